@@ -1,0 +1,152 @@
+//! What can go wrong between ranks, split by who can do something about it.
+
+use std::fmt;
+
+/// The result of a call between ranks.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a call between ranks did not succeed. Ranks are numbered as in the world communicator.
+///
+/// [`Argument`](Self::Argument), [`Setup`](Self::Setup) and [`Unsupported`](Self::Unsupported) leave
+/// the communicator as it was. The others are final: every later call on any communicator of the
+/// job returns the same error, on all ranks.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The caller passed something that cannot be right, whatever the other ranks do.
+    #[error("{operation}: {reason}")]
+    Argument {
+        /// The operation or function that was called.
+        operation: &'static str,
+        /// What was given and what would be accepted.
+        reason: String,
+    },
+
+    /// The environment of the process is not one that ranks can be made from.
+    #[error("{0}")]
+    Setup(String),
+
+    /// This build cannot do what the environment or the caller asks for.
+    #[error("{0}")]
+    Unsupported(String),
+
+    /// Two ranks made different calls at the same point of the program.
+    #[error("ranks disagree: {first}, but {second}")]
+    Mismatch {
+        /// What one rank called.
+        first: CallSite,
+        /// What the other rank called.
+        second: CallSite,
+    },
+
+    /// A rank is gone: it panicked, left before the others, or ended the job.
+    #[error("rank {rank} {cause}")]
+    RankFailed {
+        /// The rank that is gone.
+        rank: usize,
+        /// How it went.
+        cause: Cause,
+    },
+
+    /// Ranks stayed away from a call for longer than the deadline.
+    #[error(
+        "{} did not arrive within {seconds:.1} s: rank {waiting} waited in {call}",
+        RankList(ranks)
+    )]
+    Timeout {
+        /// The ranks that were missing.
+        ranks: Vec<usize>,
+        /// The rank that noticed.
+        waiting: usize,
+        /// The call in which it waited.
+        call: String,
+        /// How long it waited without any progress.
+        seconds: f64,
+    },
+
+    /// The MPI library reported an error.
+    #[error("MPI: {0}")]
+    Transport(String),
+}
+
+/// How a rank went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// It panicked, with this message.
+    Panicked(String),
+    /// It finished while other ranks still needed it.
+    Left,
+    /// It called [`abort`](crate::Communicator::abort), for this reason.
+    Aborted(String),
+}
+
+/// A call as one rank made it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallSite {
+    /// The rank that made it.
+    pub rank: usize,
+    /// How many calls this rank had made on the communicator before.
+    pub number: u64,
+    /// The call, as it would be written.
+    pub call: String,
+}
+
+impl Error {
+    /// Whether the job is over: the error is final and known to all ranks.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        !matches!(self, Self::Argument { .. } | Self::Setup(_) | Self::Unsupported(_))
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Panicked(message) => write!(f, "panicked: {message}"),
+            Self::Left => f.write_str("left while other ranks still needed it"),
+            Self::Aborted(reason) => write!(f, "ended the job: {reason}"),
+        }
+    }
+}
+
+impl fmt::Display for CallSite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rank {} called {} as call {}", self.rank, self.call, self.number)
+    }
+}
+
+/// `rank 3`, or `ranks 0, 2 and 3`.
+pub(crate) struct RankList<'a>(pub &'a [usize]);
+
+impl fmt::Display for RankList<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            [] => f.write_str("no rank"),
+            [rank] => write!(f, "rank {rank}"),
+            [first, middle @ .., last] => {
+                write!(f, "ranks {first}")?;
+                middle.iter().try_for_each(|rank| write!(f, ", {rank}"))?;
+                write!(f, " and {last}")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeout_names_the_missing_ranks_and_the_waiting_one() {
+        let error = Error::Timeout {
+            ranks: vec![0, 2, 3],
+            waiting: 1,
+            call: "barrier()".into(),
+            seconds: 2.0,
+        };
+        assert_eq!(
+            error.to_string(),
+            "ranks 0, 2 and 3 did not arrive within 2.0 s: rank 1 waited in barrier()"
+        );
+    }
+}

@@ -1,0 +1,28 @@
+#![doc = include_str!("../README.md")]
+
+mod call;
+mod collectives;
+mod communicator;
+mod context;
+mod element;
+mod error;
+mod host;
+mod launcher;
+mod link;
+pub mod partition;
+mod ranks;
+mod session;
+mod statistics;
+
+pub use call::{Call, Contribution, Incoming, Operation, Outgoing};
+pub use communicator::{Collectives, Communicator};
+pub use context::{Context, ContextOptions};
+pub use element::{Element, ElementKind, Reduction, View, ViewMut};
+pub use error::{CallSite, Cause, Error, Result};
+pub use launcher::{CHOICE_VARIABLE, Choice, Launch, Launcher};
+#[cfg(feature = "mpi")]
+pub use link::mpi::{Mpi, MpiLink};
+pub use link::solo::{Solo, SoloLink};
+pub use link::threads::{ThreadLink, Threads};
+pub use ranks::{DEFAULT_DEADLINE, Ranks};
+pub use statistics::{Cost, Statistics};

@@ -1,0 +1,461 @@
+//! Ranks that are MPI processes. Only point-to-point messages are used: see `README.md` of the
+//! collectives for why.
+//!
+//! Frames travel in buffers that the link owns, so that a failed call can return at once while MPI
+//! still holds a buffer. One message tag is for control: failures, the roll call that finds out who
+//! is missing, and leaving; the other tags are the channels of communicators.
+
+mod request;
+mod wire;
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use mpi::Threading;
+use mpi::environment::Universe;
+
+use self::request::{Communicator, Request};
+use self::wire::{Control, HEADER_BYTES};
+use super::{Channel, Frame, Header, Link};
+use crate::error::{Cause, Error, Result};
+use crate::ranks::{DEFAULT_DEADLINE, Ranks};
+
+/// Large enough for MPI to move at full speed, small enough to stay in the cache of a core
+/// (`make bench`: 64 MiB all-reduce).
+const FRAME_BYTES: usize = 512 << 10;
+
+/// Sends that may be under way at a time; their buffers are all the memory that sending takes.
+const SENDS: usize = 16;
+
+/// How long present ranks get to answer a roll call, and to leave after a failure.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// The tag of control messages; channel `c` has tag `c + 1`.
+const CONTROL_TAG: i32 = 0;
+
+/// The largest tag that every MPI library supports.
+const MAX_TAG: i32 = 32_767;
+
+/// This process as a rank of an MPI job.
+///
+/// When the last handle to it is dropped, the rank leaves. If the job went well, all ranks leave
+/// together and MPI is finalised. If it failed, the rank says why on standard error and ends all
+/// processes of the job with `MPI_Abort`, so that none is left running.
+pub type Mpi = Ranks<MpiLink>;
+
+impl Mpi {
+    /// Initialises MPI and returns the rank of this process.
+    pub fn initialize() -> Result<Self> {
+        Self::initialize_with_frames(FRAME_BYTES)
+    }
+
+    /// Like [`initialize`](Self::initialize), with messages split into frames of at most
+    /// `frame_bytes`: the same on all ranks, a multiple of 8, and less than 2³¹.
+    pub fn initialize_with_frames(frame_bytes: usize) -> Result<Self> {
+        if mpi::environment::is_finalized() {
+            return Err(Error::Setup(
+                "MPI has been finalised; a process can be a rank of one job only".into(),
+            ));
+        }
+        let (universe, threading) = mpi::initialize_with_threading(Threading::Serialized)
+            .ok_or_else(|| {
+                Error::Setup(
+                    "MPI is initialised already; use the communicator that exists, or \
+                     `Mpi::attach` for an MPI that the program initialised itself"
+                        .into(),
+                )
+            })?;
+        Self::start(Some(universe), threading, frame_bytes)
+    }
+
+    /// The rank of this process in an MPI that the program has initialised, and will finalise,
+    /// itself; its threads must be allowed to call MPI one at a time (`MPI_THREAD_SERIALIZED`).
+    pub fn attach() -> Result<Self> {
+        if !mpi::environment::is_initialized() || mpi::environment::is_finalized() {
+            return Err(Error::Setup(
+                "MPI is not initialised; call `Mpi::initialize`, or initialise it before \
+                 `Mpi::attach`"
+                    .into(),
+            ));
+        }
+        Self::start(None, mpi::environment::threading_support(), FRAME_BYTES)
+    }
+
+    /// The name and version of the MPI library; also before it is initialised.
+    #[must_use]
+    pub fn library() -> String {
+        let version = mpi::environment::library_version().unwrap_or_default();
+        // Some libraries add pages of build options.
+        let line = version.lines().next().unwrap_or_default();
+        match line.strip_prefix("MPICH Version:") {
+            Some(number) => format!("MPICH {}", number.trim()),
+            None => line.split(", ident").next().unwrap_or_default().replace(", package: ", " "),
+        }
+    }
+
+    fn start(universe: Option<Universe>, threading: Threading, frame_bytes: usize) -> Result<Self> {
+        if threading < Threading::Serialized {
+            return Err(Error::Setup(format!(
+                "this MPI lets threads call it as {threading:?}; Serialized or Multiple is needed"
+            )));
+        }
+        let largest = (1 << 30) - HEADER_BYTES;
+        if frame_bytes == 0 || !frame_bytes.is_multiple_of(8) || frame_bytes > largest {
+            return Err(Error::Argument {
+                operation: "mpi",
+                reason: format!(
+                    "frames of {frame_bytes} bytes; a multiple of 8 up to {largest} is needed"
+                ),
+            });
+        }
+        let comm = Communicator::duplicate_world()?;
+        let (rank, size) = (comm.rank(), comm.size());
+        let state = State {
+            control: comm.receive(None, CONTROL_TAG, vec![0; wire::CONTROL_WORDS])?,
+            sends: Vec::new(),
+            receives: HashMap::new(),
+            spare: Vec::new(),
+            entered: HashMap::new(),
+            present: BTreeSet::new(),
+            leaving: BTreeSet::new(),
+            failure: None,
+            next_channel: 1,
+            deadline: DEFAULT_DEADLINE,
+        };
+        let link = MpiLink { rank, size, frame_bytes, comm, state: Mutex::new(state), universe };
+        Ok(Self::world(Arc::new(link)))
+    }
+}
+
+/// The link of [`Mpi`]; there is one per process, shared by all its communicators.
+pub struct MpiLink {
+    rank: usize,
+    size: usize,
+    frame_bytes: usize,
+    comm: Communicator,
+    /// Held for every use of MPI, which must be called by one thread at a time.
+    state: Mutex<State>,
+    /// Finalises MPI when dropped, after everything else.
+    universe: Option<Universe>,
+}
+
+struct State {
+    /// The receive for the next control message.
+    control: Request,
+    sends: Vec<Request>,
+    receives: HashMap<(Channel, usize), VecDeque<Request>>,
+    /// Buffers of frames, to be used again.
+    spare: Vec<Vec<u64>>,
+    /// The last call that this rank entered, on each channel.
+    entered: HashMap<Channel, u64>,
+    /// The ranks that answered the roll call.
+    present: BTreeSet<usize>,
+    leaving: BTreeSet<usize>,
+    failure: Option<Error>,
+    next_channel: Channel,
+    deadline: Duration,
+}
+
+impl MpiLink {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn frame_words(&self) -> usize {
+        (HEADER_BYTES + self.frame_bytes) / 8
+    }
+
+    fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let rank = self.rank;
+        (0..self.size).filter(move |other| *other != rank)
+    }
+
+    fn tag(channel: Channel) -> i32 {
+        i32::try_from(channel).unwrap_or(MAX_TAG) + 1
+    }
+
+    /// Sends a control message; it is small, so MPI takes it at once or soon.
+    fn tell(&self, state: &mut State, to: usize, control: &Control) -> Result<()> {
+        let words = control.encode(self.rank);
+        let bytes = size_of_val(&words[..]);
+        state.sends.push(self.comm.send(to, CONTROL_TAG, words, bytes)?);
+        Ok(())
+    }
+
+    /// Takes in all control messages that have arrived.
+    fn heed(&self, state: &mut State) -> Result<()> {
+        while state.control.test()?.is_some() {
+            let words = state.control.take_buffer();
+            let message = Control::decode(&words);
+            state.control = self.comm.receive(None, CONTROL_TAG, words)?;
+            let Some((from, message)) = message else { continue };
+            match message {
+                Control::Failure(error) => drop(state.failure.get_or_insert(error)),
+                Control::Leaving => drop(state.leaving.insert(from)),
+                Control::Present => drop(state.present.insert(from)),
+                Control::RollCall { channel, number } => {
+                    if state.entered.get(&channel).is_some_and(|at| *at >= number) {
+                        self.tell(state, from, &Control::Present)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets sends that MPI has finished; their buffers can be used again.
+    fn reap(&self, state: &mut State) -> Result<()> {
+        let mut index = 0;
+        while index < state.sends.len() {
+            if state.sends[index].test()?.is_none() {
+                index += 1;
+                continue;
+            }
+            let buffer = state.sends.swap_remove(index).take_buffer();
+            self.keep(state, buffer);
+        }
+        Ok(())
+    }
+
+    fn keep(&self, state: &mut State, buffer: Vec<u64>) {
+        if buffer.len() == self.frame_words() && state.spare.len() < 2 * SENDS {
+            state.spare.push(buffer);
+        }
+    }
+
+    fn buffer(&self, state: &mut State) -> Vec<u64> {
+        state.spare.pop().unwrap_or_else(|| vec![0; self.frame_words()])
+    }
+
+    /// Waits until `done`, taking in control messages; false if that took longer than `limit`.
+    fn wait_for(&self, limit: Duration, done: impl Fn(&State) -> bool) -> Result<bool> {
+        let begin = Instant::now();
+        loop {
+            {
+                let mut state = self.state();
+                self.reap(&mut state)?;
+                self.heed(&mut state)?;
+                if done(&state) {
+                    return Ok(true);
+                }
+            }
+            if begin.elapsed() > limit {
+                return Ok(false);
+            }
+            pause(begin.elapsed());
+        }
+    }
+
+    /// Tells the other ranks that this one is leaving, and waits for them to leave, too.
+    fn leave(&self, limit: Duration) -> Result<bool> {
+        for other in self.others() {
+            self.tell(&mut self.state(), other, &Control::Leaving)?;
+        }
+        let all = self.size - 1;
+        self.wait_for(limit, |state| state.leaving.len() == all && state.sends.is_empty())
+    }
+}
+
+impl Link for MpiLink {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn frame_bytes(&self) -> usize {
+        self.frame_bytes
+    }
+
+    fn enter(&self, channel: Channel, number: u64) {
+        self.state().entered.insert(channel, number);
+    }
+
+    fn try_send(
+        &self,
+        channel: Channel,
+        to: usize,
+        header: Header,
+        payload: &[u8],
+    ) -> Result<bool> {
+        let mut state = self.state();
+        self.reap(&mut state)?;
+        if state.sends.len() >= SENDS {
+            return Ok(false);
+        }
+        let mut words = self.buffer(&mut state);
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
+        let length = HEADER_BYTES + payload.len();
+        bytes[..HEADER_BYTES].copy_from_slice(bytemuck::cast_slice(&wire::encode_header(&header)));
+        bytes[HEADER_BYTES..length].copy_from_slice(payload);
+        state.sends.push(self.comm.send(to, Self::tag(channel), words, length)?);
+        Ok(true)
+    }
+
+    fn prepare(&self, channel: Channel, from: usize) -> Result<()> {
+        let mut state = self.state();
+        let buffer = self.buffer(&mut state);
+        let request = self.comm.receive(Some(from), Self::tag(channel), buffer)?;
+        state.receives.entry((channel, from)).or_default().push_back(request);
+        Ok(())
+    }
+
+    fn try_receive(&self, channel: Channel, from: usize) -> Result<Option<Frame>> {
+        let mut state = self.state();
+        let Some(queue) = state.receives.get_mut(&(channel, from)) else { return Ok(None) };
+        let Some(first) = queue.front_mut() else { return Ok(None) };
+        let Some(bytes) = first.test()? else { return Ok(None) };
+        let words = first.take_buffer();
+        queue.pop_front();
+        let header = wire::decode_header(&words).filter(|_| bytes >= HEADER_BYTES);
+        let header = header.ok_or_else(|| {
+            Error::Transport(format!("a frame of rank {from} is not one of ours"))
+        })?;
+        Ok(Some(Frame { header, words, start: HEADER_BYTES, len: bytes - HEADER_BYTES }))
+    }
+
+    fn recycle(&self, frame: Frame) {
+        let mut state = self.state();
+        self.keep(&mut state, frame.into_words());
+    }
+
+    fn flushed(&self) -> Result<bool> {
+        let mut state = self.state();
+        self.reap(&mut state)?;
+        Ok(state.sends.is_empty())
+    }
+
+    fn mark(&self) -> u64 {
+        0
+    }
+
+    fn wait(&self, _: u64, idle: Duration, _: Instant) {
+        pause(idle);
+    }
+
+    fn failure(&self) -> Option<Error> {
+        let mut state = self.state();
+        if let Err(error) = self.heed(&mut state) {
+            state.failure.get_or_insert(error);
+        }
+        state.failure.clone()
+    }
+
+    fn fail(&self, error: &Error) {
+        let mut state = self.state();
+        if state.failure.is_some() {
+            return;
+        }
+        state.failure = Some(error.clone());
+        for other in self.others() {
+            // A rank that cannot be told will notice by itself.
+            let _ = self.tell(&mut state, other, &Control::Failure(error.clone()));
+        }
+    }
+
+    fn has_left(&self, rank: usize) -> bool {
+        self.state().leaving.contains(&rank)
+    }
+
+    /// Calls the roll: a rank that waits in a call answers, one that is gone, stopped or busy
+    /// elsewhere does not.
+    fn absent(&self, channel: Channel, number: u64, members: &[usize]) -> Vec<usize> {
+        let others = || members.iter().copied().filter(|member| *member != self.rank);
+        {
+            let mut state = self.state();
+            state.present.clear();
+            for other in others() {
+                let _ = self.tell(&mut state, other, &Control::RollCall { channel, number });
+            }
+        }
+        let _ = self.wait_for(GRACE, |state| {
+            state.failure.is_some() || others().all(|other| state.present.contains(&other))
+        });
+        let state = self.state();
+        others().filter(|other| !state.present.contains(other)).collect()
+    }
+
+    fn next_channel(&self) -> Channel {
+        self.state().next_channel
+    }
+
+    fn reserve_channels(&self, channel: Channel) -> Result<()> {
+        if Self::tag(channel) >= MAX_TAG {
+            return Err(Error::Unsupported(format!(
+                "a job can split its communicators at most {} times under MPI",
+                MAX_TAG - 1
+            )));
+        }
+        self.state().next_channel = channel + 1;
+        Ok(())
+    }
+
+    fn set_deadline(&self, deadline: Duration) {
+        self.state().deadline = deadline;
+    }
+
+    fn abort(&self, error: &Error) {
+        self.fail(error);
+        self.end_job(error);
+    }
+}
+
+impl MpiLink {
+    /// Gives the other ranks a moment to say what they know, then ends all processes.
+    fn end_job(&self, error: &Error) -> ! {
+        eprintln!("haloscope: rank {} ends the job: {error}", self.rank);
+        let _ = self.leave(GRACE);
+        let _state = self.state();
+        self.comm.abort()
+    }
+}
+
+impl Drop for MpiLink {
+    /// All ranks leave together, or the job is ended.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let cause = Cause::Panicked("see its message above".into());
+            self.fail(&Error::RankFailed { rank: self.rank, cause });
+        }
+        if let Some(error) = self.failure() {
+            self.end_job(&error);
+        }
+        let deadline = self.state().deadline;
+        let left = self.leave(deadline);
+        if let Some(error) = self.failure() {
+            self.end_job(&error);
+        }
+        match left {
+            Ok(true) => self.state().control.cancel(),
+            Ok(false) => {
+                let leaving = self.state().leaving.clone();
+                let error = Error::Timeout {
+                    ranks: self.others().filter(|other| !leaving.contains(other)).collect(),
+                    waiting: self.rank,
+                    call: "leaving the job".into(),
+                    seconds: deadline.as_secs_f64(),
+                };
+                self.fail(&error);
+                self.end_job(&error);
+            }
+            Err(error) => self.end_job(&error),
+        }
+        self.comm.free();
+        self.universe.take();
+    }
+}
+
+/// Lets others run: at once for a while, then in longer and longer naps, so that a rank that waits
+/// for seconds leaves its core alone.
+fn pause(idle: Duration) {
+    if idle < Duration::from_millis(1) {
+        std::thread::yield_now();
+    } else if idle < Duration::from_millis(50) {
+        std::thread::sleep(Duration::from_micros(50));
+    } else {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

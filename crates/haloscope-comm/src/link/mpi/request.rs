@@ -1,0 +1,190 @@
+//! The few MPI functions that the link calls, made safe: buffers belong to their requests.
+//!
+//! The link holds its lock around every use, as `MPI_THREAD_SERIALIZED` demands.
+
+use std::ffi::{c_char, c_int};
+use std::mem::MaybeUninit;
+
+use mpi::ffi;
+
+use crate::error::{Error, Result};
+
+/// A communicator of our own with all processes of the job.
+#[derive(Debug)]
+pub(super) struct Communicator(ffi::MPI_Comm);
+
+// SAFETY: a handle may be used by any thread of a process, one at a time; the link's lock sees to it.
+unsafe impl Send for Communicator {}
+// SAFETY: as above.
+unsafe impl Sync for Communicator {}
+
+impl Communicator {
+    /// A duplicate of the world, so that our messages cannot meet those of the rest of the program.
+    pub(super) fn duplicate_world() -> Result<Self> {
+        let mut comm = MaybeUninit::uninit();
+        // SAFETY: MPI is initialised; the new handle is written before it is read.
+        let comm = unsafe {
+            check(ffi::MPI_Comm_dup(ffi::RSMPI_COMM_WORLD, comm.as_mut_ptr()))?;
+            comm.assume_init()
+        };
+        // SAFETY: the communicator was made above. Errors come back as codes, not as an abort.
+        unsafe { check(ffi::MPI_Comm_set_errhandler(comm, ffi::RSMPI_ERRORS_RETURN))? };
+        Ok(Self(comm))
+    }
+
+    pub(super) fn rank(&self) -> usize {
+        let mut rank = 0;
+        // SAFETY: the communicator is valid.
+        unsafe { ffi::MPI_Comm_rank(self.0, &raw mut rank) };
+        rank as usize
+    }
+
+    pub(super) fn size(&self) -> usize {
+        let mut size = 0;
+        // SAFETY: the communicator is valid.
+        unsafe { ffi::MPI_Comm_size(self.0, &raw mut size) };
+        size as usize
+    }
+
+    /// Begins to send the first `bytes` bytes of `buffer`.
+    pub(super) fn send(
+        &self,
+        to: usize,
+        tag: c_int,
+        buffer: Vec<u64>,
+        bytes: usize,
+    ) -> Result<Request> {
+        debug_assert!(bytes <= size_of_val(&buffer[..]));
+        let mut request = Request::new(buffer);
+        // SAFETY: the buffer lives until the request is complete, or for ever: see `Request`.
+        unsafe {
+            check(ffi::MPI_Isend(
+                request.buffer.as_ptr().cast(),
+                bytes as c_int,
+                ffi::RSMPI_UINT8_T,
+                to as c_int,
+                tag,
+                self.0,
+                &raw mut request.handle,
+            ))?;
+        }
+        request.is_active = true;
+        Ok(request)
+    }
+
+    /// Begins to receive into `buffer`, from one rank or from any.
+    pub(super) fn receive(
+        &self,
+        from: Option<usize>,
+        tag: c_int,
+        buffer: Vec<u64>,
+    ) -> Result<Request> {
+        let mut request = Request::new(buffer);
+        let bytes = size_of_val(&request.buffer[..]);
+        // SAFETY: the buffer lives until the request is complete, or for ever: see `Request`.
+        unsafe {
+            check(ffi::MPI_Irecv(
+                request.buffer.as_mut_ptr().cast(),
+                bytes as c_int,
+                ffi::RSMPI_UINT8_T,
+                from.map_or(ffi::RSMPI_ANY_SOURCE, |rank| rank as c_int),
+                tag,
+                self.0,
+                &raw mut request.handle,
+            ))?;
+        }
+        request.is_active = true;
+        Ok(request)
+    }
+
+    /// Ends all processes of the job, with exit code 1.
+    pub(super) fn abort(&self) -> ! {
+        // SAFETY: MPI is initialised and the communicator valid.
+        unsafe { ffi::MPI_Abort(self.0, 1) };
+        std::process::exit(1)
+    }
+
+    /// Gives the communicator back; it is not used afterwards.
+    pub(super) fn free(&mut self) {
+        // SAFETY: no request on the communicator is active any more, and MPI is still initialised.
+        unsafe { ffi::MPI_Comm_free(&raw mut self.0) };
+    }
+}
+
+/// A message on its way, and the memory that it goes from or to.
+///
+/// MPI may use the memory until the request is complete. A request that is dropped before that
+/// leaks it: that happens only after a failure, shortly before the process ends.
+#[derive(Debug)]
+pub(super) struct Request {
+    handle: ffi::MPI_Request,
+    buffer: Vec<u64>,
+    is_active: bool,
+}
+
+// SAFETY: as for `Communicator`.
+unsafe impl Send for Request {}
+
+impl Request {
+    fn new(buffer: Vec<u64>) -> Self {
+        // SAFETY: reads a constant of the library.
+        let handle = unsafe { ffi::RSMPI_REQUEST_NULL };
+        Self { handle, buffer, is_active: false }
+    }
+
+    /// The bytes that have arrived, if the request is complete; 0 for a send.
+    pub(super) fn test(&mut self) -> Result<Option<usize>> {
+        let (mut done, mut bytes) = (0, 0);
+        let mut status = MaybeUninit::<ffi::MPI_Status>::zeroed();
+        // SAFETY: the request is active or null; the status is read only where MPI has written it.
+        unsafe {
+            check(ffi::MPI_Test(&raw mut self.handle, &raw mut done, status.as_mut_ptr()))?;
+            if done == 0 {
+                return Ok(None);
+            }
+            self.is_active = false;
+            check(ffi::MPI_Get_count(status.as_ptr(), ffi::RSMPI_UINT8_T, &raw mut bytes))?;
+        }
+        Ok(Some(usize::try_from(bytes).unwrap_or(0)))
+    }
+
+    /// The memory of a complete request.
+    pub(super) fn take_buffer(&mut self) -> Vec<u64> {
+        debug_assert!(!self.is_active, "MPI still uses the memory");
+        std::mem::take(&mut self.buffer)
+    }
+
+    /// Withdraws a receive that nothing will be sent to.
+    pub(super) fn cancel(&mut self) {
+        if !self.is_active {
+            return;
+        }
+        // SAFETY: the request is active; waiting for a cancelled receive returns at once.
+        unsafe {
+            ffi::MPI_Cancel(&raw mut self.handle);
+            ffi::MPI_Wait(&raw mut self.handle, ffi::RSMPI_STATUS_IGNORE);
+        }
+        self.is_active = false;
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        if self.is_active {
+            std::mem::forget(std::mem::take(&mut self.buffer));
+        }
+    }
+}
+
+fn check(code: c_int) -> Result<()> {
+    if code == 0 {
+        return Ok(());
+    }
+    // Enough for the longest message of either library (256 and 512).
+    let mut text = [0_u8; 1024];
+    let mut length = 0;
+    // SAFETY: the buffer is larger than `MPI_MAX_ERROR_STRING` of the libraries that we support.
+    unsafe { ffi::MPI_Error_string(code, text.as_mut_ptr().cast::<c_char>(), &raw mut length) };
+    let text = &text[..usize::try_from(length).unwrap_or(0).min(text.len())];
+    Err(Error::Transport(String::from_utf8_lossy(text).into_owned()))
+}

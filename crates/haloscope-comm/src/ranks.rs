@@ -1,0 +1,196 @@
+//! A communicator over any link: counts the calls, checks them, runs them and keeps the costs.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::call::{Call, Operation, Signature};
+use crate::collectives::{self, layout};
+use crate::communicator::Communicator;
+use crate::error::{Cause, Error, Result};
+use crate::link::{Channel, Link};
+use crate::session::Session;
+use crate::statistics::Statistics;
+
+/// The longest time without progress, unless set otherwise.
+pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(300);
+
+/// A rank's communicator; [`Solo`](crate::Solo), [`Threads`](crate::Threads) and `Mpi` are this
+/// type with their links.
+#[allow(private_bounds)]
+pub struct Ranks<L: Link> {
+    link: Arc<L>,
+    channel: Channel,
+    /// World ranks of this communicator's ranks.
+    members: Vec<usize>,
+    rank: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Calls made so far.
+    number: u64,
+    deadline: Duration,
+    statistics: Statistics,
+}
+
+#[allow(private_bounds)]
+impl<L: Link> Ranks<L> {
+    /// The communicator of all ranks of `link`.
+    pub(crate) fn world(link: Arc<L>) -> Self {
+        let (rank, size) = (link.rank(), link.size());
+        Self::part(link, 0, (0..size).collect(), rank, DEFAULT_DEADLINE)
+    }
+
+    fn part(
+        link: Arc<L>,
+        channel: Channel,
+        members: Vec<usize>,
+        rank: usize,
+        deadline: Duration,
+    ) -> Self {
+        let state = State { number: 0, deadline, statistics: Statistics::default() };
+        Self { link, channel, members, rank, state: Mutex::new(state) }
+    }
+
+    pub(crate) fn link(&self) -> &L {
+        &self.link
+    }
+
+    /// Calls are made one at a time, in the order in which threads get here.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs `body` as the next call.
+    fn call<T>(
+        &self,
+        signature: Signature,
+        body: impl FnOnce(&mut Session<L>) -> Result<T>,
+    ) -> Result<T> {
+        let mut state = self.state();
+        let number = state.number;
+        state.number += 1;
+        let mut session = Session::begin(
+            &*self.link,
+            self.channel,
+            &self.members,
+            self.rank,
+            number,
+            signature,
+            state.deadline,
+        )?;
+        let result = body(&mut session);
+        state.statistics.record(signature.operation, &session.cost);
+        result
+    }
+}
+
+#[allow(private_bounds)]
+impl<L: Link> Communicator for Ranks<L> {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.members.len()
+    }
+
+    fn execute(&self, call: Call<'_>) -> Result<()> {
+        let check = call.check(self.rank, self.size());
+        // A refused call counts, too: if other ranks accept theirs, the next call shows it.
+        if let Err(error) = check {
+            self.state().number += 1;
+            return Err(error);
+        }
+        self.call(call.signature(), |session| match call {
+            Call::Barrier => collectives::barrier(session),
+            Call::Broadcast { root, mut data } => {
+                collectives::broadcast(session, root, data.bytes_mut())
+            }
+            Call::AllReduce { reduction, mut data } => {
+                collectives::all_reduce(session, data.kind(), reduction, data.bytes_mut())
+            }
+            Call::ReduceScatter { reduction, input, counts, mut output } => {
+                let ranges = layout(counts.iter().map(|count| count * input.kind().size()));
+                let (input, output, kind) = (input.bytes(), output.bytes_mut(), input.kind());
+                collectives::reduce_scatter(session, kind, reduction, input, &ranges, output)
+            }
+            Call::AllGather { input, counts, mut output } => {
+                let ranges = layout(counts.iter().map(|count| count * input.kind().size()));
+                collectives::all_gather(session, input.bytes(), &ranges, output.bytes_mut())
+            }
+            Call::Exchange { sends, receives } => collectives::exchange(session, sends, receives),
+            Call::OrderedSum { contributions, mut output } => {
+                let kind = output.kind();
+                collectives::ordered_sum(session, kind, contributions, output.bytes_mut())
+            }
+        })
+    }
+
+    fn split(&self, color: Option<u64>, key: u64) -> Result<Option<Arc<dyn Communicator>>> {
+        // Each rank proposes the first channel number that it has not used; the largest is free on
+        // all of them. Groups of different colours share it: they have no rank in common.
+        let proposal = [
+            u64::from(color.is_some()),
+            color.unwrap_or(0),
+            key,
+            u64::from(self.link.next_channel()),
+        ];
+        let answers = self.call(Signature::new(Operation::Split), |session| {
+            collectives::gather_words(session, &proposal)
+        })?;
+        let answers = answers.as_chunks::<4>().0;
+        let channel = answers.iter().map(|answer| answer[3]).max().unwrap_or(0);
+        let channel = Channel::try_from(channel).unwrap_or(Channel::MAX - 1);
+        self.link.reserve_channels(channel)?;
+        let Some(color) = color else { return Ok(None) };
+        let mut group: Vec<(u64, usize)> = answers
+            .iter()
+            .enumerate()
+            .filter(|(_, answer)| answer[0] == 1 && answer[1] == color)
+            .map(|(rank, answer)| (answer[2], rank))
+            .collect();
+        group.sort_unstable();
+        let rank = group.iter().position(|(_, rank)| *rank == self.rank).unwrap_or(0);
+        let members = group.into_iter().map(|(_, rank)| self.members[rank]).collect();
+        let part = Self::part(self.link.clone(), channel, members, rank, self.deadline());
+        Ok(Some(Arc::new(part)))
+    }
+
+    fn deadline(&self) -> Duration {
+        self.state().deadline
+    }
+
+    fn set_deadline(&self, deadline: Duration) {
+        self.state().deadline = deadline;
+        self.link.set_deadline(deadline);
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.state().statistics.clone()
+    }
+
+    fn reset_statistics(&self) {
+        self.state().statistics = Statistics::default();
+    }
+
+    fn abort(&self, reason: &str) -> Error {
+        let rank = self.members[self.rank];
+        let error = Error::RankFailed { rank, cause: Cause::Aborted(reason.into()) };
+        self.link.abort(&error);
+        error
+    }
+}
+
+#[allow(private_bounds)]
+impl<L: Link> fmt::Debug for Ranks<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ranks")
+            .field("rank", &self.rank)
+            .field("members", &self.members)
+            .field("channel", &self.channel)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,129 @@
+//! One rank of the MPI tests; `tests/mpi.rs` starts several with mpirun.
+//!
+//! `rank_process facts FRAME_BYTES` checks the suite, `rank_process endurance` makes many calls, and
+//! `rank_process FAULT` lets the last rank fail in some way while the others wait for it, and prints
+//! what they get.
+
+#[path = "../resident/mod.rs"]
+mod resident;
+#[path = "../suite/mod.rs"]
+mod suite;
+
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use haloscope_comm::{Collectives, Communicator, Mpi, Reduction, Result};
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().collect();
+    let argument = |place: usize| arguments.get(place).map_or("", String::as_str);
+    let rank = match argument(1) {
+        "facts" => Mpi::initialize_with_frames(argument(2).parse().expect("a number of bytes")),
+        "attached" => return attached(),
+        _ => Mpi::initialize(),
+    };
+    let comm = rank.expect("MPI starts");
+    comm.set_deadline(Duration::from_secs(30));
+    let outcome = match argument(1) {
+        "facts" => facts(&comm),
+        "endurance" => endurance(&comm),
+        fault => {
+            comm.set_deadline(Duration::from_secs(2));
+            let outcome = fail_on_purpose(&comm, fault);
+            if let Err(error) = &outcome {
+                eprintln!("[{}] got: {error}", comm.rank());
+            }
+            outcome
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn facts(comm: &Mpi) -> Result<()> {
+    for fact in suite::FACTS {
+        (fact.check)(comm);
+        comm.barrier()?;
+    }
+    if comm.rank() == 0 {
+        println!("{} facts hold on {} ranks", suite::FACTS.len(), comm.size());
+    }
+    Ok(())
+}
+
+fn endurance(comm: &Mpi) -> Result<()> {
+    let mut rng = fastrand::Rng::with_seed(comm.rank() as u64);
+    let mut early = 0;
+    let calls = 100_000;
+    for call in 0..calls {
+        if rng.u32(0..2_000) == 0 {
+            std::thread::sleep(Duration::from_micros(rng.u64(0..300)));
+        }
+        let mut sum = [call];
+        match call % 3 {
+            0 => comm.barrier()?,
+            1 => comm.broadcast((call % comm.size() as u64) as usize, &mut sum)?,
+            _ => comm.all_reduce(Reduction::Sum, &mut sum)?,
+        }
+        let expected = if call % 3 == 2 { call * comm.size() as u64 } else { call };
+        assert_eq!(sum[0], expected);
+        if call == calls / 10 {
+            early = resident::kilobytes();
+        }
+    }
+    let late = resident::kilobytes();
+    assert!(late <= early + 1_024, "{early} kB after a tenth of the calls, {late} kB at the end");
+    if comm.rank() == 0 {
+        println!("{calls} calls, {early} kB early, {late} kB late");
+    }
+    Ok(())
+}
+
+/// The last rank does what `fault` says; the others wait for it.
+fn fail_on_purpose(comm: &Mpi, fault: &str) -> Result<()> {
+    comm.barrier()?;
+    let mut sum = vec![1.0_f32; 100_000];
+    if comm.rank() + 1 < comm.size() {
+        comm.all_reduce(Reduction::Sum, &mut sum)?;
+        return comm.barrier();
+    }
+    match fault {
+        "panic" => panic!("on purpose"),
+        "return" => return Ok(()),
+        // Longer than any test waits.
+        "stall" => std::thread::sleep(Duration::from_secs(600)),
+        "kill" => signal("KILL"),
+        "stop" => signal("STOP"),
+        "exit" => std::process::exit(0),
+        "abort" => return Err(comm.abort("the disk is full")),
+        "mismatch" => return comm.all_reduce(Reduction::Max, &mut sum[1..]),
+        other => unreachable!("unknown fault {other}"),
+    }
+    Ok(())
+}
+
+/// Sends a signal to this process, and waits for it.
+fn signal(name: &str) {
+    let id = std::process::id().to_string();
+    Command::new("kill").args(["-s", name, &id]).status().expect("kill runs");
+    std::thread::sleep(Duration::from_secs(600));
+}
+
+/// MPI belongs to the program: ours comes and goes within.
+fn attached() -> ExitCode {
+    let error = Mpi::attach().expect_err("not initialised yet").to_string();
+    assert!(error.contains("Mpi::initialize"), "{error}");
+    let universe = mpi::initialize_with_threading(mpi::Threading::Multiple).expect("MPI starts");
+    let error = Mpi::initialize().expect_err("initialised already").to_string();
+    assert!(error.contains("Mpi::attach"), "{error}");
+    for _ in 0..3 {
+        Mpi::attach().expect("MPI is initialised").barrier().expect("all ranks take part");
+    }
+    drop(universe);
+    let error = Mpi::initialize().expect_err("finalised").to_string();
+    assert!(error.contains("one job only"), "{error}");
+    println!("attached and left");
+    ExitCode::SUCCESS
+}

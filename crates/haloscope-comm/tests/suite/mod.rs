@@ -1,0 +1,334 @@
+//! What every communicator must do, whatever its transport: `threads.rs` runs these facts on thread
+//! ranks, `rank_process` on MPI processes. Every rank runs the same function and checks its own view.
+//!
+//! Random cases are functions of their number alone, so all ranks draw the same ones and each can
+//! compute what the others send.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use haloscope_comm::{Collectives, Communicator, Element, Error, Operation, Reduction};
+
+/// A fact about communicators, by name; each runner uses one of the two.
+#[allow(dead_code)]
+pub struct Fact {
+    pub name: &'static str,
+    pub check: fn(&dyn Communicator),
+}
+
+macro_rules! facts {
+    ($($name:ident),* $(,)?) => {
+        /// All facts, for a runner to walk.
+        pub const FACTS: &[Fact] = &[$(Fact { name: stringify!($name), check: $name }),*];
+    };
+}
+
+facts! {
+    barrier_returns_on_all_ranks,
+    broadcast_copies_the_data_of_each_root,
+    all_reduce_equals_the_reduction_in_rank_order,
+    reduce_scatter_leaves_each_rank_its_part,
+    all_gather_concatenates_lists_of_any_length,
+    exchange_delivers_every_message_of_a_random_graph,
+    exchange_around_a_ring_passes_halos,
+    ordered_sum_has_the_bits_of_the_serial_sum,
+    ordered_sum_of_nothing_is_zero,
+    ordered_sum_refuses_an_index_twice,
+    split_makes_independent_communicators,
+    refused_arguments_leave_the_communicator_usable,
+    statistics_count_calls_and_bytes,
+}
+
+/// Lengths around the places where algorithms and frames change.
+fn random_length(rng: &mut Rng) -> usize {
+    match rng.u8(0..6) {
+        0 => 0,
+        1 => 1,
+        2 | 3 => rng.usize(0..300),
+        4 => rng.usize(1_000..9_000),
+        _ => rng.usize(20_000..60_000),
+    }
+}
+
+/// Floats over many magnitudes, so that the order of a sum shows in its bits.
+fn random_floats(seed: u64, length: usize) -> Vec<f32> {
+    let mut rng = Rng::with_seed(seed);
+    (0..length).map(|_| (rng.f32() - 0.5) * 10_f32.powi(rng.i32(-6..7))).collect()
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+fn seed(case: u64, item: u64) -> u64 {
+    case * 1_000_003 + item
+}
+
+pub fn barrier_returns_on_all_ranks(comm: &dyn Communicator) {
+    for _ in 0..20 {
+        comm.barrier().expect("all ranks take part");
+    }
+}
+
+pub fn broadcast_copies_the_data_of_each_root(comm: &dyn Communicator) {
+    for case in 0..40 {
+        let mut rng = Rng::with_seed(case);
+        let root = rng.usize(0..comm.size());
+        let expected = random_floats(case, random_length(&mut rng));
+        let mut values = vec![f32::NAN; expected.len()];
+        if comm.rank() == root {
+            values.clone_from(&expected);
+        }
+        comm.broadcast(root, &mut values).expect("all ranks take part");
+        assert_eq!(bits(&values), bits(&expected), "case {case}");
+
+        let mut list = if comm.rank() == root { expected.clone() } else { vec![1.0; 3] };
+        comm.broadcast_list(root, &mut list).expect("all ranks take part");
+        assert_eq!(bits(&list), bits(&expected), "case {case}");
+    }
+}
+
+pub fn all_reduce_equals_the_reduction_in_rank_order(comm: &dyn Communicator) {
+    fn check<T: Element + std::fmt::Debug>(
+        comm: &dyn Communicator,
+        case: u64,
+        reduction: Reduction,
+        combine: fn(T, T) -> T,
+        of_rank: impl Fn(usize) -> Vec<T>,
+    ) {
+        let mut values = of_rank(comm.rank());
+        comm.all_reduce(reduction, &mut values).expect("all ranks take part");
+        let expected = (1..comm.size()).fold(of_rank(0), |sum, rank| {
+            sum.into_iter().zip(of_rank(rank)).map(|(a, b)| combine(a, b)).collect()
+        });
+        assert_eq!(values, expected, "case {case}");
+    }
+    for case in 0..60 {
+        let mut rng = Rng::with_seed(case);
+        let length = random_length(&mut rng);
+        let item = |rank: usize| seed(case, rank as u64);
+        let floats = |rank| random_floats(item(rank), length);
+        let integers = |rank| {
+            let mut rng = Rng::with_seed(item(rank));
+            (0..length).map(|_| rng.u64(..)).collect::<Vec<u64>>()
+        };
+        match case % 5 {
+            0 => check(comm, case, Reduction::Sum, |a, b| a + b, floats),
+            1 => check(comm, case, Reduction::Max, f32::max, floats),
+            2 => check(comm, case, Reduction::Min, u64::min, integers),
+            3 => check(
+                comm,
+                case,
+                Reduction::Sum,
+                |a, b| a + b,
+                |rank| floats(rank).into_iter().map(f64::from).collect::<Vec<f64>>(),
+            ),
+            _ => check(comm, case, Reduction::Sum, u8::wrapping_add, |rank| {
+                integers(rank).into_iter().map(|x| x as u8).collect::<Vec<u8>>()
+            }),
+        }
+    }
+}
+
+pub fn reduce_scatter_leaves_each_rank_its_part(comm: &dyn Communicator) {
+    for case in 0..40 {
+        let mut rng = Rng::with_seed(case);
+        let counts: Vec<usize> = (0..comm.size()).map(|_| random_length(&mut rng)).collect();
+        let total = counts.iter().sum();
+        let of_rank = |rank: usize| random_floats(seed(case, rank as u64), total);
+        let part = comm
+            .reduce_scatter(Reduction::Sum, &of_rank(comm.rank()), &counts)
+            .expect("all ranks take part");
+        let whole = (1..comm.size()).fold(of_rank(0), |sum, rank| {
+            sum.iter().zip(of_rank(rank)).map(|(a, b)| a + b).collect()
+        });
+        let start: usize = counts[..comm.rank()].iter().sum();
+        assert_eq!(bits(&part), bits(&whole[start..start + part.len()]), "case {case}");
+    }
+}
+
+pub fn all_gather_concatenates_lists_of_any_length(comm: &dyn Communicator) {
+    for case in 0..40 {
+        let mut rng = Rng::with_seed(case);
+        let lists: Vec<Vec<f32>> = (0..comm.size())
+            .map(|rank| random_floats(seed(case, rank as u64), random_length(&mut rng)))
+            .collect();
+        let gathered = comm.all_gather(&lists[comm.rank()]).expect("all ranks take part");
+        assert_eq!(gathered, lists, "case {case}");
+        // Data on one rank only.
+        let nothing = vec![case as u8; 70_000 * usize::from(comm.rank() == 0)];
+        let gathered = comm.all_gather(&nothing).expect("all ranks take part");
+        assert_eq!(gathered.concat(), vec![case as u8; 70_000]);
+    }
+}
+
+pub fn exchange_delivers_every_message_of_a_random_graph(comm: &dyn Communicator) {
+    for case in 0..30 {
+        let mut rng = Rng::with_seed(case);
+        // messages[from][to] are the lengths of the messages between two ranks, themselves included.
+        let lengths: Vec<Vec<Vec<usize>>> = (0..comm.size())
+            .map(|_| {
+                (0..comm.size())
+                    .map(|_| (0..rng.usize(0..4)).map(|_| random_length(&mut rng)).collect())
+                    .collect()
+            })
+            .collect();
+        let message = |from: usize, to: usize, k: usize| {
+            let item = ((from * comm.size() + to) * 4 + k) as u64;
+            random_floats(seed(case, item), lengths[from][to][k])
+        };
+        let me = comm.rank();
+        let ranks = || 0..comm.size();
+        let sent: Vec<(usize, Vec<f32>)> = ranks()
+            .flat_map(|to| (0..lengths[me][to].len()).map(move |k| (to, k)))
+            .map(|(to, k)| (to, message(me, to, k)))
+            .collect();
+        let expected: Vec<(usize, Vec<f32>)> = ranks()
+            .flat_map(|from| (0..lengths[from][me].len()).map(|k| (from, k)).collect::<Vec<_>>())
+            .map(|(from, k)| (from, message(from, me, k)))
+            .collect();
+        let mut received: Vec<(usize, Vec<f32>)> =
+            expected.iter().map(|(from, data)| (*from, vec![f32::NAN; data.len()])).collect();
+        let sends: Vec<(usize, &[f32])> = sent.iter().map(|(to, d)| (*to, &d[..])).collect();
+        let mut receives: Vec<(usize, &mut [f32])> =
+            received.iter_mut().map(|(from, d)| (*from, &mut d[..])).collect();
+        comm.exchange(&sends, &mut receives).expect("the lists match");
+        assert_eq!(received, expected, "case {case}");
+    }
+    comm.barrier().expect("all messages have been received");
+}
+
+pub fn exchange_around_a_ring_passes_halos(comm: &dyn Communicator) {
+    let (rank, size) = (comm.rank(), comm.size());
+    let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
+    for step in 0..50_u64 {
+        let mine = [rank as u64, step];
+        let (mut from_left, mut from_right) = ([0; 2], [0; 2]);
+        comm.exchange(
+            &[(right, &mine[..]), (left, &mine[..])],
+            &mut [(left, &mut from_left[..]), (right, &mut from_right[..])],
+        )
+        .expect("both neighbours take part");
+        assert_eq!(from_left, [left as u64, step]);
+        assert_eq!(from_right, [right as u64, step]);
+    }
+}
+
+pub fn ordered_sum_has_the_bits_of_the_serial_sum(comm: &dyn Communicator) {
+    for case in 0..40 {
+        // Neither the terms nor their order depends on the number of ranks.
+        let mut rng = Rng::with_seed(case);
+        let length = random_length(&mut rng);
+        let mut indices: Vec<u64> = (0..rng.u64(0..12)).map(|i| i * 3 + 1).collect();
+        let term = |index: u64| random_floats(seed(case, index), length);
+        let expected = indices
+            .iter()
+            .map(|index| term(*index))
+            .reduce(|sum, term| sum.iter().zip(term).map(|(a, b)| a + b).collect())
+            .unwrap_or_else(|| vec![0.0; length]);
+        // Which rank holds what is drawn anew for each number of ranks.
+        rng.shuffle(&mut indices);
+        let owners: Vec<usize> = indices.iter().map(|_| rng.usize(0..comm.size())).collect();
+        let mine: Vec<(u64, Vec<f32>)> = indices
+            .iter()
+            .zip(owners)
+            .filter(|(_, owner)| *owner == comm.rank())
+            .map(|(index, _)| (*index, term(*index)))
+            .collect();
+        let terms: Vec<(u64, &[f32])> = mine.iter().map(|(i, term)| (*i, &term[..])).collect();
+        let mut sum = vec![f32::NAN; length];
+        comm.ordered_sum(&terms, &mut sum).expect("all ranks take part");
+        assert_eq!(bits(&sum), bits(&expected), "case {case}");
+    }
+}
+
+pub fn ordered_sum_of_nothing_is_zero(comm: &dyn Communicator) {
+    let mut sum = [1.0_f64; 5];
+    comm.ordered_sum(&[], &mut sum).expect("all ranks take part");
+    assert_eq!(sum, [0.0; 5]);
+    // A single term is itself, to the sign of zero.
+    let term = [-0.0_f64; 5];
+    let mine: &[(u64, &[f64])] = if comm.rank() == 0 { &[(9, &term)] } else { &[] };
+    comm.ordered_sum(mine, &mut sum).expect("all ranks take part");
+    assert!(sum.iter().all(|x| x.is_sign_negative()));
+}
+
+pub fn ordered_sum_refuses_an_index_twice(comm: &dyn Communicator) {
+    let term = [1.0_f32; 3];
+    let twice: &[(u64, &[f32])] =
+        if comm.size() == 1 { &[(4, &term), (4, &term)] } else { &[(4, &term)] };
+    let error = comm.ordered_sum(twice, &mut [0.0; 3]).expect_err("4 occurs more than once");
+    assert!(error.to_string().contains("contribution 4"), "{error}");
+    comm.barrier().expect("the communicator is still usable");
+}
+
+pub fn split_makes_independent_communicators(comm: &dyn Communicator) {
+    let (rank, size) = (comm.rank(), comm.size());
+    // Odd and even ranks, numbered backwards.
+    let half = comm
+        .split(Some(rank as u64 % 2), (size - rank) as u64)
+        .expect("all ranks take part")
+        .expect("a colour was given");
+    let members: Vec<u64> = (0..size as u64).filter(|r| r % 2 == rank as u64 % 2).rev().collect();
+    let gathered = half.all_gather(&[rank as u64]).expect("the half takes part").concat();
+    assert_eq!(gathered, members);
+    assert_eq!(members[half.rank()], rank as u64);
+
+    // A rank without a colour gets nothing; the others go on without it.
+    let others = comm.split((rank > 0).then_some(7), 0).expect("all ranks take part");
+    assert_eq!(others.is_none(), rank == 0);
+    if let Some(others) = &others {
+        let mut count = [1_u64];
+        others.all_reduce(Reduction::Sum, &mut count).expect("all but rank 0 take part");
+        assert_eq!(count[0] as usize, size - 1);
+        // Parts of parts.
+        let alone = others.split(Some(rank as u64), 0).expect("all but rank 0 take part");
+        let alone = alone.expect("a colour was given");
+        assert_eq!((alone.rank(), alone.size()), (0, 1));
+        alone.barrier().expect("nobody to wait for");
+    }
+    // Communicators do not hear each other: the whole goes on while the parts exist.
+    for _ in 0..10 {
+        let mut sum = [half.rank() as u64];
+        comm.all_reduce(Reduction::Max, &mut sum).expect("all ranks take part");
+        half.barrier().expect("the half takes part");
+    }
+}
+
+pub fn refused_arguments_leave_the_communicator_usable(comm: &dyn Communicator) {
+    let root = comm.size() + 1;
+    let error = comm.broadcast(root, &mut [0_u8; 3]).expect_err("no such rank");
+    assert!(error.to_string().contains(&format!("0 to {}", comm.size() - 1)), "{error}");
+    let error = comm
+        .all_gather_into(&[1.0_f32; 2], &vec![usize::MAX / 2 + 1; comm.size() + 1], &mut [])
+        .expect_err("one count too many");
+    assert!(matches!(error, Error::Argument { .. }) && !error.is_final(), "{error}");
+    let error = comm
+        .exchange(&[(comm.rank(), &[0_u64; 2][..])], &mut [])
+        .expect_err("nothing receives the message");
+    assert!(error.to_string().contains("must match"), "{error}");
+    comm.barrier().expect("the communicator is still usable");
+}
+
+pub fn statistics_count_calls_and_bytes(comm: &dyn Communicator) {
+    comm.reset_statistics();
+    let mut values = vec![1.0_f32; 50_000];
+    comm.all_reduce(Reduction::Sum, &mut values).expect("all ranks take part");
+    if comm.rank() == comm.size() - 1 {
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    comm.barrier().expect("all ranks take part");
+    let cost = comm.statistics().cost(Operation::AllReduce);
+    assert_eq!(cost.calls, 1);
+    // A segment to everyone and the sum of one's own segment to everyone: 2 (n - 1) / n of it all.
+    let bytes = 2 * 200_000 * (comm.size() as u64 - 1) / comm.size() as u64;
+    assert!(cost.bytes_sent.abs_diff(bytes) <= 8 * comm.size() as u64, "{cost:?} {bytes}");
+    let all = comm.gather_statistics().expect("all ranks take part");
+    assert_eq!(all.len(), comm.size());
+    if comm.size() > 1 {
+        let waited = all[0].cost(Operation::Barrier).waiting;
+        assert!(waited >= Duration::from_millis(1), "rank 0 waited {waited:?} for the last");
+    }
+    comm.reset_statistics();
+    assert_eq!(comm.statistics().total().calls, 0);
+}
