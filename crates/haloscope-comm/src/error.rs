@@ -76,6 +76,8 @@ pub enum Cause {
     Panicked(String),
     /// It finished while other ranks still needed it.
     Left,
+    /// Its process ended by itself in the middle of the job.
+    Exited,
     /// It called [`abort`](crate::Communicator::abort), for this reason.
     Aborted(String),
 }
@@ -104,6 +106,7 @@ impl fmt::Display for Cause {
         match self {
             Self::Panicked(message) => write!(f, "panicked: {message}"),
             Self::Left => f.write_str("left while other ranks still needed it"),
+            Self::Exited => f.write_str("exited in the middle of the job"),
             Self::Aborted(reason) => write!(f, "ended the job: {reason}"),
         }
     }

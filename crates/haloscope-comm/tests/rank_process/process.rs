@@ -9,6 +9,7 @@ mod resident;
 #[path = "../suite/mod.rs"]
 mod suite;
 
+use std::io::Write;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
@@ -31,7 +32,9 @@ fn main() -> ExitCode {
             comm.set_deadline(Duration::from_secs(2));
             let outcome = fail_on_purpose(&comm, fault);
             if let Err(error) = &outcome {
-                eprintln!("[{}] got: {error}", comm.rank());
+                // In one write, so that the lines of several ranks do not mix.
+                let line = format!("[{}] got: {error}\n", comm.rank());
+                std::io::stderr().write_all(line.as_bytes()).expect("standard error is open");
             }
             outcome
         }

@@ -9,7 +9,8 @@ mod request;
 mod wire;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::io::Write;
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use mpi::Threading;
@@ -124,7 +125,9 @@ impl Mpi {
             deadline: DEFAULT_DEADLINE,
         };
         let link = MpiLink { rank, size, frame_bytes, comm, state: Mutex::new(state), universe };
-        Ok(Self::world(Arc::new(link)))
+        let link = Arc::new(link);
+        watch_exit(&link);
+        Ok(Self::world(link))
     }
 }
 
@@ -406,7 +409,10 @@ impl Link for MpiLink {
 impl MpiLink {
     /// Gives the other ranks a moment to say what they know, then ends all processes.
     fn end_job(&self, error: &Error) -> ! {
-        eprintln!("haloscope: rank {} ends the job: {error}", self.rank);
+        let line = format!("haloscope: rank {} ends the job: {error}\n", self.rank);
+        // One write, so that the lines of several ranks do not mix; if it fails, there is no better
+        // place to say so.
+        let _ = std::io::stderr().write_all(line.as_bytes());
         let _ = self.leave(GRACE);
         let _state = self.state();
         self.comm.abort()
@@ -445,6 +451,27 @@ impl Drop for MpiLink {
         }
         self.comm.free();
         self.universe.take();
+    }
+}
+
+/// The link of this process, for [`on_exit`].
+static LINK: Mutex<Weak<MpiLink>> = Mutex::new(Weak::new());
+
+/// A process that calls `exit` does not drop its link; some launchers would take that for success
+/// and end the other ranks without a word.
+fn watch_exit(link: &Arc<MpiLink>) {
+    static REGISTER: Once = Once::new();
+    *LINK.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(link);
+    // SAFETY: the handler is a plain function that does not unwind.
+    REGISTER.call_once(|| drop(unsafe { libc::atexit(on_exit) }));
+}
+
+extern "C" fn on_exit() {
+    let link = LINK.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+    if let Some(link) = link {
+        let error = Error::RankFailed { rank: link.rank, cause: Cause::Exited };
+        link.fail(&error);
+        link.end_job(&link.failure().unwrap_or(error));
     }
 }
 

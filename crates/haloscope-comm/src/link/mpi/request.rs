@@ -4,6 +4,7 @@
 
 use std::ffi::{c_char, c_int};
 use std::mem::MaybeUninit;
+use std::time::Duration;
 
 use mpi::ffi;
 
@@ -98,10 +99,17 @@ impl Communicator {
     }
 
     /// Ends all processes of the job, with exit code 1.
+    ///
+    /// `MPI_Abort` itself can hang (MPICH's does while a message to a stuck process is under way).
+    /// Then this process ends alone, and the launcher, seeing that, ends the others.
     pub(super) fn abort(&self) -> ! {
+        std::thread::spawn(|| {
+            std::thread::sleep(Duration::from_millis(500));
+            exit_now();
+        });
         // SAFETY: MPI is initialised and the communicator valid.
         unsafe { ffi::MPI_Abort(self.0, 1) };
-        std::process::exit(1)
+        exit_now()
     }
 
     /// Gives the communicator back; it is not used afterwards.
@@ -187,4 +195,10 @@ fn check(code: c_int) -> Result<()> {
     unsafe { ffi::MPI_Error_string(code, text.as_mut_ptr().cast::<c_char>(), &raw mut length) };
     let text = &text[..usize::try_from(length).unwrap_or(0).min(text.len())];
     Err(Error::Transport(String::from_utf8_lossy(text).into_owned()))
+}
+
+/// Ends this process without running exit handlers, which may belong to a stuck library.
+fn exit_now() -> ! {
+    // SAFETY: ends the process; nothing follows.
+    unsafe { libc::_exit(1) }
 }

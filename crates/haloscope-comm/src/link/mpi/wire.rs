@@ -110,6 +110,7 @@ impl Writer {
                     Cause::Panicked(message) => (0, &message[..]),
                     Cause::Left => (1, ""),
                     Cause::Aborted(reason) => (2, &reason[..]),
+                    Cause::Exited => (3, ""),
                 };
                 self.number(1).number(*rank as u64).number(code).text(text)
             }
@@ -160,6 +161,7 @@ impl Reader<'_> {
                     0 => Cause::Panicked(text),
                     1 => Cause::Left,
                     2 => Cause::Aborted(text),
+                    3 => Cause::Exited,
                     _ => return None,
                 };
                 Error::RankFailed { rank, cause }
@@ -210,6 +212,7 @@ mod tests {
             Control::RollCall { channel: 9, number: u64::MAX },
             Control::Failure(Error::Mismatch { first: site(1), second: site(2) }),
             Control::Failure(failed(Cause::Left)),
+            Control::Failure(failed(Cause::Exited)),
             Control::Failure(failed(Cause::Panicked("ouch".into()))),
             Control::Failure(failed(Cause::Aborted("no disk".into()))),
             Control::Failure(Error::Timeout {
