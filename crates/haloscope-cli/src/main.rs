@@ -1,1 +1,65 @@
-fn main() {}
+//! The `haloscope` command. Each subcommand is a file; this one reads the arguments and turns
+//! errors into one line and an exit code: 2 for misuse, 1 for failure.
+
+mod demo;
+mod info;
+mod logger;
+mod machine;
+mod ranks;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// Reconstructs images and volumes that are too large or too slow for one device.
+#[derive(Parser)]
+#[command(version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+
+    /// Say more: -v for information, -vv for details
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the embedded example: frames of a scene, added up by ranks to the same bits
+    Demo(demo::Arguments),
+    /// Show what this build and this machine can do
+    Info(info::Arguments),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    logger::install(arguments.verbose);
+    let result = match arguments.command {
+        Command::Demo(arguments) => demo::run(&arguments),
+        Command::Info(arguments) => info::run(&arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => report(&error),
+    }
+}
+
+/// One line, in one write, so that the lines of several processes do not mix.
+fn report(error: &anyhow::Error) -> ExitCode {
+    let line = format!("haloscope: {error:#}\n");
+    // If standard error is closed, the exit code still tells.
+    let _ = std::io::stderr().write_all(line.as_bytes());
+    let is_misuse =
+        error.downcast_ref::<haloscope_comm::Error>().is_some_and(|error| !error.is_final());
+    ExitCode::from(if is_misuse { 2 } else { 1 })
+}
+
+/// Prints to standard output; a reader that has gone away (`| head`) is not a failure.
+fn print(text: &str) -> Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}

@@ -108,8 +108,11 @@ impl Launch {
 
     /// The error for a launch that this build or this launcher cannot turn into ranks.
     pub(crate) fn unsupported(&self) -> Error {
-        let ranks = self.size.map_or_else(|| "several".into(), |size| size.to_string());
-        let started = format!("{} started {ranks} ranks", self.launcher);
+        let ranks = self.size.map_or_else(|| "N".into(), |size| size.to_string());
+        let started = match self.size {
+            Some(size) => format!("{} started {size} ranks", self.launcher),
+            None => format!("{} started this process as rank {}", self.launcher, self.rank),
+        };
         Error::Unsupported(match self.launcher {
             Launcher::Torchrun => format!(
                 "{started} (RANK and WORLD_SIZE are set), but ranks find each other by MPI here: \
@@ -117,7 +120,7 @@ impl Launch {
                  in one process (`--ranks {ranks}`); {CHOICE_VARIABLE}=solo runs this process alone"
             ),
             _ => format!(
-                "{started}, but this build has no MPI and would run {ranks} independent copies; \
+                "{started}, but this build has no MPI and would run independent copies; \
                  rebuild with `cargo build --release --features mpi`, or use thread ranks in one \
                  process (`--ranks {ranks}`); {CHOICE_VARIABLE}=solo runs this process alone"
             ),

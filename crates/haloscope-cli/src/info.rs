@@ -1,0 +1,114 @@
+//! `haloscope info`: what this build and this machine can do, for people and for scripts.
+
+use std::fmt::Write;
+
+use anyhow::Result;
+use haloscope_comm::{ContextOptions, Launch};
+use serde::Serialize;
+
+use crate::machine::Machine;
+
+/// The options of `haloscope info`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Info {
+    version: &'static str,
+    features: Vec<&'static str>,
+    #[serde(flatten)]
+    machine: Machine,
+    launcher: Option<String>,
+    /// Processes that the launcher says it started.
+    launched: Option<usize>,
+    ranks: usize,
+    threads_per_rank: usize,
+    mpi: Option<String>,
+    /// Why a job would not start here.
+    problem: Option<String>,
+}
+
+/// Prints the information; under a launcher, rank 0 does.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let launch = Launch::detect().ok().flatten();
+    let mut info = Info {
+        version: env!("CARGO_PKG_VERSION"),
+        features: if cfg!(feature = "mpi") { vec!["mpi"] } else { Vec::new() },
+        machine: Machine::detect(),
+        launcher: launch.map(|launch| launch.launcher.to_string()),
+        launched: launch.and_then(|launch| launch.size),
+        ranks: 1,
+        threads_per_rank: 1,
+        mpi: mpi_library(),
+        problem: None,
+    };
+    // Kept until the end, so that all ranks leave together.
+    let context = ContextOptions::default().detect();
+    let is_root = match &context {
+        Ok(context) => {
+            (info.ranks, info.threads_per_rank) = (context.size(), context.threads_per_rank());
+            context.is_root()
+        }
+        Err(error) => {
+            info.problem = Some(error.to_string());
+            launch.is_none_or(|launch| launch.rank == 0)
+        }
+    };
+    if !is_root {
+        return Ok(());
+    }
+    let text =
+        if arguments.json { serde_json::to_string_pretty(&info)? + "\n" } else { describe(&info)? };
+    crate::print(&text)
+}
+
+#[cfg(feature = "mpi")]
+#[allow(clippy::unnecessary_wraps)]
+fn mpi_library() -> Option<String> {
+    Some(haloscope_comm::Mpi::library())
+}
+
+#[cfg(not(feature = "mpi"))]
+fn mpi_library() -> Option<String> {
+    None
+}
+
+fn describe(info: &Info) -> Result<String> {
+    let machine = &info.machine;
+    let unknown = || "unknown".to_string();
+    let gigabytes = |bytes: Option<u64>| {
+        bytes.map_or_else(unknown, |bytes| format!("{:.1} GB", bytes as f64 / 1e9))
+    };
+    let list = |items: &[&str]| if items.is_empty() { "none".into() } else { items.join(" ") };
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| writeln!(text, "{name:<18} {value}");
+    line("version", info.version.into())?;
+    line("features", list(&info.features))?;
+    line("processor", machine.processor.clone().unwrap_or_else(unknown))?;
+    line("cores", machine.cores.to_string())?;
+    line(
+        "memory",
+        format!(
+            "{}, {} available",
+            gigabytes(machine.memory_bytes),
+            gigabytes(machine.memory_available_bytes)
+        ),
+    )?;
+    line("instruction sets", list(&machine.instruction_sets))?;
+    let launcher = info.launcher.clone().unwrap_or_else(|| "none".into());
+    let launched = info.launched.map_or_else(String::new, |size| format!(", {size} processes"));
+    line("launcher", launcher + &launched)?;
+    line("ranks", format!("{}, {} threads each", info.ranks, info.threads_per_rank))?;
+    line(
+        "MPI",
+        info.mpi.clone().unwrap_or_else(|| "not in this build (--features mpi adds it)".into()),
+    )?;
+    if let Some(problem) = &info.problem {
+        line("problem", problem.clone())?;
+    }
+    Ok(text)
+}

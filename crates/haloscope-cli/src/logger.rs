@@ -1,0 +1,33 @@
+//! Messages of the library on standard error, one line each.
+
+use std::io::Write;
+
+use log::{LevelFilter, Log, Metadata, Record};
+
+struct Logger;
+
+impl Log for Logger {
+    fn enabled(&self, metadata: &Metadata) -> bool {
+        metadata.level() <= log::max_level()
+    }
+
+    fn log(&self, record: &Record) {
+        if self.enabled(record.metadata()) {
+            let line = format!("haloscope: {}\n", record.args());
+            let _ = std::io::stderr().write_all(line.as_bytes());
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+/// Shows warnings, and more the higher `verbosity` is.
+pub fn install(verbosity: u8) {
+    log::set_max_level(match verbosity {
+        0 => LevelFilter::Warn,
+        1 => LevelFilter::Info,
+        _ => LevelFilter::Debug,
+    });
+    // Fails only if there is a logger already.
+    let _ = log::set_logger(&Logger);
+}

@@ -1,0 +1,75 @@
+//! What the machine has: cores, memory, instruction sets.
+
+use serde::Serialize;
+
+/// What a job can use of this machine.
+#[derive(Debug, Serialize)]
+pub struct Machine {
+    /// Cores that this process may use.
+    pub cores: usize,
+    /// The processor's name, where the system tells.
+    pub processor: Option<String>,
+    /// Bytes of memory that this process may use: the machine's, or its container's limit.
+    pub memory_bytes: Option<u64>,
+    /// Bytes that are free now.
+    pub memory_available_bytes: Option<u64>,
+    /// Instruction sets that matter here, as found at run time.
+    pub instruction_sets: Vec<&'static str>,
+}
+
+impl Machine {
+    /// Looks at the machine.
+    pub fn detect() -> Self {
+        let limit = read_number("/sys/fs/cgroup/memory.max");
+        let total = meminfo("MemTotal:");
+        Self {
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            processor: processor(),
+            memory_bytes: match (total, limit) {
+                (Some(total), Some(limit)) => Some(total.min(limit)),
+                (total, limit) => total.or(limit),
+            },
+            memory_available_bytes: meminfo("MemAvailable:"),
+            instruction_sets: instruction_sets(),
+        }
+    }
+}
+
+fn read_number(path: &str) -> Option<u64> {
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+fn meminfo(field: &str) -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(field))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+}
+
+fn processor() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().into())
+}
+
+#[cfg(target_arch = "x86_64")]
+fn instruction_sets() -> Vec<&'static str> {
+    let found = [
+        ("sse4.2", is_x86_feature_detected!("sse4.2")),
+        ("avx", is_x86_feature_detected!("avx")),
+        ("avx2", is_x86_feature_detected!("avx2")),
+        ("fma", is_x86_feature_detected!("fma")),
+        ("f16c", is_x86_feature_detected!("f16c")),
+        ("avx512f", is_x86_feature_detected!("avx512f")),
+    ];
+    found.into_iter().filter_map(|(name, is_there)| is_there.then_some(name)).collect()
+}
+
+#[cfg(target_arch = "aarch64")]
+fn instruction_sets() -> Vec<&'static str> {
+    if std::arch::is_aarch64_feature_detected!("neon") { vec!["neon"] } else { Vec::new() }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn instruction_sets() -> Vec<&'static str> {
+    Vec::new()
+}

@@ -1,0 +1,93 @@
+//! The command as a user runs it: what it prints, and how it refuses.
+
+use std::process::{Command, Output};
+
+/// Runs `haloscope` without the variables of a launcher that may have started the tests.
+fn haloscope(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_haloscope"));
+    for name in ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "RANK"] {
+        command.env_remove(name);
+    }
+    command.args(arguments).envs(variables.iter().copied()).output().expect("the command starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn json(arguments: &[&str], variables: &[(&str, &str)]) -> serde_json::Value {
+    let output = haloscope(arguments, variables);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("the output is JSON")
+}
+
+#[test]
+fn help_lists_the_commands() {
+    let output = haloscope(&["--help"], &[]);
+    let help = text(&output.stdout);
+    assert!(output.status.success());
+    assert!(["demo", "info"].iter().all(|command| help.contains(command)), "{help}");
+}
+
+#[test]
+fn info_describes_build_and_machine() {
+    let info = json(&["info", "--json"], &[]);
+    assert_eq!(info["version"], env!("CARGO_PKG_VERSION"));
+    assert!(info["cores"].as_u64() >= Some(1));
+    assert_eq!(info["ranks"], 1);
+    assert_eq!(info["problem"], serde_json::Value::Null);
+    assert_eq!(info["mpi"].is_string(), cfg!(feature = "mpi"));
+}
+
+#[test]
+fn demo_gives_the_same_bits_on_every_number_of_ranks() {
+    let demo = json(&["demo", "--size", "100", "--json"], &[]);
+    let rows = demo["rows"].as_array().expect("a list of rows");
+    let ranks: Vec<_> = rows.iter().map(|row| row["ranks"].as_u64()).collect();
+    assert_eq!(ranks, [1, 2, 3, 5, 8].map(Some));
+    assert!(rows.iter().all(|row| row["ordered_bits"] == rows[0]["ordered_bits"]), "{demo}");
+    let four = json(&["demo", "--size", "100", "--json", "--ranks", "4"], &[]);
+    assert_eq!(four["rows"][0]["ordered_bits"], rows[0]["ordered_bits"]);
+}
+
+#[test]
+fn misuse_is_one_line_that_says_what_would_be_accepted() {
+    for (arguments, variables, words) in [
+        (&["demo", "--ranks", "0"][..], &[][..], "at least 1"),
+        (&["demo", "--ranks", "99999"], &[], "at most 1024"),
+        (&["demo", "--deadline", "0"], &[], "greater than 0"),
+        (&["demo", "--size", "0"], &[], "1..=16384"),
+        (&["demo"], &[("HALOSCOPE_COMM", "gloo")], "solo, mpi and auto"),
+        (&["demo"], &[("PMI_RANK", "first")], "0 or more"),
+        (&["demo"], &[("RANK", "0"), ("WORLD_SIZE", "2")], "mpirun or srun"),
+        (&["demo", "--ranks", "2"], &[("PMI_RANK", "0"), ("PMI_SIZE", "2")], "one of the two"),
+    ] {
+        let output = haloscope(arguments, variables);
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?} {variables:?}: {message}");
+        assert!(message.contains(words), "{arguments:?} {variables:?}: {message}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn choosing_one_rank_ignores_a_launcher() {
+    let variables = [("PMI_RANK", "0"), ("PMI_SIZE", "2"), ("HALOSCOPE_COMM", "solo")];
+    let demo = json(&["demo", "--size", "32", "--json"], &variables);
+    assert_eq!(demo["rows"].as_array().map(Vec::len), Some(1));
+    assert_eq!(demo["rows"][0]["ranks"], 1);
+}
+
+#[cfg(not(feature = "mpi"))]
+#[test]
+fn launcher_without_mpi_is_an_error_that_says_how_to_rebuild() {
+    let variables = [("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "4")];
+    let output = haloscope(&["demo"], &variables);
+    assert_eq!(output.status.code(), Some(2));
+    let message = text(&output.stderr);
+    assert!(message.contains("--features mpi") && message.contains("--ranks 4"), "{message}");
+    // Asking for information works all the same, and says what is wrong.
+    let info = json(&["info", "--json"], &variables);
+    assert_eq!(info["launched"], 4);
+    assert!(info["problem"].as_str().is_some_and(|problem| problem.contains("--features mpi")));
+}

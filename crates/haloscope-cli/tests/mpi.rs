@@ -1,0 +1,50 @@
+//! The command under mpirun, from the launcher in `MPIRUN` (default `mpirun`).
+
+use std::process::{Command, Output};
+
+fn mpirun(ranks: usize, arguments: &[&str]) -> Output {
+    let launcher = std::env::var("MPIRUN").unwrap_or_else(|_| "mpirun".into());
+    Command::new(launcher)
+        .args(["-n", &ranks.to_string(), env!("CARGO_BIN_EXE_haloscope")])
+        .args(arguments)
+        // Open MPI refuses to run as root, and to run more ranks than cores, unless told to.
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+        .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
+        .output()
+        .expect("the launcher starts")
+}
+
+fn json(ranks: usize, arguments: &[&str]) -> serde_json::Value {
+    let output = mpirun(ranks, arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // One document: only rank 0 speaks.
+    serde_json::from_slice(&output.stdout).expect("the output is JSON")
+}
+
+#[test]
+fn info_names_the_ranks_and_the_library() {
+    let info = json(2, &["info", "--json"]);
+    assert_eq!(info["ranks"], 2);
+    assert_eq!(info["problem"], serde_json::Value::Null);
+    let library = info["mpi"].as_str().expect("a library");
+    assert!(library.starts_with("Open MPI") || library.starts_with("MPICH"), "{library}");
+}
+
+#[test]
+fn demo_gives_the_bits_of_one_rank_on_1_to_4_processes() {
+    let bits = |ranks| {
+        let demo = json(ranks, &["demo", "--size", "100", "--json"]);
+        assert_eq!(demo["rows"][0]["ranks"], ranks);
+        demo["rows"][0]["ordered_bits"].clone()
+    };
+    let one = bits(1);
+    assert!((2..=4).all(|ranks| bits(ranks) == one));
+}
+
+#[test]
+fn misuse_ends_all_processes_with_a_code_other_than_0() {
+    let output = mpirun(2, &["demo", "--ranks", "2"]);
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("one of the two"));
+}
