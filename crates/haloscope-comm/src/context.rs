@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
@@ -293,6 +294,12 @@ impl Context {
     /// The pieces of `count` that this rank gets when they are dealt round-robin.
     pub fn local_indices(&self, count: usize) -> impl Iterator<Item = usize> + use<> {
         partition::round_robin(count, self.rank(), self.size())
+    }
+
+    /// The block of contiguous pieces that this rank gets when pieces with these costs are balanced
+    /// over the ranks; see [`partition::contiguous`].
+    pub fn local_block(&self, costs: &[f64]) -> Result<Range<usize>> {
+        Ok(partition::contiguous(costs, self.size())?.swap_remove(self.rank()))
     }
 
     /// A message of the job as a whole: logged by rank 0 only.

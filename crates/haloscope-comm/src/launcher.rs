@@ -13,7 +13,7 @@ pub enum Launcher {
     OpenMpi,
     /// MPICH's `mpiexec` (Hydra), Intel MPI and others that speak PMI.
     Pmi,
-    /// A launcher that speaks `PMIx` (PRRTE, `srun --mpi=pmix`).
+    /// A launcher that speaks PMIx (PRRTE, `srun --mpi=pmix`).
     Pmix,
     /// Slurm's `srun`.
     Slurm,

@@ -13,7 +13,7 @@ use crate::session::Session;
 use crate::statistics::Statistics;
 
 /// The longest time without progress, unless set otherwise.
-pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(300);
+pub const DEFAULT_DEADLINE: Duration = Duration::from_mins(5);
 
 /// A rank's communicator; [`Solo`](crate::Solo), [`Threads`](crate::Threads) and `Mpi` are this
 /// type with their links.

@@ -14,7 +14,7 @@ struct Outcome {
 }
 
 /// How long a run may take before it counts as hanging; runs with faults take seconds.
-const HANGING: Duration = Duration::from_secs(120);
+const HANGING: Duration = Duration::from_mins(2);
 
 fn run(ranks: usize, arguments: &[&str]) -> Outcome {
     let launcher = std::env::var("MPIRUN").unwrap_or_else(|_| "mpirun".into());

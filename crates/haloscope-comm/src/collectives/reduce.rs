@@ -51,7 +51,8 @@ pub(crate) fn all_reduce<L: Link + ?Sized>(
     let (rank, size) = (session.rank, session.size());
     let order: Vec<usize> = (0..size).collect();
     if data.len().saturating_mul(size) <= SMALL {
-        return gather_and_reduce(session, rule, &data.to_vec(), &order, data);
+        let term = data.to_vec();
+        return gather_and_reduce(session, rule, &term, &order, data);
     }
     let mut segments = split_ranges(data, &rule.segments(data.len(), size));
     let own = std::mem::take(&mut segments[rank]);
@@ -245,7 +246,9 @@ fn gather_and_reduce<L: Link + ?Sized>(
     output: &mut [u8],
 ) -> Result<()> {
     let mut lengths = vec![0; session.size()];
-    order.iter().for_each(|owner| lengths[*owner] += output.len());
+    for owner in order {
+        lengths[*owner] += output.len();
+    }
     let mut ranges = layout(lengths);
     // Words rather than bytes, for their alignment.
     let mut words = vec![0_u64; (output.len() * order.len()).div_ceil(8)];

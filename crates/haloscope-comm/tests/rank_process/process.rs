@@ -96,7 +96,7 @@ fn fail_on_purpose(comm: &Mpi, fault: &str) -> Result<()> {
         "panic" => panic!("on purpose"),
         "return" => return Ok(()),
         // Longer than any test waits.
-        "stall" => std::thread::sleep(Duration::from_secs(600)),
+        "stall" => std::thread::sleep(Duration::from_mins(10)),
         "kill" => signal("KILL"),
         "stop" => signal("STOP"),
         "exit" => std::process::exit(0),
@@ -111,7 +111,7 @@ fn fail_on_purpose(comm: &Mpi, fault: &str) -> Result<()> {
 fn signal(name: &str) {
     let id = std::process::id().to_string();
     Command::new("kill").args(["-s", name, &id]).status().expect("kill runs");
-    std::thread::sleep(Duration::from_secs(600));
+    std::thread::sleep(Duration::from_mins(10));
 }
 
 /// MPI belongs to the program: ours comes and goes within.

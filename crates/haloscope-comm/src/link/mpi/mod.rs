@@ -462,8 +462,10 @@ static LINK: Mutex<Weak<MpiLink>> = Mutex::new(Weak::new());
 fn watch_exit(link: &Arc<MpiLink>) {
     static REGISTER: Once = Once::new();
     *LINK.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(link);
-    // SAFETY: the handler is a plain function that does not unwind.
-    REGISTER.call_once(|| drop(unsafe { libc::atexit(on_exit) }));
+    REGISTER.call_once(|| {
+        // SAFETY: the handler is a plain function that does not unwind.
+        unsafe { libc::atexit(on_exit) };
+    });
 }
 
 extern "C" fn on_exit() {

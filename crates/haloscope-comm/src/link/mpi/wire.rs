@@ -118,7 +118,7 @@ impl Writer {
                 // A message holds the names of so many ranks; the rest would not be read anyway.
                 let ranks = &ranks[..ranks.len().min(200)];
                 self.number(2).number(ranks.len() as u64);
-                ranks.iter().for_each(|rank| self.0.push(*rank as u64));
+                self.0.extend(ranks.iter().map(|rank| *rank as u64));
                 self.number(*waiting as u64).text(call).number(seconds.to_bits())
             }
             other => self.number(3).text(&other.to_string()),

@@ -1,0 +1,72 @@
+# Everything that is done with the project; `make help` lists it.
+
+.PHONY: help test tools lint docs unit mpi deny bench soak fmt clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+test: tools lint docs unit mpi deny ## install what the tests need, then run all of them
+
+tools: ## install the MPI libraries and cargo tools that the tests need
+	scripts/install-tools
+
+fmt: ## format the sources
+	cargo fmt --all
+
+lint:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	MPICC=mpicc.openmpi cargo clippy --workspace --all-targets --features mpi \
+		--target-dir target/openmpi -- -D warnings
+
+docs: ## build the documentation, warnings denied
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+	MPICC=mpicc.openmpi RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --features mpi \
+		--target-dir target/openmpi
+
+unit:
+	cargo nextest run --workspace
+	cargo test --workspace --doc
+
+mpi: mpi-openmpi mpi-mpich
+
+# Each MPI library has a build of its own, because a program is linked to one of them.
+mpi-%:
+	MPICC=mpicc.$* MPIRUN=mpirun.$* cargo nextest run --workspace --features mpi \
+		--target-dir target/$* -E 'binary(mpi) | test(wire)'
+
+deny:
+	cargo deny --log-level error check bans licenses sources
+	@if cargo deny --log-level off fetch db 2>/dev/null; then cargo deny check advisories; \
+	else echo "skipped: the advisory database cannot be reached from here"; fi
+
+PYTHON = .venv/bin/python
+
+$(PYTHON):
+	python3 -m venv .venv
+	.venv/bin/pip install --quiet -r bench/requirements.txt
+
+RANKS = release/examples/bench_collectives
+
+bench: tools $(PYTHON) ## compare with the peers; results go to bench/runs
+	cargo build --release -p haloscope-comm --examples
+	MPICC=mpicc.openmpi cargo build --release -p haloscope-comm --examples --features mpi --target-dir target/openmpi
+	MPICC=mpicc.mpich cargo build --release -p haloscope-comm --examples --features mpi --target-dir target/mpich
+	$(PYTHON) bench/compare.py collectives --rounds 5 --baseline Gloo \
+		--peer "Threads=target/$(RANKS) threads" \
+		--peer "Mpi on Open MPI=mpirun.openmpi -n 2 target/openmpi/$(RANKS) mpi" \
+		--peer "Mpi on MPICH=mpirun.mpich -n 2 target/mpich/$(RANKS) mpi" \
+		--peer "Open MPI itself=mpirun.openmpi -n 2 target/openmpi/$(RANKS) mpi-native" \
+		--peer "MPICH itself=mpirun.mpich -n 2 target/mpich/$(RANKS) mpi-native" \
+		--peer "Gloo=$(PYTHON) bench/peers/gloo.py"
+
+soak: tools ## the long tests: every fault 50 times, messages of more than 2^31 bytes
+	HALOSCOPE_HUGE=1 cargo nextest run --release -p haloscope-comm --no-capture -E 'binary(huge)'
+	for mpi in openmpi mpich; do \
+		HALOSCOPE_FAULT_REPEATS=50 MPICC=mpicc.$$mpi MPIRUN=mpirun.$$mpi cargo nextest run \
+			-p haloscope-comm --features mpi --target-dir target/$$mpi -E 'binary(mpi)' || exit 1; \
+	done
+
+clean: ## remove what was built
+	cargo clean
+	rm -rf .venv

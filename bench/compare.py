@@ -1,0 +1,118 @@
+"""Runs several programs in turn, several rounds of all of them, and compares their best times.
+
+Each program prints lines of JSON with `operation`, `bytes` and `seconds`. Interleaving the rounds
+spreads the noise of the machine over all programs; the minimum over rounds counts. The raw numbers
+and a description of the machine go to a folder, the table to standard output and to the folder.
+
+    compare.py NAME --rounds 5 --peer "threads=target/release/x threads" --peer "gloo=python gloo.py"
+
+Only the standard library is needed.
+"""
+
+import argparse
+import json
+import os
+import platform
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("name", help="name of the result files")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--peer", action="append", required=True, metavar="NAME=COMMAND")
+    parser.add_argument("--baseline", help="peer that the others are compared with")
+    parser.add_argument("--runs", type=Path, default=Path("bench/runs"), help="folder of all runs")
+    return parser.parse_args()
+
+
+def run(command):
+    environment = dict(
+        os.environ,
+        OMPI_ALLOW_RUN_AS_ROOT="1",
+        OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+    )
+    done = subprocess.run(shlex.split(command), capture_output=True, text=True, env=environment)
+    if done.returncode != 0:
+        sys.exit(f"{command} failed with code {done.returncode}:\n{done.stderr}")
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def machine():
+    model = "unknown"
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            model = line.split(":", 1)[1].strip()
+            break
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
+    rustc = subprocess.run(["rustc", "--version"], capture_output=True, text=True).stdout.strip()
+    return {
+        "processor": model,
+        "cores": len(os.sched_getaffinity(0)),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "rustc": rustc,
+        "commit": commit,
+        "date": time.strftime("%Y-%m-%d %H:%M"),
+    }
+
+
+def size_name(size):
+    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
+
+
+def seconds_name(seconds):
+    return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.1f} µs"
+
+
+def table(results, peers, baseline):
+    best = {}
+    for result in results:
+        key = (result["operation"], result["bytes"], result["peer"])
+        best[key] = min(best.get(key, float("inf")), result["seconds"])
+    lines = [
+        "| operation | size | " + " | ".join(peers) + " |",
+        "|---|---|" + "---|" * len(peers),
+    ]
+    for operation, size in dict.fromkeys((key[0], key[1]) for key in best):
+        cells = []
+        for peer in peers:
+            seconds = best.get((operation, size, peer))
+            if seconds is None:
+                cells.append("–")
+                continue
+            cell = seconds_name(seconds)
+            if baseline and peer != baseline and (operation, size, baseline) in best:
+                cell += f" ({best[(operation, size, baseline)] / seconds:.1f}×)"
+            cells.append(cell)
+        lines.append(f"| {operation} | {size_name(size)} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    arguments = parse_arguments()
+    peers = dict(peer.split("=", 1) for peer in arguments.peer)
+    results = []
+    for round_number in range(arguments.rounds):
+        for name, command in peers.items():
+            print(f"round {round_number + 1} of {arguments.rounds}: {name}", file=sys.stderr)
+            results += [dict(row, peer=name, round=round_number) for row in run(command)]
+    facts = machine()
+    text = table(results, list(peers), arguments.baseline)
+    folder = arguments.runs / f"{facts['date'][:10]}-{facts['processor'].replace(' ', '-').lower()}"
+    folder.mkdir(parents=True, exist_ok=True)
+    raw = {"machine": facts, "peers": peers, "rounds": arguments.rounds, "results": results}
+    (folder / f"{arguments.name}.json").write_text(json.dumps(raw, indent=1) + "\n")
+    note = f"Best of {arguments.rounds} interleaved rounds"
+    if arguments.baseline:
+        note += f"; in brackets, how many times faster than {arguments.baseline}"
+    (folder / f"{arguments.name}.md").write_text(f"{note}.\n\n{text}")
+    print(f"{note}.\n\n{text}\nRaw results: {folder}")
+
+
+if __name__ == "__main__":
+    main()
