@@ -2,11 +2,11 @@
 //!
 //! `collectives threads` measures thread ranks; under mpirun, `collectives mpi` measures MPI ranks
 //! and `collectives mpi-native` the MPI library's own calls. `bench/peers/gloo.py` does the same in
-//! the same way with PyTorch.
+//! the same way with PyTorch. A second argument sets the size of frames.
 
 use std::time::{Duration, Instant};
 
-use haloscope_comm::{Collectives, Communicator, Context, Error, Reduction, Result};
+use haloscope_comm::{Collectives, Communicator, Context, Error, Reduction, Result, Threads};
 
 /// Bytes per message, calls per batch, and batches; the fastest batch counts.
 const SIZES: [(usize, usize, usize); 3] =
@@ -16,9 +16,25 @@ fn main() -> Result<()> {
     match std::env::args().nth(1).as_deref() {
         Some("mpi") => run_mpi(),
         Some("mpi-native") => run_native(),
-        Some("threads") => Context::threads(2, |context| measure(context.comm())).map(drop),
+        Some("threads") => run_threads(),
         _ => Err(Error::Setup("say what to measure: threads, mpi or mpi-native".into())),
     }
+}
+
+/// The frame size in bytes, as a second argument, to find the best one.
+fn frame_bytes() -> Option<usize> {
+    std::env::args().nth(2)?.parse().ok()
+}
+
+fn run_threads() -> Result<()> {
+    let Some(bytes) = frame_bytes() else {
+        return Context::threads(2, |context| measure(context.comm())).map(drop);
+    };
+    let ranks = Threads::group_with_frames(2, bytes)?;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = ranks.iter().map(|rank| scope.spawn(move || measure(rank))).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
+    })
 }
 
 fn measure(comm: &dyn Communicator) -> Result<()> {
@@ -77,7 +93,10 @@ fn run_native() -> Result<()> {
 
 #[cfg(feature = "mpi")]
 fn run_mpi() -> Result<()> {
-    let comm = haloscope_comm::Mpi::initialize()?;
+    let comm = match frame_bytes() {
+        Some(bytes) => haloscope_comm::Mpi::initialize_with_frames(bytes)?,
+        None => haloscope_comm::Mpi::initialize()?,
+    };
     if comm.size() != 2 {
         return Err(Error::Setup(format!("{} ranks; start it on 2", comm.size())));
     }

@@ -211,8 +211,12 @@ impl<'a, L: Link + ?Sized> Session<'a, L> {
             return Err(error);
         }
         let receivers = lanes.iter().filter(|lane| !lane.frames.is_empty()).map(|lane| lane.to);
-        let mut needed: Vec<usize> =
-            receivers.chain(waits_for).map(|rank| self.world(rank)).collect();
+        let mut needed: Vec<usize> = receivers.chain(waits_for).collect();
+        if needed.is_empty() {
+            // All is sent, but not all has been taken.
+            needed.extend(lanes.iter().map(|lane| lane.to));
+        }
+        needed.iter_mut().for_each(|rank| *rank = self.world(*rank));
         if let Some(&rank) = needed.iter().find(|rank| self.link.has_left(**rank)) {
             if idle < PARTING {
                 return Ok(PARTING);

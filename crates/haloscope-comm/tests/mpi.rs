@@ -74,7 +74,7 @@ fn succeeds(ranks: usize, arguments: &[&str], words: &str) {
 #[test]
 fn facts_hold_on_1_to_4_processes() {
     for ranks in 1..=4 {
-        succeeds(ranks, &["facts", "524288"], &format!("13 facts hold on {ranks} ranks"));
+        succeeds(ranks, &["facts", "262144"], &format!("13 facts hold on {ranks} ranks"));
     }
 }
 

@@ -24,7 +24,7 @@ use crate::ranks::{DEFAULT_DEADLINE, Ranks};
 
 /// Large enough for MPI to move at full speed, small enough to stay in the cache of a core
 /// (`make bench`: 64 MiB all-reduce).
-const FRAME_BYTES: usize = 512 << 10;
+const FRAME_BYTES: usize = 256 << 10;
 
 /// Sends that may be under way at a time; their buffers are all the memory that sending takes.
 const SENDS: usize = 16;
@@ -251,12 +251,17 @@ impl MpiLink {
     }
 
     /// Tells the other ranks that this one is leaving, and waits for them to leave, too.
+    /// News of a failure ends the waiting.
     fn leave(&self, limit: Duration) -> Result<bool> {
+        let failed = self.state().failure.is_some();
         for other in self.others() {
             self.tell(&mut self.state(), other, &Control::Leaving)?;
         }
         let all = self.size - 1;
-        self.wait_for(limit, |state| state.leaving.len() == all && state.sends.is_empty())
+        self.wait_for(limit, |state| {
+            state.leaving.len() == all && state.sends.is_empty()
+                || state.failure.is_some() && !failed
+        })
     }
 }
 
