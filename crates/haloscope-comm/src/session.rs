@@ -216,7 +216,7 @@ impl<'a, L: Link + ?Sized> Session<'a, L> {
             // All is sent, but not all has been taken.
             needed.extend(lanes.iter().map(|lane| lane.to));
         }
-        needed.iter_mut().for_each(|rank| *rank = self.world(*rank));
+        let mut needed: Vec<usize> = needed.into_iter().map(|rank| self.world(rank)).collect();
         if let Some(&rank) = needed.iter().find(|rank| self.link.has_left(**rank)) {
             if idle < PARTING {
                 return Ok(PARTING);
