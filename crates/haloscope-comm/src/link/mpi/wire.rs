@@ -121,7 +121,12 @@ impl Writer {
                 self.0.extend(ranks.iter().map(|rank| *rank as u64));
                 self.number(*waiting as u64).text(call).number(seconds.to_bits())
             }
-            other => self.number(3).text(&other.to_string()),
+            Error::Transport(text) => self.number(3).text(text),
+            // Errors of one rank alone do not end the job, so they do not travel.
+            Error::Argument { .. } | Error::Setup(_) | Error::Unsupported(_) => {
+                debug_assert!(false, "{error} is not final");
+                self.number(3).text(&error.to_string())
+            }
         }
     }
 
