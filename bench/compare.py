@@ -1,6 +1,6 @@
 """Runs several programs in turn, several rounds of all of them, and compares their best times.
 
-Each program prints lines of JSON with `operation`, `bytes` and `seconds`. Interleaving the rounds
+Each program prints lines of JSON with `case` and `seconds`; other fields are kept with the raw results. Interleaving the rounds
 spreads the noise of the machine over all programs; the minimum over rounds counts. The raw numbers
 and a description of the machine go to a folder, the table to standard output and to the folder.
 
@@ -61,10 +61,6 @@ def machine():
     }
 
 
-def size_name(size):
-    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
-
-
 def seconds_name(seconds):
     return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.1f} µs"
 
@@ -72,24 +68,21 @@ def seconds_name(seconds):
 def table(results, peers, baseline):
     best = {}
     for result in results:
-        key = (result["operation"], result["bytes"], result["peer"])
+        key = (result["case"], result["peer"])
         best[key] = min(best.get(key, float("inf")), result["seconds"])
-    lines = [
-        "| operation | size | " + " | ".join(peers) + " |",
-        "|---|---|" + "---|" * len(peers),
-    ]
-    for operation, size in dict.fromkeys((key[0], key[1]) for key in best):
+    lines = ["| case | " + " | ".join(peers) + " |", "|---|" + "---|" * len(peers)]
+    for case in dict.fromkeys(case for case, _ in best):
         cells = []
         for peer in peers:
-            seconds = best.get((operation, size, peer))
+            seconds = best.get((case, peer))
             if seconds is None:
                 cells.append("–")
                 continue
             cell = seconds_name(seconds)
-            if baseline and peer != baseline and (operation, size, baseline) in best:
-                cell += f" ({best[(operation, size, baseline)] / seconds:.1f}×)"
+            if peer != baseline and (case, baseline) in best:
+                cell += f" ({best[(case, baseline)] / seconds:.1f}×)"
             cells.append(cell)
-        lines.append(f"| {operation} | {size_name(size)} | " + " | ".join(cells) + " |")
+        lines.append(f"| {case} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 

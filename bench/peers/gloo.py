@@ -25,7 +25,8 @@ def report(operation, size, calls, batches, call):
             call()
         best = min(best, time.perf_counter() - begin)
     if dist.get_rank() == 0:
-        print(json.dumps({"operation": operation, "bytes": size, "seconds": best / calls}), flush=True)
+        name = f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
+        print(json.dumps({"case": f"{operation}, {name}", "seconds": best / calls}), flush=True)
 
 
 def measure(rank, port):

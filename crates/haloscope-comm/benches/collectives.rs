@@ -73,9 +73,11 @@ fn report(
     }
     if comm.rank() == 0 {
         let seconds = best.as_secs_f64() / calls as f64;
-        let line = serde_json::json!({
-            "operation": operation, "bytes": bytes, "seconds": seconds
-        });
+        let size = match bytes >> 20 {
+            0 => format!("{} KiB", bytes >> 10),
+            mebibytes => format!("{mebibytes} MiB"),
+        };
+        let line = serde_json::json!({ "case": format!("{operation}, {size}"), "seconds": seconds });
         println!("{line}");
     }
     Ok(())
