@@ -2,14 +2,19 @@
 
 mod builder;
 mod error;
+mod footprint;
 mod network;
+
 mod op;
+mod reference;
 mod shape;
 mod tensor;
 
 pub use builder::NetworkBuilder;
 pub use error::{Error, Result};
+pub use footprint::{Cost, Footprint};
 pub use network::{Network, Node, NodeId};
 pub use op::{Activation, Conv, ConvTranspose, Op, PaddingMode, Pool, PoolKind, UpsampleMode};
+pub use reference::{Accumulate, run_reference, run_reference_as};
 pub use shape::Shape;
 pub use tensor::Tensor;

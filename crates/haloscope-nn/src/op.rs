@@ -368,7 +368,14 @@ impl Activation {
     #[must_use]
     pub fn apply(self, x: f64) -> f64 {
         match self {
-            Self::Relu => x.max(0.0),
+            // Not `max`, which would hide a NaN.
+            Self::Relu => {
+                if x < 0.0 {
+                    0.0
+                } else {
+                    x
+                }
+            }
             Self::LeakyRelu(slope) => {
                 if x > 0.0 {
                     x
