@@ -1,5 +1,7 @@
 //! What can go wrong with networks and their weights, split by who can do something about it.
 
+use std::fmt;
+
 /// The result of building, loading or running a network.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -26,4 +28,28 @@ pub enum Error {
         /// What it was given and what it would accept.
         reason: String,
     },
+
+    /// The names or shapes of the weights are not those of the model.
+    #[error("the weights do not fit the model{}", Faults(missing, unexpected, wrong_shape))]
+    Weights {
+        /// Parameters of the model that are not among the weights.
+        missing: Vec<String>,
+        /// Weights that the model does not have.
+        unexpected: Vec<String>,
+        /// Weights of another shape, with both shapes.
+        wrong_shape: Vec<String>,
+    },
+}
+
+/// The lists that are not empty.
+struct Faults<'a>(&'a [String], &'a [String], &'a [String]);
+
+impl fmt::Display for Faults<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lists = [("missing", self.0), ("unexpected", self.1), ("wrong shape", self.2)];
+        for (title, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
+            write!(f, "; {title}: {}", list.join(", "))?;
+        }
+        Ok(())
+    }
 }

@@ -13,6 +13,17 @@ use crate::shape::Shape;
 
 /// The geometry of a network whose output is as large as its input. Lists have one entry per
 /// spatial axis.
+///
+/// ```
+/// use haloscope_nn::models::{Architecture, Drunet};
+/// use haloscope_nn::Footprint;
+///
+/// let small = Drunet { channels: [4, 4, 4, 4], blocks: 1, ..Drunet::default() };
+/// let footprint = Footprint::of(small.random(0)?.network())?;
+/// assert_eq!(footprint.alignment, [8, 8]);
+/// assert_eq!(footprint.minimum, [8, 8]);
+/// # Ok::<(), haloscope_nn::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Footprint {
     /// Sizes must be multiples of this, or pixels are lost to strides that round down.

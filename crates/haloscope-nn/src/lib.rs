@@ -3,12 +3,14 @@
 mod builder;
 mod error;
 mod footprint;
+pub mod models;
 mod network;
 
 mod op;
 mod reference;
 mod shape;
 mod tensor;
+pub mod weights;
 
 pub use builder::NetworkBuilder;
 pub use error::{Error, Result};
@@ -18,3 +20,4 @@ pub use op::{Activation, Conv, ConvTranspose, Op, PaddingMode, Pool, PoolKind, U
 pub use reference::{Accumulate, run_reference, run_reference_as};
 pub use shape::Shape;
 pub use tensor::Tensor;
+pub use weights::StateDict;

@@ -45,6 +45,25 @@ impl Tensor {
         Self { shape, values }
     }
 
+    /// A tensor whose values come from their place in row-major order.
+    #[must_use]
+    pub fn from_fn(shape: Shape, value: impl FnMut(usize) -> f32) -> Self {
+        let values = (0..shape.count()).map(value).collect();
+        Self { shape, values }
+    }
+
+    /// A shape without values, for the parameters of a model that is built only to see what it
+    /// needs. Whoever makes one must not let it out of this crate.
+    pub(crate) fn hollow(shape: Shape) -> Self {
+        Self { shape, values: Arc::new([]) }
+    }
+
+    /// Values computed from those of a tensor of shape `shape`, hollow if that is.
+    pub(crate) fn like(shape: &Shape, values: Vec<f32>) -> Self {
+        debug_assert!(values.is_empty() || values.len() == shape.count());
+        Self { shape: shape.clone(), values: values.into() }
+    }
+
     /// A tensor with one axis.
     #[must_use]
     pub fn vector(values: Vec<f32>) -> Self {
