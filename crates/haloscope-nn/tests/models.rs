@@ -132,6 +132,65 @@ fn unet_matches_deepinv() {
     check("unet_3d", &Unet { rank: 3, channels: vec![3, 4, 5], ..Unet::default() });
 }
 
+/// The model that a heading of `fixtures/parameters.txt` means.
+fn named(heading: &str) -> Box<dyn Architecture> {
+    let gray = Drunet { image_channels: 1, output_channels: 1, ..Drunet::default() };
+    let channels = [2, 3, 4, 5];
+    match heading.split(' ').collect::<Vec<_>>()[..] {
+        ["drunet"] => Box::new(Drunet::default()),
+        ["drunet", "gray"] => Box::new(gray),
+        ["drunet", "3d"] => Box::new(Drunet { rank: 3, channels, ..Drunet::default() }),
+        ["drunet", blocks, down, up] => Box::new(Drunet {
+            channels,
+            blocks: blocks.parse().expect("a number"),
+            downsampling: match down {
+                "strideconv" => Downsampling::StridedConv,
+                "avgpool" => Downsampling::AveragePool,
+                _ => Downsampling::MaxPool,
+            },
+            upsampling: match up {
+                "convtranspose" => Upsampling::ConvTranspose,
+                "pixelshuffle" => Upsampling::PixelShuffle,
+                _ => Upsampling::Upconv,
+            },
+            ..Drunet::default()
+        }),
+        ["dncnn"] => Box::new(Dncnn::default()),
+        ["dncnn", "gray"] => Box::new(Dncnn { image_channels: 1, ..Dncnn::default() }),
+        ["unet"] => Box::new(Unet::default()),
+        ["unet", "two", "scales"] => Box::new(Unet { channels: vec![3, 5], ..Unet::default() }),
+        ["unet", "five", "scales"] => Box::new(Unet {
+            channels: vec![64, 128, 256, 512, 1024],
+            bias: false,
+            batch_norm: BatchNorm::None,
+            ..Unet::default()
+        }),
+        _ => panic!("{heading}: no such model"),
+    }
+}
+
+#[test]
+fn parameters_have_the_names_and_shapes_of_deepinv() {
+    let list = include_str!("../fixtures/parameters.txt");
+    let mut models = 0;
+    for section in list.split("= ").skip(1) {
+        let mut lines = section.lines();
+        let heading = lines.next().expect("each section has a heading");
+        let mut expected: Vec<&str> = lines.collect();
+        let parameters = named(heading).parameters().expect("good options");
+        let mut found: Vec<String> = (parameters.iter())
+            .map(|(name, shape)| {
+                shape.sizes().iter().fold(name.clone(), |line, size| format!("{line} {size}"))
+            })
+            .collect();
+        expected.sort_unstable();
+        found.sort_unstable();
+        assert_eq!(found, expected, "{heading}");
+        models += 1;
+    }
+    assert_eq!(models, 8 + 27);
+}
+
 #[test]
 fn batch_normalizations_are_gone_after_building() {
     let model = Unet { channels: vec![4, 6], ..Unet::default() }.random(1).expect("good options");

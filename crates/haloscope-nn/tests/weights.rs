@@ -78,6 +78,12 @@ fn call_of_a_function_is_passed_over_and_not_made() {
 }
 
 #[test]
+fn tensor_without_values_is_read_whatever_its_other_sizes() {
+    let state = open("empty_far.pth").expect("it needs no memory");
+    assert!(values(&state, "weight").is_empty());
+}
+
+#[test]
 fn other_formats_are_named_with_a_way_out() {
     for (file, message) in [
         ("old.pth", "from before version 1.6, which is not read; rewrite it"),

@@ -179,6 +179,9 @@ fn extent(layout: &Layout) -> Option<usize> {
 /// Whether the values lie in the order of the axes without gaps. The stride of an axis of size 1
 /// does not matter.
 fn is_row_major(layout: &Layout) -> bool {
+    if layout.sizes.contains(&0) {
+        return true;
+    }
     let mut expected = 1;
     for (&size, &stride) in layout.sizes.iter().zip(&layout.strides).rev() {
         if size != 1 && stride != expected {
@@ -199,11 +202,12 @@ fn gather(values: &[f32], layout: &Layout, count: usize) -> Vec<f32> {
         gathered.push(values[place]);
         for axis in (0..rank).rev() {
             at[axis] += 1;
-            place += layout.strides[axis];
+            // The stride of an axis of size 1 can be anything, so the sums in between may wrap.
+            place = place.wrapping_add(layout.strides[axis]);
             if at[axis] < layout.sizes[axis] {
                 break;
             }
-            place -= layout.strides[axis] * layout.sizes[axis];
+            place = place.wrapping_sub(layout.strides[axis].wrapping_mul(layout.sizes[axis]));
             at[axis] = 0;
         }
     }
