@@ -77,7 +77,8 @@ fn report(
             0 => format!("{} KiB", bytes >> 10),
             mebibytes => format!("{mebibytes} MiB"),
         };
-        let line = serde_json::json!({ "case": format!("{operation}, {size}"), "seconds": seconds });
+        let line =
+            serde_json::json!({ "case": format!("{operation}, {size}"), "seconds": seconds });
         println!("{line}");
     }
     Ok(())

@@ -1,0 +1,23 @@
+#![doc = include_str!("../README.md")]
+
+mod builder;
+mod error;
+mod footprint;
+pub mod models;
+mod network;
+
+mod op;
+mod reference;
+mod shape;
+mod tensor;
+pub mod weights;
+
+pub use builder::NetworkBuilder;
+pub use error::{Error, Result};
+pub use footprint::{Cost, Footprint};
+pub use network::{Network, Node, NodeId};
+pub use op::{Activation, Conv, ConvTranspose, Op, PaddingMode, Pool, PoolKind, UpsampleMode};
+pub use reference::{Accumulate, run_reference, run_reference_as};
+pub use shape::Shape;
+pub use tensor::Tensor;
+pub use weights::StateDict;
