@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result};
 use haloscope_comm::{Collectives, Context, Reduction};
 use serde::Serialize;
 
+use crate::machine::Machine;
 use crate::ranks::RankArguments;
 
 /// The options of `haloscope demo`.
@@ -56,6 +57,7 @@ struct Report {
 /// Runs on `--ranks`, on the launcher's ranks, or else on several numbers of thread ranks.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let (size, frames) = (arguments.size as usize, u64::from(arguments.frames));
+    check_memory(size, frames)?;
     let job = move |context: &Context| add_up(context, size, frames);
     let rows = if arguments.ranks.are_chosen()? {
         vec![arguments.ranks.run(job)?]
@@ -81,6 +83,22 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         describe(&report)?
     };
     crate::print(&text)
+}
+
+/// Refuses what would not fit, before anything is made.
+fn check_memory(size: usize, frames: u64) -> Result<()> {
+    // All frames, and on each rank the scene and two sums, for up to 8 ranks.
+    let needed = (frames + 8 * 3) * (size * size * size_of::<f32>()) as u64;
+    match Machine::detect().memory_available_bytes {
+        Some(available) if needed > available => Err(haloscope_comm::Error::Setup(format!(
+            "{frames} frames of {size}x{size} pixels need {:.1} GB and {:.1} GB are available; use \
+             fewer frames or a smaller size",
+            needed as f64 / 1e9,
+            available as f64 / 1e9
+        ))
+        .into()),
+        _ => Ok(()),
+    }
 }
 
 /// The mean of all frames, on every rank; the row is rank 0's.

@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use haloscope_comm::{CHOICE_VARIABLE, Choice, Context, ContextOptions, Error, Launch};
+use haloscope_comm::{
+    CHOICE_VARIABLE, Choice, Context, ContextOptions, Error, Launch, MAX_DEADLINE, MIN_DEADLINE,
+};
 
 /// The options of every command that can use ranks.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub struct RankArguments {
     /// Ranks that are threads of this process; under mpirun or srun, MPI has the ranks
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_ranks)]
     pub ranks: Option<usize>,
 
     /// Give up on ranks that make no progress for so long
@@ -30,7 +32,8 @@ impl RankArguments {
     ) -> Result<T> {
         let options = ContextOptions { deadline: self.deadline, ..ContextOptions::default() };
         let Some(ranks) = self.ranks else {
-            return body(&options.detect()?);
+            let context = options.detect()?;
+            return body(&context).map_err(|error| explain(&context, error));
         };
         refuse_launcher(ranks)?;
         let results = options.threads(ranks, body)?;
@@ -38,10 +41,27 @@ impl RankArguments {
     }
 }
 
+/// Tells the other ranks why this one gives up, unless they know. Under MPI that ends the process.
+fn explain(context: &Context, error: anyhow::Error) -> anyhow::Error {
+    let is_known = error.downcast_ref().is_some_and(Error::is_final);
+    if context.size() > 1 && !is_known {
+        context.comm().abort(&format!("{error:#}"));
+    }
+    error
+}
+
 /// Thread ranks in each of several processes would be several independent jobs.
 fn refuse_launcher(ranks: usize) -> Result<()> {
-    if Choice::detect()? == Some(Choice::Solo) {
-        return Ok(());
+    match Choice::detect()? {
+        Some(Choice::Solo) => return Ok(()),
+        Some(Choice::Mpi) => {
+            let reason = format!(
+                "--ranks {ranks} asks for threads, but {CHOICE_VARIABLE}=mpi for processes: use one of \
+                 the two"
+            );
+            return Err(Error::Setup(reason).into());
+        }
+        None => (),
     }
     match Launch::detect()? {
         Some(launch) if launch.size != Some(1) => Err(Error::Setup(format!(
@@ -55,9 +75,12 @@ fn refuse_launcher(ranks: usize) -> Result<()> {
 }
 
 fn parse_seconds(text: &str) -> std::result::Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "a number of seconds is needed".to_string())?;
-    match Duration::try_from_secs_f64(seconds) {
-        Ok(duration) if !duration.is_zero() => Ok(duration),
-        _ => Err("a number of seconds greater than 0 is needed".into()),
-    }
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds
+        .filter(|duration| (MIN_DEADLINE..=MAX_DEADLINE).contains(duration))
+        .ok_or_else(|| "a number of seconds from 0.001 to 1000000000 is needed".into())
+}
+
+fn parse_ranks(text: &str) -> std::result::Result<usize, String> {
+    text.parse().map_err(|_| "a number from 1 to 1024 is needed".into())
 }

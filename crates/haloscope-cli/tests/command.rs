@@ -55,7 +55,11 @@ fn misuse_is_one_line_that_says_what_would_be_accepted() {
     for (arguments, variables, words) in [
         (&["demo", "--ranks", "0"][..], &[][..], "at least 1"),
         (&["demo", "--ranks", "99999"], &[], "at most 1024"),
-        (&["demo", "--deadline", "0"], &[], "greater than 0"),
+        (&["demo", "--ranks", "two"], &[], "from 1 to 1024"),
+        (&["demo", "--deadline", "0"], &[], "from 0.001 to 1000000000"),
+        (&["demo", "--deadline", "1e19"], &[], "from 0.001 to 1000000000"),
+        (&["demo", "--size", "16384", "--frames", "10000"], &[], "GB are available"),
+        (&["demo", "--ranks", "2"], &[("HALOSCOPE_COMM", "mpi")], "one of the two"),
         (&["demo", "--size", "0"], &[], "1..=16384"),
         (&["demo"], &[("HALOSCOPE_COMM", "gloo")], "solo, mpi and auto"),
         (&["demo"], &[("PMI_RANK", "first")], "0 or more"),

@@ -251,24 +251,10 @@ impl Call<'_> {
             Self::Barrier | Self::AllReduce { .. } => Ok(()),
             Self::Broadcast { root, .. } => rank_exists("the root", *root),
             Self::ReduceScatter { input, counts, output, .. } => {
-                if input.kind() != output.kind() {
-                    return bad(format!(
-                        "the input is {} and the output {}; they must be the same",
-                        input.kind(),
-                        output.kind()
-                    ));
-                }
-                check_parts(operation, counts, rank, size, output.len(), input.len())
+                check_parts(operation, counts, (rank, size), output.as_view(), *input)
             }
             Self::AllGather { input, counts, output } => {
-                if input.kind() != output.kind() {
-                    return bad(format!(
-                        "the input is {} and the output {}; they must be the same",
-                        input.kind(),
-                        output.kind()
-                    ));
-                }
-                check_parts(operation, counts, rank, size, input.len(), output.len())
+                check_parts(operation, counts, (rank, size), *input, output.as_view())
             }
             Self::Exchange { sends, receives } => {
                 for message in *sends {
@@ -297,19 +283,26 @@ impl Call<'_> {
     }
 }
 
-/// `part` is the length of this rank's part, `whole` that of all parts together.
+/// `part` is this rank's part, `whole` all parts together.
 fn check_parts(
     operation: Operation,
     counts: &[usize],
-    rank: usize,
-    size: usize,
-    part: usize,
-    whole: usize,
+    (rank, size): (usize, usize),
+    part: View,
+    whole: View,
 ) -> Result<()> {
     let bad = |reason: String| Err(Error::Argument { operation: operation.name(), reason });
+    if part.kind() != whole.kind() {
+        return bad(format!(
+            "a part is {} and the whole {}; they must be the same",
+            part.kind(),
+            whole.kind()
+        ));
+    }
     if counts.len() != size {
         return bad(format!("{} counts for {size} ranks; give one for each rank", counts.len()));
     }
+    let (part, whole) = (part.len(), whole.len());
     if counts[rank] != part {
         return bad(format!(
             "this rank's part has {part} elements, but counts[{rank}] is {}",

@@ -34,7 +34,9 @@ pub trait Communicator: Send + Sync {
     /// The longest time that a call may go without any progress.
     fn deadline(&self) -> Duration;
 
-    /// Sets the [`deadline`](Self::deadline) of this rank's later calls.
+    /// Sets the [`deadline`](Self::deadline) of this rank's later calls on this communicator: from a
+    /// millisecond to 10⁹ s; what is outside becomes the nearer of the two. Parts that were split
+    /// off keep theirs.
     fn set_deadline(&self, deadline: Duration);
 
     /// What this rank's calls on this communicator have cost since the start or the last
@@ -143,6 +145,9 @@ pub trait Collectives: Communicator {
 
     /// Sends `(rank, values)` and receives into `(rank, values)`, all at once; between two ranks
     /// the messages match in order. Ranks without neighbours pass empty lists.
+    ///
+    /// It waits for the neighbours only. So a message that nobody receives is not noticed here but
+    /// by the next call that involves both ranks.
     fn exchange<T: Element>(
         &self,
         sends: &[(usize, &[T])],

@@ -20,7 +20,7 @@ use crate::link::Link;
 use crate::link::solo::Solo;
 use crate::link::threads::Threads;
 use crate::partition;
-use crate::ranks::DEFAULT_DEADLINE;
+use crate::ranks::{DEFAULT_DEADLINE, MAX_DEADLINE, MIN_DEADLINE};
 
 /// After a failure, how long ranks may take to notice it before [`Context::threads`] returns
 /// without them.
@@ -76,8 +76,11 @@ impl ContextOptions {
         if self.threads == Some(0) {
             return bad("0 threads per rank; there must be at least 1");
         }
-        if self.deadline.is_zero() {
-            return bad("a deadline of 0 s; it must be longer, and the default is 300 s");
+        if !(MIN_DEADLINE..=MAX_DEADLINE).contains(&self.deadline) {
+            return bad(&format!(
+                "a deadline of {:?}; from 1 ms to 10⁹ s is possible, and 300 s is the default",
+                self.deadline
+            ));
         }
         Ok(())
     }
@@ -107,13 +110,19 @@ impl ContextOptions {
             let (body, reports) = (body.clone(), reports.clone());
             // The report comes before the others can notice that this rank is gone, so that what
             // went wrong first is reported first. Nobody may be left to take it.
-            let run = move || match catch_unwind(AssertUnwindSafe(|| body(&context))) {
-                Ok(outcome) => drop(reports.send((rank, outcome))),
-                Err(panic) => {
-                    let cause = Cause::Panicked(panic_message(&*panic));
-                    let error = Error::RankFailed { rank, cause };
-                    let _ = reports.send((rank, Err(error.clone().into())));
-                    comm.link().fail(&error);
+            let run = move || {
+                let (outcome, cause) = match catch_unwind(AssertUnwindSafe(|| body(&context))) {
+                    Ok(Ok(result)) => (Ok(result), None),
+                    Ok(Err(error)) => (Err(error), Some(Cause::ReturnedError)),
+                    Err(panic) => {
+                        let cause = Cause::Panicked(panic_message(&*panic));
+                        let error = Error::RankFailed { rank, cause: cause.clone() };
+                        (Err(error.into()), Some(cause))
+                    }
+                };
+                let _ = reports.send((rank, outcome));
+                if let Some(cause) = cause {
+                    comm.link().fail(&Error::RankFailed { rank, cause });
                 }
             };
             std::thread::Builder::new().name(format!("rank {rank}")).spawn(run).map_err(
@@ -135,7 +144,7 @@ impl ContextOptions {
         if choice == Some(Choice::Mpi) || launch.is_some_and(|launch| launch.size != Some(1)) {
             return self.launched(launch);
         }
-        self.solo()
+        Ok(Context { launch, ..self.solo()? })
     }
 
     /// The rank that MPI gives to this process.
@@ -429,7 +438,7 @@ mod tests {
     fn bad_options_say_what_would_be_accepted() {
         let none = ContextOptions { threads: Some(0), ..ContextOptions::default() };
         let hasty = ContextOptions { deadline: Duration::ZERO, ..ContextOptions::default() };
-        for (options, words) in [(none, "at least 1"), (hasty, "default is 300 s")] {
+        for (options, words) in [(none, "at least 1"), (hasty, "300 s is the default")] {
             let error = options.solo().expect_err("bad options").to_string();
             assert!(error.contains(words), "{error}");
         }

@@ -50,16 +50,29 @@ pub enum Error {
 
     /// Ranks stayed away from a call for longer than the deadline.
     #[error(
-        "{} did not arrive within {seconds:.1} s: rank {waiting} waited in {call}",
-        RankList(ranks)
+        "{} did not arrive within {seconds:.1} s: rank {} waited in {} (call {})",
+        RankList(ranks), site.rank, site.call, site.number
     )]
     Timeout {
         /// The ranks that were missing.
         ranks: Vec<usize>,
-        /// The rank that noticed.
-        waiting: usize,
-        /// The call in which it waited.
-        call: String,
+        /// The call in which a rank noticed.
+        site: CallSite,
+        /// How long it waited without any progress.
+        seconds: f64,
+    },
+
+    /// All ranks are in the call, but nothing moves: the connection is stuck.
+    #[error(
+        "no data moved for {seconds:.1} s between rank {} and {} in {} (call {}), \
+         although all ranks are in the call",
+        site.rank, RankList(ranks), site.call, site.number
+    )]
+    Stuck {
+        /// The ranks that data was expected from or sent to.
+        ranks: Vec<usize>,
+        /// The call in which a rank noticed.
+        site: CallSite,
         /// How long it waited without any progress.
         seconds: f64,
     },
@@ -76,6 +89,8 @@ pub enum Cause {
     Panicked(String),
     /// It finished while other ranks still needed it.
     Left,
+    /// It returned an error of its own.
+    ReturnedError,
     /// Its process ended by itself in the middle of the job.
     Exited,
     /// It called [`abort`](crate::Communicator::abort), for this reason.
@@ -106,6 +121,7 @@ impl fmt::Display for Cause {
         match self {
             Self::Panicked(message) => write!(f, "panicked: {message}"),
             Self::Left => f.write_str("left while other ranks still needed it"),
+            Self::ReturnedError => f.write_str("returned an error"),
             Self::Exited => f.write_str("exited in the middle of the job"),
             Self::Aborted(reason) => write!(f, "ended the job: {reason}"),
         }
@@ -143,13 +159,12 @@ mod tests {
     fn timeout_names_the_missing_ranks_and_the_waiting_one() {
         let error = Error::Timeout {
             ranks: vec![0, 2, 3],
-            waiting: 1,
-            call: "barrier()".into(),
+            site: CallSite { rank: 1, number: 7, call: "barrier()".into() },
             seconds: 2.0,
         };
         assert_eq!(
             error.to_string(),
-            "ranks 0, 2 and 3 did not arrive within 2.0 s: rank 1 waited in barrier()"
+            "ranks 0, 2 and 3 did not arrive within 2.0 s: rank 1 waited in barrier() (call 7)"
         );
     }
 }

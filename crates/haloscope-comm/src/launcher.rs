@@ -52,7 +52,7 @@ impl Launcher {
         match self {
             Self::OpenMpi => ("OMPI_COMM_WORLD_RANK", &["OMPI_COMM_WORLD_SIZE"]),
             Self::Pmi => ("PMI_RANK", &["PMI_SIZE"]),
-            Self::Pmix => ("PMIX_RANK", &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"]),
+            Self::Pmix => ("PMIX_RANK", &[]),
             Self::Slurm => ("SLURM_PROCID", &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"]),
             Self::Torchrun => ("RANK", &["WORLD_SIZE"]),
         }
@@ -74,7 +74,7 @@ impl fmt::Display for Launcher {
 impl Launch {
     /// What the variables of the process say; nothing if no launcher started it.
     pub fn detect() -> Result<Option<Self>> {
-        Self::from_variables(|name| std::env::var(name).ok())
+        Self::from_variables(read_variable)
     }
 
     /// What the variables that `read` gives say.
@@ -89,8 +89,14 @@ impl Launch {
                     found => found,
                 };
             }
-            // `RANK` alone is a common name; torchrun sets both.
-            if launcher == Launcher::Torchrun && size.is_none() {
+            let is_launch = match launcher {
+                // `RANK` alone is a common name; torchrun sets both.
+                Launcher::Torchrun => size.is_some(),
+                // In a batch script, before any srun, Slurm sets rank 0 and the number of tasks.
+                Launcher::Slurm => rank > 0 || read("SLURM_STEP_ID").is_some(),
+                _ => true,
+            };
+            if !is_launch {
                 continue;
             }
             if let Some((variable, size)) = size
@@ -131,7 +137,7 @@ impl Launch {
 impl Choice {
     /// What the user chose, if anything.
     pub fn detect() -> Result<Option<Self>> {
-        Self::parse(std::env::var(CHOICE_VARIABLE).ok().as_deref())
+        Self::parse(read_variable(CHOICE_VARIABLE).as_deref())
     }
 
     fn parse(value: Option<&str>) -> Result<Option<Self>> {
@@ -144,6 +150,11 @@ impl Choice {
             ))),
         }
     }
+}
+
+/// What is not Unicode stays visible, so that it is refused and not passed over.
+fn read_variable(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
 fn read_number(read: impl Fn(&str) -> Option<String>, name: &str) -> Result<Option<usize>> {
@@ -183,6 +194,11 @@ mod tests {
         }
         assert_eq!(launch(&[]), Ok(None));
         assert_eq!(launch(&[("RANK", "1")]), Ok(None), "RANK alone can mean anything");
+        let mut batch = vec![("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")];
+        assert_eq!(launch(&batch), Ok(None), "a batch script is not a rank");
+        batch.push(("SLURM_STEP_ID", "0"));
+        let (launcher, size) = (Launcher::Slurm, Some(4));
+        assert_eq!(launch(&batch), Ok(Some(Launch { launcher, rank: 0, size })));
     }
 
     #[test]

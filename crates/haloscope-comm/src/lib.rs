@@ -24,5 +24,5 @@ pub use launcher::{CHOICE_VARIABLE, Choice, Launch, Launcher};
 pub use link::mpi::{Mpi, MpiLink};
 pub use link::solo::{Solo, SoloLink};
 pub use link::threads::{ThreadLink, Threads};
-pub use ranks::{DEFAULT_DEADLINE, Ranks};
+pub use ranks::{DEFAULT_DEADLINE, MAX_DEADLINE, MIN_DEADLINE, Ranks};
 pub use statistics::{Cost, Statistics};

@@ -15,6 +15,12 @@ use crate::statistics::Statistics;
 /// The longest time without progress, unless set otherwise.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_mins(5);
 
+/// Shorter deadlines would name ranks that the system merely has not run yet.
+pub const MIN_DEADLINE: Duration = Duration::from_millis(1);
+
+/// Longer than any job, and short enough to be added to any time.
+pub const MAX_DEADLINE: Duration = Duration::from_secs(1_000_000_000);
+
 /// A rank's communicator; [`Solo`](crate::Solo), [`Threads`](crate::Threads) and `Mpi` are this
 /// type with their links.
 #[allow(private_bounds)]
@@ -24,15 +30,10 @@ pub struct Ranks<L: Link> {
     /// World ranks of this communicator's ranks.
     members: Vec<usize>,
     rank: usize,
-    state: Mutex<State>,
-}
-
-#[derive(Debug)]
-struct State {
-    /// Calls made so far.
-    number: u64,
-    deadline: Duration,
-    statistics: Statistics,
+    /// Calls made so far; held while a call is made, so that threads make them one at a time.
+    number: Mutex<u64>,
+    deadline: Mutex<Duration>,
+    statistics: Mutex<Statistics>,
 }
 
 #[allow(private_bounds)]
@@ -40,7 +41,7 @@ impl<L: Link> Ranks<L> {
     /// The communicator of all ranks of `link`.
     pub(crate) fn world(link: Arc<L>) -> Self {
         let (rank, size) = (link.rank(), link.size());
-        Self::part(link, 0, (0..size).collect(), rank, DEFAULT_DEADLINE)
+        Self::part(link, Channel::WORLD, (0..size).collect(), rank, DEFAULT_DEADLINE)
     }
 
     fn part(
@@ -50,17 +51,19 @@ impl<L: Link> Ranks<L> {
         rank: usize,
         deadline: Duration,
     ) -> Self {
-        let state = State { number: 0, deadline, statistics: Statistics::default() };
-        Self { link, channel, members, rank, state: Mutex::new(state) }
+        Self {
+            link,
+            channel,
+            members,
+            rank,
+            number: Mutex::new(0),
+            deadline: Mutex::new(deadline),
+            statistics: Mutex::default(),
+        }
     }
 
     pub(crate) fn link(&self) -> &L {
         &self.link
-    }
-
-    /// Calls are made one at a time, in the order in which threads get here.
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs `body` as the next call.
@@ -69,9 +72,9 @@ impl<L: Link> Ranks<L> {
         signature: Signature,
         body: impl FnOnce(&mut Session<L>) -> Result<T>,
     ) -> Result<T> {
-        let mut state = self.state();
-        let number = state.number;
-        state.number += 1;
+        let mut next = lock(&self.number);
+        let number = *next;
+        *next += 1;
         let mut session = Session::begin(
             &*self.link,
             self.channel,
@@ -79,10 +82,10 @@ impl<L: Link> Ranks<L> {
             self.rank,
             number,
             signature,
-            state.deadline,
+            self.deadline(),
         )?;
         let result = body(&mut session);
-        state.statistics.record(signature.operation, &session.cost);
+        lock(&self.statistics).record(signature.operation, &session.cost);
         result
     }
 }
@@ -101,7 +104,7 @@ impl<L: Link> Communicator for Ranks<L> {
         let check = call.check(self.rank, self.size());
         // A refused call counts, too: if other ranks accept theirs, the next call shows it.
         if let Err(error) = check {
-            self.state().number += 1;
+            *lock(&self.number) += 1;
             return Err(error);
         }
         self.call(call.signature(), |session| match call {
@@ -130,50 +133,40 @@ impl<L: Link> Communicator for Ranks<L> {
     }
 
     fn split(&self, color: Option<u64>, key: u64) -> Result<Option<Arc<dyn Communicator>>> {
-        // Each rank proposes the first channel number that it has not used; the largest is free on
-        // all of them. Groups of different colours share it: they have no rank in common.
-        let proposal = [
-            u64::from(color.is_some()),
-            color.unwrap_or(0),
-            key,
-            u64::from(self.link.next_channel()),
-        ];
-        let answers = self.call(Signature::new(Operation::Split), |session| {
-            collectives::gather_words(session, &proposal)
+        let wish = [u64::from(color.is_some()), color.unwrap_or(0), key];
+        let (number, wishes) = self.call(Signature::new(Operation::Split), |session| {
+            Ok((session.number, collectives::gather_words(session, &wish)?))
         })?;
-        let answers = answers.as_chunks::<4>().0;
-        let channel = answers.iter().map(|answer| answer[3]).max().unwrap_or(0);
-        let channel = Channel::try_from(channel).unwrap_or(Channel::MAX - 1);
-        self.link.reserve_channels(channel)?;
+        let wishes = wishes.as_chunks::<3>().0;
         let Some(color) = color else { return Ok(None) };
-        let mut group: Vec<(u64, usize)> = answers
+        let mut group: Vec<(u64, usize)> = wishes
             .iter()
             .enumerate()
-            .filter(|(_, answer)| answer[0] == 1 && answer[1] == color)
-            .map(|(rank, answer)| (answer[2], rank))
+            .filter(|(_, wish)| wish[0] == 1 && wish[1] == color)
+            .map(|(rank, wish)| (wish[2], rank))
             .collect();
         group.sort_unstable();
         let rank = group.iter().position(|(_, rank)| *rank == self.rank).unwrap_or(0);
         let members = group.into_iter().map(|(_, rank)| self.members[rank]).collect();
+        let channel = self.channel.part(number);
         let part = Self::part(self.link.clone(), channel, members, rank, self.deadline());
         Ok(Some(Arc::new(part)))
     }
 
     fn deadline(&self) -> Duration {
-        self.state().deadline
+        *lock(&self.deadline)
     }
 
     fn set_deadline(&self, deadline: Duration) {
-        self.state().deadline = deadline;
-        self.link.set_deadline(deadline);
+        *lock(&self.deadline) = deadline.clamp(MIN_DEADLINE, MAX_DEADLINE);
     }
 
     fn statistics(&self) -> Statistics {
-        self.state().statistics.clone()
+        lock(&self.statistics).clone()
     }
 
     fn reset_statistics(&self) {
-        self.state().statistics = Statistics::default();
+        *lock(&self.statistics) = Statistics::default();
     }
 
     fn abort(&self, reason: &str) -> Error {
@@ -181,6 +174,13 @@ impl<L: Link> Communicator for Ranks<L> {
         let error = Error::RankFailed { rank, cause: Cause::Aborted(reason.into()) };
         self.link.abort(&error);
         error
+    }
+}
+
+#[allow(private_bounds)]
+impl<L: Link> Drop for Ranks<L> {
+    fn drop(&mut self) {
+        self.link.close(self.channel);
     }
 }
 
@@ -193,4 +193,9 @@ impl<L: Link> fmt::Debug for Ranks<L> {
             .field("channel", &self.channel)
             .finish_non_exhaustive()
     }
+}
+
+/// A panic of another thread cannot leave what these locks guard half changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

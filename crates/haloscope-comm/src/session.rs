@@ -120,6 +120,7 @@ impl<'a, L: Link + ?Sized> Session<'a, L> {
     ) -> Result<()> {
         let begin = Instant::now();
         let mut last_progress = begin;
+        let mut parting = None;
         let mut waited = Duration::ZERO;
         let (mut prepared, mut received) = (0, 0);
         loop {
@@ -138,20 +139,23 @@ impl<'a, L: Link + ?Sized> Session<'a, L> {
                 progress = true;
             }
             let sent = lanes.iter().all(|lane| lane.frames.is_empty());
-            if sent && received == awaited.len() && self.link.flushed().map_err(|e| self.fail(e))? {
+            if sent
+                && received == awaited.len()
+                && self.link.flushed(self.channel).map_err(|e| self.fail(e))?
+            {
                 self.cost.waiting += waited;
                 self.cost.transfer += begin.elapsed().saturating_sub(waited);
                 return Ok(());
             }
             let now = Instant::now();
             if progress {
-                last_progress = now;
+                (last_progress, parting) = (now, None);
                 continue;
             }
             let idle = now - last_progress;
             let waits_for = awaited.get(received).map(|expected| expected.from);
-            let patience = self.patience(&lanes, waits_for, idle)?;
-            self.link.wait(mark, idle, last_progress + patience);
+            let nap = self.patience(&lanes, waits_for, idle, &mut parting)?;
+            self.link.wait(mark, idle, now + nap);
             // Until the awaited rank has said anything in this call, it is late; afterwards its
             // data is on the way.
             if waits_for.is_some_and(|from| !self.heard[from]) {
@@ -168,9 +172,9 @@ impl<'a, L: Link + ?Sized> Session<'a, L> {
         let mut progress = false;
         for lane in lanes {
             while let Some((signature, bytes)) = lane.frames.front() {
-                let header = Header { number: self.number, signature: *signature };
+                let header = self.header(*signature);
                 let to = self.world(lane.to);
-                if !self.link.try_send(self.channel, to, header, bytes).map_err(|e| self.fail(e))? {
+                if !self.link.try_send(to, header, bytes).map_err(|e| self.fail(e))? {
                     break;
                 }
                 self.cost.bytes_sent += bytes.len() as u64;
@@ -186,7 +190,7 @@ impl<'a, L: Link + ?Sized> Session<'a, L> {
         let frame = self.link.try_receive(self.channel, from).map_err(|e| self.fail(e))?;
         let Some(frame) = frame else { return Ok(false) };
         self.heard[expected.from] = true;
-        let header = Header { number: self.number, signature: expected.signature };
+        let header = self.header(expected.signature);
         if frame.header != header || frame.payload().len() != expected.len {
             return Err(self.fail(Error::Mismatch {
                 first: self.site(self.rank, &header),
@@ -199,13 +203,14 @@ impl<'a, L: Link + ?Sized> Session<'a, L> {
         Ok(true)
     }
 
-    /// How long this rank may be idle before it looks again; an error if the job has ended, if a
-    /// needed rank is gone, or if the deadline has passed.
+    /// How long this rank may sleep before it looks again; an error if the job has ended, if a
+    /// needed rank is gone, or if the deadline has passed. `parting` is since when one is gone.
     fn patience(
         &self,
         lanes: &[Lane],
         waits_for: Option<usize>,
         idle: Duration,
+        parting: &mut Option<Instant>,
     ) -> Result<Duration> {
         if let Some(error) = self.link.failure() {
             return Err(error);
@@ -218,30 +223,34 @@ impl<'a, L: Link + ?Sized> Session<'a, L> {
         }
         let mut needed: Vec<usize> = needed.into_iter().map(|rank| self.world(rank)).collect();
         if let Some(&rank) = needed.iter().find(|rank| self.link.has_left(**rank)) {
-            if idle < PARTING {
-                return Ok(PARTING);
+            // Its last frame may have come between the last look for it and this one.
+            let grace = PARTING.saturating_sub(parting.get_or_insert_with(Instant::now).elapsed());
+            if !grace.is_zero() {
+                return Ok(grace);
             }
             return Err(self.fail(Error::RankFailed { rank, cause: Cause::Left }));
         }
-        if idle < self.deadline {
-            return Ok(self.deadline);
+        let left = self.deadline.saturating_sub(idle);
+        if !left.is_zero() {
+            return Ok(left);
         }
-        let mut ranks = self.link.absent(self.channel, self.number, self.members);
-        // The roll may have been called by another rank meanwhile, and ended the job.
+        let ranks = self.link.absent(self.channel, self.number, self.members);
+        // Another rank may have called the roll meanwhile, and ended the job.
         if let Some(error) = self.link.failure() {
             return Err(error);
         }
-        if ranks.is_empty() {
-            needed.sort_unstable();
-            needed.dedup();
-            ranks = needed;
+        let site = self.site(self.rank, &self.header(self.signature));
+        let seconds = idle.as_secs_f64();
+        if !ranks.is_empty() {
+            return Err(self.fail(Error::Timeout { ranks, site, seconds }));
         }
-        Err(self.fail(Error::Timeout {
-            ranks,
-            waiting: self.world(self.rank),
-            call: format!("{} (call {})", self.signature, self.number),
-            seconds: idle.as_secs_f64(),
-        }))
+        needed.sort_unstable();
+        needed.dedup();
+        Err(self.fail(Error::Stuck { ranks: needed, site, seconds }))
+    }
+
+    fn header(&self, signature: Signature) -> Header {
+        Header { channel: self.channel, number: self.number, signature }
     }
 
     fn site(&self, rank: usize, header: &Header) -> CallSite {

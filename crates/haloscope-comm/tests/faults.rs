@@ -95,6 +95,52 @@ fn own_error_of_a_rank_is_what_the_run_returns() {
     }
 }
 
+/// Ranks that never need the one that failed learn of it all the same.
+#[test]
+fn own_error_of_a_rank_ends_the_calls_of_the_others() {
+    for repeat in 0..REPEATS {
+        let failed = repeat % 3;
+        let (outcomes, _) = run(3, LONG, move |ctx| {
+            let others = ctx.comm().split((ctx.rank() != failed).then_some(0), 0)?;
+            let Some(others) = others else {
+                return Err(Error::Argument { operation: "test", reason: "bad detector".into() });
+            };
+            loop {
+                others.barrier()?;
+            }
+        });
+        let expected = Error::RankFailed { rank: failed, cause: Cause::ReturnedError };
+        all_others_return(&outcomes, failed, &expected);
+    }
+}
+
+/// A rank that makes its last call late must not take the others' leaving for a failure.
+#[test]
+fn ranks_may_leave_while_others_still_read_their_last_frames() {
+    for _ in 0..REPEATS {
+        let (_, whole) = run(2, LONG, |ctx| {
+            // The first wait is longer than the grace for frames of a rank that has left.
+            if ctx.rank() == 1 {
+                std::thread::sleep(Duration::from_millis(60));
+            }
+            ctx.comm().barrier()
+        });
+        assert!(whole.is_ok(), "{whole:?}");
+    }
+}
+
+#[test]
+fn deadlines_of_any_length_are_safe() {
+    let (_, whole) = run(2, haloscope_comm::MAX_DEADLINE, |ctx| {
+        ctx.comm().set_deadline(Duration::MAX);
+        ctx.comm().barrier()
+    });
+    assert!(whole.is_ok(), "{whole:?}");
+    let (_, whole) = run(2, Duration::MAX, |ctx| ctx.comm().barrier());
+    let error = whole.expect_err("too long").to_string();
+    assert!(error.contains("10⁹ s"), "{error}");
+}
+
 /// One rank stays away until all others have given up on it.
 fn stall(size: usize, failed: usize, deadline: Duration) {
     let given_up = AtomicUsize::new(0);
@@ -110,9 +156,9 @@ fn stall(size: usize, failed: usize, deadline: Duration) {
     });
     for (rank, outcome) in outcomes.iter().enumerate() {
         match outcome {
-            Some(Err(Error::Timeout { ranks, call, .. })) => {
+            Some(Err(Error::Timeout { ranks, site, .. })) => {
                 assert_eq!(ranks, &[failed], "rank {rank}");
-                assert!(call.contains("all_reduce(sum, f64 × 3)"), "{call}");
+                assert_eq!(site.call, "all_reduce(sum, f64 × 3)");
             }
             other => panic!("rank {rank} got {other:?}"),
         }

@@ -33,6 +33,13 @@ macro_rules! test_facts {
     };
 }
 
+#[test]
+fn large_data_arrives_whole() {
+    for size in [1, 2, 3, 5] {
+        on_ranks(size, 128 << 10, suite::large_data_arrives_whole);
+    }
+}
+
 test_facts! {
     barrier_returns_on_all_ranks,
     broadcast_copies_the_data_of_each_root,
@@ -45,6 +52,7 @@ test_facts! {
     ordered_sum_of_nothing_is_zero,
     ordered_sum_refuses_an_index_twice,
     split_makes_independent_communicators,
+    threads_of_a_rank_use_communicators_side_by_side,
     refused_arguments_leave_the_communicator_usable,
     statistics_count_calls_and_bytes,
 }

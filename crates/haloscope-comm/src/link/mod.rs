@@ -14,12 +14,41 @@ use std::time::{Duration, Instant};
 use crate::call::Signature;
 use crate::error::{Error, Result};
 
-/// Which communicator a frame belongs to; 0 is the world.
-pub(crate) type Channel = u32;
+/// Which communicator a frame belongs to.
+///
+/// The channel of a part follows from that of the whole and the number of the call that split it,
+/// which are the same on all of its ranks, so nothing needs to be agreed on. Parts that one call
+/// makes share it: they have no rank in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Channel(u64);
+
+impl Channel {
+    pub(crate) const WORLD: Self = Self(0);
+
+    /// The channel of what call `number` makes of this one. 64 bits of a good hash do not meet by
+    /// chance; MPI's tags have fewer, so frames carry all of them.
+    pub(crate) fn part(self, number: u64) -> Self {
+        let mut z = self.0 ^ (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        Self((z ^ (z >> 31)).max(1))
+    }
+
+    #[cfg(feature = "mpi")]
+    pub(crate) fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    #[cfg(feature = "mpi")]
+    pub(crate) fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+}
 
 /// What every frame says about the call that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
+    pub channel: Channel,
     /// The sender's count of calls on the channel.
     pub number: u64,
     pub signature: Signature,
@@ -62,8 +91,8 @@ pub(crate) trait Link: Send + Sync + 'static {
     fn enter(&self, channel: Channel, number: u64);
 
     /// Copies `payload` into a frame and sends it; false when there is no room for it now.
-    fn try_send(&self, channel: Channel, to: usize, header: Header, payload: &[u8])
-    -> Result<bool>;
+    /// Ranks and channels do not take room from each other.
+    fn try_send(&self, to: usize, header: Header, payload: &[u8]) -> Result<bool>;
 
     /// Says that one more frame of `from` will be received, so that room can be made for it.
     fn prepare(&self, channel: Channel, from: usize) -> Result<()>;
@@ -74,8 +103,8 @@ pub(crate) trait Link: Send + Sync + 'static {
     /// Takes back a frame that has been read.
     fn recycle(&self, frame: Frame);
 
-    /// Whether nothing that was sent depends on this rank any more.
-    fn flushed(&self) -> Result<bool>;
+    /// Whether nothing that was sent on `channel` depends on this rank any more.
+    fn flushed(&self, channel: Channel) -> Result<bool>;
 
     /// A mark that changes when anything happens; read it before looking for work.
     fn mark(&self) -> u64;
@@ -96,14 +125,8 @@ pub(crate) trait Link: Send + Sync + 'static {
     /// Those of `members` that are not in call `number` of `channel`.
     fn absent(&self, channel: Channel, number: u64, members: &[usize]) -> Vec<usize>;
 
-    /// A number that no channel of this rank has had; see [`reserve_channels`](Self::reserve_channels).
-    fn next_channel(&self) -> Channel;
-
-    /// Makes [`next_channel`](Self::next_channel) larger than `channel`.
-    fn reserve_channels(&self, channel: Channel) -> Result<()>;
-
-    /// Sets the longest time that leaving may take.
-    fn set_deadline(&self, _: Duration) {}
+    /// Forgets a channel that is not used any more.
+    fn close(&self, channel: Channel);
 
     /// Ends the job: every other rank returns an error. Under MPI the process ends, too.
     fn abort(&self, error: &Error);

@@ -1,7 +1,6 @@
 //! The link of a rank that is alone: nobody to send to.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{Channel, Frame, Header, Link};
@@ -25,7 +24,7 @@ impl Solo {
     /// A world of one rank.
     #[must_use]
     pub fn new() -> Self {
-        Self::world(SoloLink { failure: Mutex::default(), channels: AtomicU32::new(1) }.into())
+        Self::world(SoloLink::default().into())
     }
 }
 
@@ -36,10 +35,9 @@ impl Default for Solo {
 }
 
 /// The link of [`Solo`].
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct SoloLink {
     failure: Mutex<Option<Error>>,
-    channels: AtomicU32,
 }
 
 impl Link for SoloLink {
@@ -57,7 +55,7 @@ impl Link for SoloLink {
 
     fn enter(&self, _: Channel, _: u64) {}
 
-    fn try_send(&self, _: Channel, _: usize, _: Header, _: &[u8]) -> Result<bool> {
+    fn try_send(&self, _: usize, _: Header, _: &[u8]) -> Result<bool> {
         unreachable!("there is no other rank")
     }
 
@@ -71,7 +69,7 @@ impl Link for SoloLink {
 
     fn recycle(&self, _: Frame) {}
 
-    fn flushed(&self) -> Result<bool> {
+    fn flushed(&self, _: Channel) -> Result<bool> {
         Ok(true)
     }
 
@@ -99,14 +97,7 @@ impl Link for SoloLink {
         Vec::new()
     }
 
-    fn next_channel(&self) -> Channel {
-        self.channels.load(Ordering::Relaxed)
-    }
-
-    fn reserve_channels(&self, channel: Channel) -> Result<()> {
-        self.channels.store(channel + 1, Ordering::Relaxed);
-        Ok(())
-    }
+    fn close(&self, _: Channel) {}
 
     fn abort(&self, error: &Error) {
         self.fail(error);

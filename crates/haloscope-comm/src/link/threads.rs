@@ -5,7 +5,7 @@
 //! spins for some microseconds when every rank can have a core of its own, then sleeps.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -79,12 +79,11 @@ struct Hub {
 #[derive(Debug, Default)]
 struct Mailbox {
     /// One queue per sender.
-    queues: Vec<Mutex<VecDeque<(Channel, Frame)>>>,
+    queues: Vec<Mutex<VecDeque<Frame>>>,
     bell: Bell,
     left: AtomicBool,
     /// The last call that the rank entered, on each channel.
     entered: Mutex<HashMap<Channel, u64>>,
-    channels: AtomicU32,
 }
 
 impl Hub {
@@ -101,7 +100,6 @@ impl Hub {
         }
         let mailbox = || Mailbox {
             queues: (0..size).map(|_| Mutex::default()).collect(),
-            channels: AtomicU32::new(1),
             ..Mailbox::default()
         };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -147,24 +145,18 @@ impl Link for ThreadLink {
         lock(&self.mailbox().entered).insert(channel, number);
     }
 
-    fn try_send(
-        &self,
-        channel: Channel,
-        to: usize,
-        header: Header,
-        payload: &[u8],
-    ) -> Result<bool> {
+    fn try_send(&self, to: usize, header: Header, payload: &[u8]) -> Result<bool> {
         let mailbox = &self.hub.mailboxes[to];
         let queue = &mailbox.queues[self.rank];
-        // Only this rank adds to the queue, so the room that is there now is still there below.
-        if lock(queue).iter().filter(|(other, _)| *other == channel).count() >= QUEUE_FRAMES {
+        let is_ours = |frame: &&Frame| frame.header.channel == header.channel;
+        // Calls on a channel are made one at a time, so the room that is there now stays there.
+        if lock(queue).iter().filter(is_ours).count() >= QUEUE_FRAMES {
             return Ok(false);
         }
         let mut words = lock(&self.hub.spare).pop().unwrap_or_default();
         words.resize(payload.len().div_ceil(8), 0);
         bytemuck::cast_slice_mut(&mut words)[..payload.len()].copy_from_slice(payload);
-        let frame = Frame { header, words, start: 0, len: payload.len() };
-        lock(queue).push_back((channel, frame));
+        lock(queue).push_back(Frame { header, words, start: 0, len: payload.len() });
         mailbox.bell.ring();
         Ok(true)
     }
@@ -176,10 +168,10 @@ impl Link for ThreadLink {
     fn try_receive(&self, channel: Channel, from: usize) -> Result<Option<Frame>> {
         let mut queue = lock(&self.mailbox().queues[from]);
         let was_full = queue.len() >= QUEUE_FRAMES;
-        let Some(place) = queue.iter().position(|(other, _)| *other == channel) else {
+        let Some(place) = queue.iter().position(|frame| frame.header.channel == channel) else {
             return Ok(None);
         };
-        let frame = queue.remove(place).map(|(_, frame)| frame);
+        let frame = queue.remove(place);
         drop(queue);
         if was_full {
             self.hub.mailboxes[from].bell.ring();
@@ -194,7 +186,7 @@ impl Link for ThreadLink {
         }
     }
 
-    fn flushed(&self) -> Result<bool> {
+    fn flushed(&self, _: Channel) -> Result<bool> {
         Ok(true)
     }
 
@@ -230,13 +222,8 @@ impl Link for ThreadLink {
         members.iter().copied().filter(|rank| is_absent(*rank)).collect()
     }
 
-    fn next_channel(&self) -> Channel {
-        self.mailbox().channels.load(Ordering::Relaxed)
-    }
-
-    fn reserve_channels(&self, channel: Channel) -> Result<()> {
-        self.mailbox().channels.store(channel + 1, Ordering::Relaxed);
-        Ok(())
+    fn close(&self, channel: Channel) {
+        lock(&self.mailbox().entered).remove(&channel);
     }
 
     fn abort(&self, error: &Error) {
@@ -256,11 +243,11 @@ impl Drop for ThreadLink {
     }
 }
 
-/// Counts events and wakes the rank that waits for one.
+/// Counts events and wakes the threads of a rank that wait for one.
 #[derive(Debug, Default)]
 struct Bell {
     count: AtomicU64,
-    asleep: AtomicBool,
+    sleepers: AtomicUsize,
     lock: Mutex<()>,
     wake: Condvar,
 }
@@ -271,10 +258,10 @@ impl Bell {
     }
 
     fn ring(&self) {
-        // The sleeper sets `asleep` and then reads `count`; here it is the other way round. With
-        // both in one total order (SeqCst) at least one side sees the other.
+        // A sleeper counts itself and then reads `count`; here it is the other way round. With both
+        // in one total order (SeqCst) at least one side sees the other.
         self.count.fetch_add(1, Ordering::SeqCst);
-        if self.asleep.load(Ordering::SeqCst) {
+        if self.sleepers.load(Ordering::SeqCst) > 0 {
             drop(lock(&self.lock));
             self.wake.notify_all();
         }
@@ -293,12 +280,12 @@ impl Bell {
             }
         }
         let mut guard = lock(&self.lock);
-        self.asleep.store(true, Ordering::SeqCst);
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
         while self.count.load(Ordering::SeqCst) == mark {
             let Some(left) = until.checked_duration_since(Instant::now()) else { break };
             guard = self.wake.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        self.asleep.store(false, Ordering::SeqCst);
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
         drop(guard);
     }
 }

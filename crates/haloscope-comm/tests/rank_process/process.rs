@@ -28,6 +28,10 @@ fn main() -> ExitCode {
     let outcome = match argument(1) {
         "facts" => facts(&comm),
         "endurance" => endurance(&comm),
+        "large" => {
+            suite::large_data_arrives_whole(&comm);
+            Ok(())
+        }
         fault => {
             comm.set_deadline(Duration::from_secs(2));
             let outcome = fail_on_purpose(&comm, fault);
@@ -61,22 +65,13 @@ fn endurance(comm: &Mpi) -> Result<()> {
     let mut early = 0;
     let calls = 100_000;
     for call in 0..calls {
-        if rng.u32(0..2_000) == 0 {
-            std::thread::sleep(Duration::from_micros(rng.u64(0..300)));
-        }
-        let mut sum = [call];
-        match call % 3 {
-            0 => comm.barrier()?,
-            1 => comm.broadcast((call % comm.size() as u64) as usize, &mut sum)?,
-            _ => comm.all_reduce(Reduction::Sum, &mut sum)?,
-        }
-        let expected = if call % 3 == 2 { call * comm.size() as u64 } else { call };
-        assert_eq!(sum[0], expected);
+        suite::arrive_at_a_random_time(&mut rng);
+        suite::small_call(comm, call)?;
         if call == calls / 10 {
-            early = resident::kilobytes();
+            early = resident::kilobytes().expect("the system tells");
         }
     }
-    let late = resident::kilobytes();
+    let late = resident::kilobytes().expect("the system tells");
     assert!(late <= early + 1_024, "{early} kB after a tenth of the calls, {late} kB at the end");
     if comm.rank() == 0 {
         println!("{calls} calls, {early} kB early, {late} kB late");

@@ -4,13 +4,15 @@
 //! Random cases are functions of their number alone, so all ranks draw the same ones and each can
 //! compute what the others send.
 
+// Each runner uses a part of it.
+#![allow(dead_code)]
+
 use std::time::Duration;
 
 use fastrand::Rng;
 use haloscope_comm::{Collectives, Communicator, Element, Error, Operation, Reduction};
 
-/// A fact about communicators, by name; each runner uses one of the two.
-#[allow(dead_code)]
+/// A fact about communicators, by name.
 pub struct Fact {
     pub name: &'static str,
     pub check: fn(&dyn Communicator),
@@ -35,6 +37,7 @@ facts! {
     ordered_sum_of_nothing_is_zero,
     ordered_sum_refuses_an_index_twice,
     split_makes_independent_communicators,
+    threads_of_a_rank_use_communicators_side_by_side,
     refused_arguments_leave_the_communicator_usable,
     statistics_count_calls_and_bytes,
 }
@@ -295,6 +298,64 @@ pub fn split_makes_independent_communicators(comm: &dyn Communicator) {
     }
 }
 
+/// Two threads of each rank, each with a communicator of its own and parts of it.
+pub fn threads_of_a_rank_use_communicators_side_by_side(comm: &dyn Communicator) {
+    let parts = [0, 1].map(|_| {
+        comm.split(Some(0), comm.rank() as u64).expect("all ranks take part").expect("a colour")
+    });
+    std::thread::scope(|scope| {
+        for (name, part) in parts.iter().enumerate() {
+            scope.spawn(move || {
+                let mark = (name + 1) as f64;
+                for round in 0..60 {
+                    // Small and large, so that both algorithms run beside each other.
+                    let mut values = vec![mark; if round % 10 == 0 { 40_000 } else { 3 }];
+                    part.all_reduce(Reduction::Sum, &mut values).expect("all ranks take part");
+                    let sum = mark * comm.size() as f64;
+                    assert!(values.iter().all(|value| *value == sum), "{mark} in round {round}");
+                    let smaller = part.split(Some(0), 0).expect("all ranks take part");
+                    let smaller = smaller.expect("a colour was given");
+                    let gathered = smaller.all_gather(&[mark]).expect("all ranks take part");
+                    assert!(gathered.concat().iter().all(|value| *value == mark));
+                    // Others can look while a call is under way.
+                    assert!(part.statistics().total().calls > 0);
+                }
+            });
+        }
+    });
+}
+
+/// More than the room that a link has for frames under way, several times over. Not one of the
+/// facts: it is for whole frames only.
+pub fn large_data_arrives_whole(comm: &dyn Communicator) {
+    let (rank, size) = (comm.rank(), comm.size());
+    let length = 6_000_000;
+    let pattern = |rank: usize, i: usize| ((i * 7 + rank) % 1_000) as f32;
+    let mine: Vec<f32> = (0..length).map(|i| pattern(rank, i)).collect();
+    let sum = |i: usize| (0..size).map(|other| pattern(other, i)).sum::<f32>();
+    let is_sum = |values: &[f32]| values.iter().enumerate().all(|(i, value)| *value == sum(i));
+
+    let mut values = mine.clone();
+    comm.all_reduce(Reduction::Sum, &mut values).expect("all ranks take part");
+    assert!(is_sum(&values));
+    comm.ordered_sum(&[(rank as u64, &mine[..])], &mut values).expect("all ranks take part");
+    assert!(is_sum(&values));
+    for (other, list) in comm.all_gather(&mine).expect("all ranks take part").iter().enumerate() {
+        assert!(list.iter().enumerate().all(|(i, value)| *value == pattern(other, i)));
+    }
+    comm.broadcast(size - 1, &mut values).expect("all ranks take part");
+    let others: Vec<usize> = (0..size).filter(|other| *other != rank).collect();
+    let sends: Vec<(usize, &[f32])> = others.iter().map(|other| (*other, &mine[..])).collect();
+    let mut received: Vec<Vec<f32>> = others.iter().map(|_| vec![0.0; length]).collect();
+    let mut receives: Vec<(usize, &mut [f32])> =
+        others.iter().zip(&mut received).map(|(other, list)| (*other, &mut list[..])).collect();
+    comm.exchange(&sends, &mut receives).expect("the lists match");
+    for (other, list) in others.iter().zip(&received) {
+        assert!(list.iter().enumerate().all(|(i, value)| *value == pattern(*other, i)));
+    }
+    comm.barrier().expect("all ranks take part");
+}
+
 pub fn refused_arguments_leave_the_communicator_usable(comm: &dyn Communicator) {
     let root = comm.size() + 1;
     let error = comm.broadcast(root, &mut [0_u8; 3]).expect_err("no such rank");
@@ -331,4 +392,39 @@ pub fn statistics_count_calls_and_bytes(comm: &dyn Communicator) {
     }
     comm.reset_statistics();
     assert_eq!(comm.statistics().total().calls, 0);
+}
+
+/// Sometimes at once, sometimes a little later, now and then much later than the others.
+pub fn arrive_at_a_random_time(rng: &mut Rng) {
+    match rng.u32(0..1_000) {
+        0 => std::thread::sleep(Duration::from_micros(rng.u64(0..1_000))),
+        1..20 => std::thread::yield_now(),
+        20..200 => (0..rng.u32(0..2_000)).for_each(|_| std::hint::spin_loop()),
+        _ => (),
+    }
+}
+
+/// One small call out of five kinds, checked.
+pub fn small_call(comm: &dyn Communicator, call: u64) -> haloscope_comm::Result<()> {
+    let (rank, size) = (comm.rank(), comm.size());
+    let mut value = [call];
+    let mut expected = call;
+    match call % 5 {
+        0 => comm.barrier()?,
+        1 => comm.broadcast((call % size as u64) as usize, &mut value)?,
+        2 => {
+            comm.all_reduce(Reduction::Sum, &mut value)?;
+            expected *= size as u64;
+        }
+        3 => {
+            comm.ordered_sum(&[(rank as u64, &[call][..])], &mut value)?;
+            expected *= size as u64;
+        }
+        _ => {
+            let (next, last) = ((rank + 1) % size, (rank + size - 1) % size);
+            comm.exchange(&[(next, &[call][..])], &mut [(last, &mut value[..])])?;
+        }
+    }
+    assert_eq!(value[0], expected);
+    Ok(())
 }

@@ -8,7 +8,7 @@
 mod request;
 mod wire;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -19,30 +19,35 @@ use mpi::environment::Universe;
 use self::request::{Communicator, Request};
 use self::wire::{Control, HEADER_BYTES};
 use super::{Channel, Frame, Header, Link};
-use crate::error::{Cause, Error, Result};
+use crate::error::{CallSite, Cause, Error, Result};
 use crate::ranks::{DEFAULT_DEADLINE, Ranks};
 
 /// Large enough for MPI to move at full speed, small enough to stay in the cache of a core
 /// (`make bench`: 64 MiB all-reduce).
 const FRAME_BYTES: usize = 256 << 10;
 
-/// Sends that may be under way at a time; their buffers are all the memory that sending takes.
-const SENDS: usize = 16;
+/// Frames that may be under way to a rank, on each channel: as much as keeps the line busy.
+const QUEUE_FRAMES: usize = 4;
+
+/// Buffers that are kept for later use.
+const SPARE_FRAMES: usize = 64;
 
 /// How long present ranks get to answer a roll call, and to leave after a failure.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// The tag of control messages; channel `c` has tag `c + 1`.
+/// The tag of control messages; channels have tags from 1.
 const CONTROL_TAG: i32 = 0;
 
-/// The largest tag that every MPI library supports.
-const MAX_TAG: i32 = 32_767;
+/// How long a rank waits for the others to leave. They may be writing their results.
+const LEAVING: Duration = Duration::from_hours(1);
 
 /// This process as a rank of an MPI job.
 ///
 /// When the last handle to it is dropped, the rank leaves. If the job went well, all ranks leave
 /// together and MPI is finalised. If it failed, the rank says why on standard error and ends all
-/// processes of the job with `MPI_Abort`, so that none is left running.
+/// processes of the job with `MPI_Abort`, so that none is left running. A rank that gives up for a
+/// reason of its own should say so with [`abort`](crate::Communicator::abort); if it just leaves,
+/// that is all that the others can tell.
 pub type Mpi = Ranks<MpiLink>;
 
 impl Mpi {
@@ -110,19 +115,18 @@ impl Mpi {
                 ),
             });
         }
-        let comm = Communicator::duplicate_world()?;
+        let comm = Communicator::duplicate_world(DEFAULT_DEADLINE)?;
         let (rank, size) = (comm.rank(), comm.size());
         let state = State {
             control: comm.receive(None, CONTROL_TAG, vec![0; wire::CONTROL_WORDS])?,
-            sends: Vec::new(),
+            sends: HashMap::new(),
+            messages: Vec::new(),
             receives: HashMap::new(),
             spare: Vec::new(),
             entered: HashMap::new(),
-            present: BTreeSet::new(),
+            present: HashSet::new(),
             leaving: BTreeSet::new(),
             failure: None,
-            next_channel: 1,
-            deadline: DEFAULT_DEADLINE,
         };
         let link = MpiLink { rank, size, frame_bytes, comm, state: Mutex::new(state), universe };
         let link = Arc::new(link);
@@ -146,18 +150,18 @@ pub struct MpiLink {
 struct State {
     /// The receive for the next control message.
     control: Request,
-    sends: Vec<Request>,
+    sends: HashMap<(Channel, usize), Vec<Request>>,
+    /// Control messages under way.
+    messages: Vec<Request>,
     receives: HashMap<(Channel, usize), VecDeque<Request>>,
     /// Buffers of frames, to be used again.
     spare: Vec<Vec<u64>>,
     /// The last call that this rank entered, on each channel.
     entered: HashMap<Channel, u64>,
-    /// The ranks that answered the roll call.
-    present: BTreeSet<usize>,
+    /// The answers to roll calls: channel, call, rank.
+    present: HashSet<(Channel, u64, usize)>,
     leaving: BTreeSet<usize>,
     failure: Option<Error>,
-    next_channel: Channel,
-    deadline: Duration,
 }
 
 impl MpiLink {
@@ -174,15 +178,18 @@ impl MpiLink {
         (0..self.size).filter(move |other| *other != rank)
     }
 
-    fn tag(channel: Channel) -> i32 {
-        i32::try_from(channel).unwrap_or(MAX_TAG) + 1
+    /// Two channels may share a tag by chance; their frames would be told apart by the header, as
+    /// ranks that disagree.
+    fn tag(&self, channel: Channel) -> i32 {
+        let tags = u64::from(self.comm.largest_tag().unsigned_abs());
+        (channel.to_bits() % tags) as i32 + 1
     }
 
     /// Sends a control message; it is small, so MPI takes it at once or soon.
     fn tell(&self, state: &mut State, to: usize, control: &Control) -> Result<()> {
         let words = control.encode(self.rank);
         let bytes = size_of_val(&words[..]);
-        state.sends.push(self.comm.send(to, CONTROL_TAG, words, bytes)?);
+        state.messages.push(self.comm.send(to, CONTROL_TAG, words, bytes)?);
         Ok(())
     }
 
@@ -196,10 +203,12 @@ impl MpiLink {
             match message {
                 Control::Failure(error) => drop(state.failure.get_or_insert(error)),
                 Control::Leaving => drop(state.leaving.insert(from)),
-                Control::Present => drop(state.present.insert(from)),
+                Control::Present { channel, number } => {
+                    state.present.insert((channel, number, from));
+                }
                 Control::RollCall { channel, number } => {
                     if state.entered.get(&channel).is_some_and(|at| *at >= number) {
-                        self.tell(state, from, &Control::Present)?;
+                        self.tell(state, from, &Control::Present { channel, number })?;
                     }
                 }
             }
@@ -207,22 +216,33 @@ impl MpiLink {
         Ok(())
     }
 
-    /// Forgets sends that MPI has finished; their buffers can be used again.
-    fn reap(&self, state: &mut State) -> Result<()> {
-        let mut index = 0;
-        while index < state.sends.len() {
-            if state.sends[index].test()?.is_none() {
-                index += 1;
-                continue;
-            }
-            let buffer = state.sends.swap_remove(index).take_buffer();
+    /// Forgets sends that MPI has finished; their buffers can be used again. Says how many are left.
+    fn reap(&self, state: &mut State, channel: Channel, to: usize) -> Result<usize> {
+        let Some(mut sends) = state.sends.remove(&(channel, to)) else { return Ok(0) };
+        let done = take_done(&mut sends)?;
+        for buffer in done {
             self.keep(state, buffer);
         }
-        Ok(())
+        let left = sends.len();
+        if left > 0 {
+            state.sends.insert((channel, to), sends);
+        }
+        Ok(left)
+    }
+
+    /// Whether all frames of the channel, or of all channels, have been taken.
+    fn all_sent(&self, state: &mut State, channel: Option<Channel>) -> Result<bool> {
+        let is_meant = |key: &&(Channel, usize)| channel.is_none_or(|channel| channel == key.0);
+        let keys: Vec<(Channel, usize)> = state.sends.keys().filter(is_meant).copied().collect();
+        let mut left = 0;
+        for (channel, to) in keys {
+            left += self.reap(state, channel, to)?;
+        }
+        Ok(left == 0)
     }
 
     fn keep(&self, state: &mut State, buffer: Vec<u64>) {
-        if buffer.len() == self.frame_words() && state.spare.len() < 2 * SENDS {
+        if buffer.len() == self.frame_words() && state.spare.len() < SPARE_FRAMES {
             state.spare.push(buffer);
         }
     }
@@ -232,14 +252,14 @@ impl MpiLink {
     }
 
     /// Waits until `done`, taking in control messages; false if that took longer than `limit`.
-    fn wait_for(&self, limit: Duration, done: impl Fn(&State) -> bool) -> Result<bool> {
+    fn wait_for(&self, limit: Duration, done: impl Fn(&mut State) -> Result<bool>) -> Result<bool> {
         let begin = Instant::now();
         loop {
             {
                 let mut state = self.state();
-                self.reap(&mut state)?;
+                take_done(&mut state.messages)?;
                 self.heed(&mut state)?;
-                if done(&state) {
+                if done(&mut state)? {
                     return Ok(true);
                 }
             }
@@ -257,10 +277,10 @@ impl MpiLink {
         for other in self.others() {
             self.tell(&mut self.state(), other, &Control::Leaving)?;
         }
-        let all = self.size - 1;
         self.wait_for(limit, |state| {
-            state.leaving.len() == all && state.sends.is_empty()
-                || state.failure.is_some() && !failed
+            let all_left = state.leaving.len() == self.size - 1;
+            let is_news = state.failure.is_some() && !failed;
+            Ok(is_news || all_left && state.messages.is_empty() && self.all_sent(state, None)?)
         })
     }
 }
@@ -282,16 +302,10 @@ impl Link for MpiLink {
         self.state().entered.insert(channel, number);
     }
 
-    fn try_send(
-        &self,
-        channel: Channel,
-        to: usize,
-        header: Header,
-        payload: &[u8],
-    ) -> Result<bool> {
+    fn try_send(&self, to: usize, header: Header, payload: &[u8]) -> Result<bool> {
         let mut state = self.state();
-        self.reap(&mut state)?;
-        if state.sends.len() >= SENDS {
+        let channel = header.channel;
+        if self.reap(&mut state, channel, to)? >= QUEUE_FRAMES {
             return Ok(false);
         }
         let mut words = self.buffer(&mut state);
@@ -299,14 +313,15 @@ impl Link for MpiLink {
         let length = HEADER_BYTES + payload.len();
         bytes[..HEADER_BYTES].copy_from_slice(bytemuck::cast_slice(&wire::encode_header(&header)));
         bytes[HEADER_BYTES..length].copy_from_slice(payload);
-        state.sends.push(self.comm.send(to, Self::tag(channel), words, length)?);
+        let request = self.comm.send(to, self.tag(channel), words, length)?;
+        state.sends.entry((channel, to)).or_default().push(request);
         Ok(true)
     }
 
     fn prepare(&self, channel: Channel, from: usize) -> Result<()> {
         let mut state = self.state();
         let buffer = self.buffer(&mut state);
-        let request = self.comm.receive(Some(from), Self::tag(channel), buffer)?;
+        let request = self.comm.receive(Some(from), self.tag(channel), buffer)?;
         state.receives.entry((channel, from)).or_default().push_back(request);
         Ok(())
     }
@@ -330,10 +345,8 @@ impl Link for MpiLink {
         self.keep(&mut state, frame.into_words());
     }
 
-    fn flushed(&self) -> Result<bool> {
-        let mut state = self.state();
-        self.reap(&mut state)?;
-        Ok(state.sends.is_empty())
+    fn flushed(&self, channel: Channel) -> Result<bool> {
+        self.all_sent(&mut self.state(), Some(channel))
     }
 
     fn mark(&self) -> u64 {
@@ -372,37 +385,22 @@ impl Link for MpiLink {
     /// elsewhere does not.
     fn absent(&self, channel: Channel, number: u64, members: &[usize]) -> Vec<usize> {
         let others = || members.iter().copied().filter(|member| *member != self.rank);
-        {
-            let mut state = self.state();
-            state.present.clear();
-            for other in others() {
-                let _ = self.tell(&mut state, other, &Control::RollCall { channel, number });
-            }
+        for other in others() {
+            // A rank that cannot be told is absent, too.
+            let _ = self.tell(&mut self.state(), other, &Control::RollCall { channel, number });
         }
+        let is_present = |state: &State, other| state.present.contains(&(channel, number, other));
         let _ = self.wait_for(GRACE, |state| {
-            state.failure.is_some() || others().all(|other| state.present.contains(&other))
+            Ok(state.failure.is_some() || others().all(|other| is_present(state, other)))
         });
         let state = self.state();
-        others().filter(|other| !state.present.contains(other)).collect()
+        others().filter(|other| !is_present(&state, *other)).collect()
     }
 
-    fn next_channel(&self) -> Channel {
-        self.state().next_channel
-    }
-
-    fn reserve_channels(&self, channel: Channel) -> Result<()> {
-        if Self::tag(channel) >= MAX_TAG {
-            return Err(Error::Unsupported(format!(
-                "a job can split its communicators at most {} times under MPI",
-                MAX_TAG - 1
-            )));
-        }
-        self.state().next_channel = channel + 1;
-        Ok(())
-    }
-
-    fn set_deadline(&self, deadline: Duration) {
-        self.state().deadline = deadline;
+    fn close(&self, channel: Channel) {
+        let mut state = self.state();
+        state.entered.remove(&channel);
+        state.receives.retain(|(other, _), queue| *other != channel || !queue.is_empty());
     }
 
     fn abort(&self, error: &Error) {
@@ -434,8 +432,7 @@ impl Drop for MpiLink {
         if let Some(error) = self.failure() {
             self.end_job(&error);
         }
-        let deadline = self.state().deadline;
-        let left = self.leave(deadline);
+        let left = self.leave(LEAVING);
         if let Some(error) = self.failure() {
             self.end_job(&error);
         }
@@ -445,9 +442,8 @@ impl Drop for MpiLink {
                 let leaving = self.state().leaving.clone();
                 let error = Error::Timeout {
                     ranks: self.others().filter(|other| !leaving.contains(other)).collect(),
-                    waiting: self.rank,
-                    call: "leaving the job".into(),
-                    seconds: deadline.as_secs_f64(),
+                    site: CallSite { rank: self.rank, number: 0, call: "leaving the job".into() },
+                    seconds: LEAVING.as_secs_f64(),
                 };
                 self.fail(&error);
                 self.end_job(&error);
@@ -457,6 +453,19 @@ impl Drop for MpiLink {
         self.comm.free();
         self.universe.take();
     }
+}
+
+/// The buffers of requests that are complete, which are taken off the list.
+fn take_done(requests: &mut Vec<Request>) -> Result<Vec<Vec<u64>>> {
+    let (mut done, mut index) = (Vec::new(), 0);
+    while index < requests.len() {
+        if requests[index].test()?.is_none() {
+            index += 1;
+        } else {
+            done.push(requests.swap_remove(index).take_buffer());
+        }
+    }
+    Ok(done)
 }
 
 /// The link of this process, for [`on_exit`].

@@ -4,7 +4,7 @@
 
 use std::ffi::{c_char, c_int};
 use std::mem::MaybeUninit;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mpi::ffi;
 
@@ -12,7 +12,10 @@ use crate::error::{Error, Result};
 
 /// A communicator of our own with all processes of the job.
 #[derive(Debug)]
-pub(super) struct Communicator(ffi::MPI_Comm);
+pub(super) struct Communicator {
+    handle: ffi::MPI_Comm,
+    largest_tag: c_int,
+}
 
 // SAFETY: a handle may be used by any thread of a process, one at a time; the link's lock sees to it.
 unsafe impl Send for Communicator {}
@@ -21,29 +24,50 @@ unsafe impl Sync for Communicator {}
 
 impl Communicator {
     /// A duplicate of the world, so that our messages cannot meet those of the rest of the program.
-    pub(super) fn duplicate_world() -> Result<Self> {
-        let mut comm = MaybeUninit::uninit();
-        // SAFETY: MPI is initialised; the new handle is written before it is read.
-        let comm = unsafe {
-            check(ffi::MPI_Comm_dup(ffi::RSMPI_COMM_WORLD, comm.as_mut_ptr()))?;
-            comm.assume_init()
-        };
-        // SAFETY: the communicator was made above. Errors come back as codes, not as an abort.
-        unsafe { check(ffi::MPI_Comm_set_errhandler(comm, ffi::RSMPI_ERRORS_RETURN))? };
-        Ok(Self(comm))
+    /// All ranks must make one within the deadline.
+    pub(super) fn duplicate_world(deadline: Duration) -> Result<Self> {
+        let begin = Instant::now();
+        // MPI writes the handle when the request is complete, so it must stay where it is; if the
+        // others do not come, it is left to MPI for good.
+        // SAFETY: reads a constant of the library.
+        let handle = Box::leak(Box::new(unsafe { ffi::RSMPI_COMM_NULL }));
+        let mut request = Request::new(Vec::new());
+        // SAFETY: MPI is initialised, and both handles live until the request is complete.
+        unsafe {
+            check(ffi::MPI_Comm_idup(ffi::RSMPI_COMM_WORLD, handle, &raw mut request.handle))?;
+        }
+        while request.test()?.is_none() {
+            if begin.elapsed() > deadline {
+                return Err(Error::Setup(format!(
+                    "not all ranks have started within {} s",
+                    deadline.as_secs()
+                )));
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        // SAFETY: made by `Box::leak` above, and MPI is done with it.
+        let handle = *unsafe { Box::from_raw(handle) };
+        // SAFETY: the communicator is valid. Errors come back as codes, not as an abort.
+        unsafe { check(ffi::MPI_Comm_set_errhandler(handle, ffi::RSMPI_ERRORS_RETURN))? };
+        Ok(Self { handle, largest_tag: largest_tag(handle)? })
+    }
+
+    /// Tags are from 0 to this.
+    pub(super) fn largest_tag(&self) -> c_int {
+        self.largest_tag
     }
 
     pub(super) fn rank(&self) -> usize {
         let mut rank = 0;
         // SAFETY: the communicator is valid.
-        unsafe { ffi::MPI_Comm_rank(self.0, &raw mut rank) };
+        unsafe { ffi::MPI_Comm_rank(self.handle, &raw mut rank) };
         rank as usize
     }
 
     pub(super) fn size(&self) -> usize {
         let mut size = 0;
         // SAFETY: the communicator is valid.
-        unsafe { ffi::MPI_Comm_size(self.0, &raw mut size) };
+        unsafe { ffi::MPI_Comm_size(self.handle, &raw mut size) };
         size as usize
     }
 
@@ -65,7 +89,7 @@ impl Communicator {
                 ffi::RSMPI_UINT8_T,
                 to as c_int,
                 tag,
-                self.0,
+                self.handle,
                 &raw mut request.handle,
             ))?;
         }
@@ -90,7 +114,7 @@ impl Communicator {
                 ffi::RSMPI_UINT8_T,
                 from.map_or(ffi::RSMPI_ANY_SOURCE, |rank| rank as c_int),
                 tag,
-                self.0,
+                self.handle,
                 &raw mut request.handle,
             ))?;
         }
@@ -108,14 +132,14 @@ impl Communicator {
             exit_now();
         });
         // SAFETY: MPI is initialised and the communicator valid.
-        unsafe { ffi::MPI_Abort(self.0, 1) };
+        unsafe { ffi::MPI_Abort(self.handle, 1) };
         exit_now()
     }
 
     /// Gives the communicator back; it is not used afterwards.
     pub(super) fn free(&mut self) {
         // SAFETY: no request on the communicator is active any more, and MPI is still initialised.
-        unsafe { ffi::MPI_Comm_free(&raw mut self.0) };
+        unsafe { ffi::MPI_Comm_free(&raw mut self.handle) };
     }
 }
 
@@ -181,6 +205,17 @@ impl Drop for Request {
         if self.is_active {
             std::mem::forget(std::mem::take(&mut self.buffer));
         }
+    }
+}
+
+fn largest_tag(comm: ffi::MPI_Comm) -> Result<c_int> {
+    let (mut value, mut is_there) = (std::ptr::null_mut::<c_int>(), 0);
+    // SAFETY: the attribute is a pointer to an `int` that lives as long as MPI.
+    unsafe {
+        let target = (&raw mut value).cast();
+        check(ffi::MPI_Comm_get_attr(comm, ffi::MPI_TAG_UB as c_int, target, &raw mut is_there))?;
+        // What the standard guarantees, should a library not say.
+        Ok(if is_there == 0 || value.is_null() { 32_767 } else { *value })
     }
 }
 

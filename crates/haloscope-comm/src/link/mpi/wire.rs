@@ -7,7 +7,7 @@ use crate::element::{ElementKind, Reduction};
 use crate::error::{CallSite, Cause, Error};
 
 /// Bytes before the payload of a frame.
-pub(super) const HEADER_BYTES: usize = 32;
+pub(super) const HEADER_BYTES: usize = 40;
 
 /// The size of every control message.
 pub(super) const CONTROL_WORDS: usize = 512;
@@ -15,17 +15,20 @@ pub(super) const CONTROL_WORDS: usize = 512;
 /// Longer texts are cut, so that two of them fit into a control message.
 const TEXT_BYTES: usize = 1500;
 
+/// Of longer lists of ranks the first ones are sent.
+const MAX_RANKS: usize = 200;
+
 pub(super) fn encode_header(header: &Header) -> [u64; HEADER_BYTES / 8] {
     let Signature { operation, kind, reduction, root, count, parts } = header.signature;
     let codes = operation as u64
         | kind.map_or(0, |kind| kind as u64) << 8
         | reduction.map_or(0, |reduction| reduction as u64) << 16
         | root.map_or(0, |root| u64::from(root) + 1) << 24;
-    [header.number, codes, count, parts]
+    [header.channel.to_bits(), header.number, codes, count, parts]
 }
 
 pub(super) fn decode_header(words: &[u64]) -> Option<Header> {
-    let [number, codes, count, parts] = *words.first_chunk()?;
+    let [channel, number, codes, count, parts] = *words.first_chunk()?;
     let [operation, kind, reduction, ..] = codes.to_le_bytes();
     let signature = Signature {
         operation: Operation::ALL.into_iter().find(|known| *known as u8 == operation)?,
@@ -35,7 +38,7 @@ pub(super) fn decode_header(words: &[u64]) -> Option<Header> {
         count,
         parts,
     };
-    Some(Header { number, signature })
+    Some(Header { channel: Channel::from_bits(channel), number, signature })
 }
 
 /// What ranks tell each other besides data.
@@ -46,7 +49,7 @@ pub(super) enum Control {
     /// Who is in this call?
     RollCall { channel: Channel, number: u64 },
     /// The answer.
-    Present,
+    Present { channel: Channel, number: u64 },
     /// The sender makes no more calls.
     Leaving,
 }
@@ -57,9 +60,11 @@ impl Control {
         match self {
             Self::Failure(error) => writer.number(0).error(error),
             Self::RollCall { channel, number } => {
-                writer.number(1).number(u64::from(*channel)).number(*number)
+                writer.number(1).number(channel.to_bits()).number(*number)
             }
-            Self::Present => writer.number(2),
+            Self::Present { channel, number } => {
+                writer.number(2).number(channel.to_bits()).number(*number)
+            }
             Self::Leaving => writer.number(3),
         };
         writer.0
@@ -71,11 +76,8 @@ impl Control {
         let rank = reader.rank()?;
         let control = match reader.number()? {
             0 => Self::Failure(reader.error()?),
-            1 => Self::RollCall {
-                channel: reader.number()?.try_into().ok()?,
-                number: reader.number()?,
-            },
-            2 => Self::Present,
+            1 => Self::RollCall { channel: reader.channel()?, number: reader.number()? },
+            2 => Self::Present { channel: reader.channel()?, number: reader.number()? },
             3 => Self::Leaving,
             _ => return None,
         };
@@ -111,16 +113,12 @@ impl Writer {
                     Cause::Left => (1, ""),
                     Cause::Aborted(reason) => (2, &reason[..]),
                     Cause::Exited => (3, ""),
+                    Cause::ReturnedError => (4, ""),
                 };
                 self.number(1).number(*rank as u64).number(code).text(text)
             }
-            Error::Timeout { ranks, waiting, call, seconds } => {
-                // A message holds the names of so many ranks; the rest would not be read anyway.
-                let ranks = &ranks[..ranks.len().min(200)];
-                self.number(2).number(ranks.len() as u64);
-                self.0.extend(ranks.iter().map(|rank| *rank as u64));
-                self.number(*waiting as u64).text(call).number(seconds.to_bits())
-            }
+            Error::Timeout { ranks, site, seconds } => self.number(2).delay(ranks, site, *seconds),
+            Error::Stuck { ranks, site, seconds } => self.number(4).delay(ranks, site, *seconds),
             Error::Transport(text) => self.number(3).text(text),
             // Errors of one rank alone do not end the job, so they do not travel.
             Error::Argument { .. } | Error::Setup(_) | Error::Unsupported(_) => {
@@ -128,6 +126,14 @@ impl Writer {
                 self.number(3).text(&error.to_string())
             }
         }
+    }
+
+    fn delay(&mut self, ranks: &[usize], site: &CallSite, seconds: f64) -> &mut Self {
+        // A message has room for so many ranks; nobody would read the names of more.
+        let ranks = &ranks[..ranks.len().min(MAX_RANKS)];
+        self.number(ranks.len() as u64);
+        self.0.extend(ranks.iter().map(|rank| *rank as u64));
+        self.site(site).number(seconds.to_bits())
     }
 
     fn site(&mut self, site: &CallSite) -> &mut Self {
@@ -167,19 +173,32 @@ impl Reader<'_> {
                     1 => Cause::Left,
                     2 => Cause::Aborted(text),
                     3 => Cause::Exited,
+                    4 => Cause::ReturnedError,
                     _ => return None,
                 };
                 Error::RankFailed { rank, cause }
             }
             2 => {
-                let count = self.number()?.min(200);
-                let ranks = (0..count).map(|_| self.rank()).collect::<Option<_>>()?;
-                let (waiting, call) = (self.rank()?, self.text()?);
-                Error::Timeout { ranks, waiting, call, seconds: f64::from_bits(self.number()?) }
+                let (ranks, site, seconds) = self.delay()?;
+                Error::Timeout { ranks, site, seconds }
+            }
+            4 => {
+                let (ranks, site, seconds) = self.delay()?;
+                Error::Stuck { ranks, site, seconds }
             }
             3 => Error::Transport(self.text()?),
             _ => return None,
         })
+    }
+
+    fn delay(&mut self) -> Option<(Vec<usize>, CallSite, f64)> {
+        let count = self.number()?.min(MAX_RANKS as u64);
+        let ranks = (0..count).map(|_| self.rank()).collect::<Option<_>>()?;
+        Some((ranks, self.site()?, f64::from_bits(self.number()?)))
+    }
+
+    fn channel(&mut self) -> Option<Channel> {
+        self.number().map(Channel::from_bits)
     }
 
     fn site(&mut self) -> Option<CallSite> {
@@ -201,7 +220,7 @@ mod tests {
             ] {
                 let (count, parts) = (u64::MAX, 5);
                 let signature = Signature { operation, kind, reduction, root, count, parts };
-                let header = Header { number: 77, signature };
+                let header = Header { channel: Channel::WORLD.part(3), number: 77, signature };
                 assert_eq!(decode_header(&encode_header(&header)), Some(header));
             }
         }
@@ -213,19 +232,20 @@ mod tests {
         let failed = |cause| Error::RankFailed { rank: 4, cause };
         for control in [
             Control::Leaving,
-            Control::Present,
-            Control::RollCall { channel: 9, number: u64::MAX },
+            Control::Present { channel: Channel::WORLD, number: 5 },
+            Control::RollCall { channel: Channel::WORLD.part(9), number: u64::MAX },
             Control::Failure(Error::Mismatch { first: site(1), second: site(2) }),
             Control::Failure(failed(Cause::Left)),
             Control::Failure(failed(Cause::Exited)),
             Control::Failure(failed(Cause::Panicked("ouch".into()))),
             Control::Failure(failed(Cause::Aborted("no disk".into()))),
+            Control::Failure(failed(Cause::ReturnedError)),
             Control::Failure(Error::Timeout {
-                ranks: (0..200).collect(),
-                waiting: 1,
-                call: "barrier()".into(),
+                ranks: (0..MAX_RANKS).collect(),
+                site: site(3),
                 seconds: 2.5,
             }),
+            Control::Failure(Error::Stuck { ranks: vec![7], site: site(0), seconds: 1e6 }),
             Control::Failure(Error::Transport("lost".into())),
         ] {
             let words = control.encode(6);
