@@ -276,6 +276,9 @@ fn fold_affine(network: Network) -> Network {
 
 /// The operation `op` followed by a scale and a shift, if it can be one operation.
 fn fold(op: &Op, scale: &Tensor, shift: &Tensor) -> Option<Op> {
+    if scale.is_hollow() || shift.is_hollow() {
+        return None;
+    }
     let (scale, shift) = (scale.values(), shift.values());
     match op {
         Op::Conv(conv) => {

@@ -75,6 +75,13 @@ pub enum Error {
         /// Weights of another shape, with both shapes.
         wrong_shape: Vec<String>,
     },
+
+    /// The names and shapes of the weights are of no architecture that is known.
+    #[error("no known architecture has these weights: {reason}")]
+    Unrecognized {
+        /// What was found and what is known.
+        reason: String,
+    },
 }
 
 /// The lists that are not empty.

@@ -58,6 +58,11 @@ impl Tensor {
         Self { shape, values: Arc::new([]) }
     }
 
+    /// Whether the values are not there.
+    pub(crate) fn is_hollow(&self) -> bool {
+        self.values.len() != self.shape.count()
+    }
+
     /// Values computed from those of a tensor of shape `shape`, hollow if that is.
     pub(crate) fn like(shape: &Shape, values: Vec<f32>) -> Self {
         debug_assert!(values.is_empty() || values.len() == shape.count());

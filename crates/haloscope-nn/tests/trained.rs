@@ -1,12 +1,12 @@
-//! The trained networks in the folder `HALOSCOPE_DATA`: all files are read, fit their models by
-//! name, and denoise. Skipped, visibly, without that folder.
+//! The trained networks in the folder `HALOSCOPE_DATA`: all files are read, those of a known
+//! architecture are recognized, and denoise. Skipped, visibly, without that folder.
 
 use std::f64::consts::TAU;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use haloscope_nn::models::{Architecture, Dncnn, Fdncnn, Model};
+use haloscope_nn::models::{Architecture, Dncnn, DncnnNames, Fdncnn, Model, Recognized, recognize};
 use haloscope_nn::weights::{Limits, StateDict};
 use haloscope_nn::{Error, Shape, Tensor, run_reference};
 
@@ -27,9 +27,12 @@ fn open(folder: &Path, file: &str) -> Result<StateDict, Error> {
     StateDict::open(folder.join("weights").join(file), &Limits::default())
 }
 
-fn load(folder: &Path, file: &str, architecture: &dyn Architecture) -> Model {
+/// The model in a file, which must be recognized as `expected`.
+fn load(folder: &Path, file: &str, expected: &Recognized) -> Model {
     let state = open(folder, file).unwrap_or_else(|error| panic!("{error}"));
-    architecture.load(&state).unwrap_or_else(|error| panic!("{file}: {error}"))
+    let (found, weights) = recognize(&state).unwrap_or_else(|error| panic!("{file}: {error}"));
+    assert_eq!(found, *expected, "{file}");
+    found.load(&weights).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
 /// `size`² pixels around the middle of an 8-bit image, as 1×channels×size×size in 0 to 1.
@@ -75,30 +78,44 @@ fn denoises(file: &str, model: &Model, image: &Tensor) {
 }
 
 #[test]
-fn trained_networks_load_by_name_and_denoise() {
+fn trained_networks_are_recognized_and_denoise() {
     let Some(folder) = data() else { return };
     let color = crop(&folder.join("images/CBSD_0010.png"), 48);
     let gray = crop(&folder.join("images/Set12/01.png"), 48);
 
-    let file = "dncnn20_color_blind_deepinv.pth";
-    denoises(file, &load(&folder, file, &Dncnn::default()), &color);
-    let file = "fdncnn_color.safetensors";
-    denoises(file, &load(&folder, file, &Fdncnn::default()), &color);
-    let file = "fdncnn_gray.safetensors";
-    let model = Fdncnn { image_channels: 1, ..Fdncnn::default() };
-    denoises(file, &load(&folder, file, &model), &gray);
+    let kair = Dncnn { image_channels: 1, depth: 17, names: DncnnNames::Kair, ..Dncnn::default() };
+    for (file, expected, image) in [
+        ("dncnn20_color_blind_deepinv.pth", Recognized::Dncnn(Dncnn::default()), &color),
+        ("fdncnn_color.safetensors", Recognized::Fdncnn(Fdncnn::default()), &color),
+        (
+            "fdncnn_gray.safetensors",
+            Recognized::Fdncnn(Fdncnn { image_channels: 1, ..Fdncnn::default() }),
+            &gray,
+        ),
+        ("kair_dncnn_gray_25.pth", Recognized::Dncnn(kair), &gray),
+    ] {
+        denoises(file, &load(&folder, file, &expected), image);
+    }
 }
 
-/// Three of the files are in the format from before PyTorch 1.6.
+/// Two of the files are checkpoints of a training, with its options and its optimizer. The sums
+/// are PyTorch's, of the magnitudes of all values in double precision.
 #[test]
-fn files_in_the_old_format_say_how_to_rewrite_them() {
+fn training_checkpoints_in_the_old_format_give_their_tensors() {
     let Some(folder) = data() else { return };
-    for file in
-        ["kair_dncnn_gray_25.pth", "biasfree_unet_gray_0-55.pt", "biasfree_dncnn_gray_0-55.pt"]
-    {
-        let error = open(&folder, file).expect_err("the old format");
-        assert!(matches!(error, Error::Unsupported { .. }), "{error:?}");
-        let text = error.to_string();
-        assert!(text.contains(file) && text.contains("torch.save(torch.load("), "{text}");
+    for (file, tensors, values, sum) in [
+        ("biasfree_unet_gray_0-55.pt", 9, 233_024, 20_172.337_213_158_16),
+        ("biasfree_dncnn_gray_0-55.pt", 110, 669_330, 216_177.678_595_306_2),
+    ] {
+        let state = open(&folder, file).unwrap_or_else(|error| panic!("{error}"));
+        let model = state.section("model.0");
+        assert_eq!(model.len(), tensors, "{file}");
+        let all = || model.iter().flat_map(|(_, tensor)| tensor.values());
+        assert_eq!(all().count(), values, "{file}");
+        let found: f64 = all().map(|value| f64::from(value.abs())).sum();
+        assert!((found / sum - 1.0).abs() < 1e-9, "{file}: {found}");
+        // Architectures of their authors' own, which are not known.
+        let error = Model::recognize(&state).expect_err("another architecture");
+        assert!(matches!(error, Error::Unrecognized { .. }), "{file}: {error}");
     }
 }

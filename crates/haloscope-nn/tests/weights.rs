@@ -23,7 +23,7 @@ fn values<'a>(state: &'a StateDict, name: &str) -> &'a [f32] {
 
 #[test]
 fn state_dict_is_read_by_name() {
-    for file in ["plain.pth", "protocol4.pth"] {
+    for file in ["plain.pth", "protocol4.pth", "old.pth", "old_protocol4.pth"] {
         let state = open(file).expect("a good file");
         assert_eq!(names(&state), ["bias", "weight"], "{file}");
         assert_eq!(state.get("weight").expect("it is there").shape().sizes(), [3, 4]);
@@ -35,30 +35,42 @@ fn state_dict_is_read_by_name() {
 
 #[test]
 fn views_and_types_become_row_major_single_precision() {
-    let state = open("views.pth").expect("a good file");
-    assert_eq!(
-        values(&state, "transposed"),
-        [0.0, 4.0, 8.0, 1.0, 5.0, 9.0, 2.0, 6.0, 10.0, 3.0, 7.0, 11.0]
-    );
-    assert_eq!(values(&state, "part"), [4.0, 5.0, 6.0, 7.0]);
-    assert_eq!(values(&state, "columns"), [1.0, 2.0, 5.0, 6.0, 9.0, 10.0]);
-    assert_eq!(values(&state, "expanded"), [3.0; 6]);
-    assert_eq!(values(&state, "double"), [1.5, -2.5]);
-    assert_eq!(values(&state, "half"), [0.099_975_586, 65504.0, 5.960_464_5e-8]);
-    assert_eq!(values(&state, "bfloat"), [1.0, -3.0]);
-    assert_eq!(values(&state, "long"), [-7.0]);
-    assert_eq!(values(&state, "bytes"), [0.0, 255.0]);
-    assert_eq!(values(&state, "flags"), [1.0, 0.0]);
-    assert_eq!(values(&state, "parameter"), [4.0]);
-    let empty = state.get("empty").expect("it is there");
-    assert_eq!(empty.shape().sizes(), [0, 3]);
+    for file in ["views.pth", "old_views.pth"] {
+        let state = open(file).expect("a good file");
+        assert_eq!(
+            values(&state, "transposed"),
+            [0.0, 4.0, 8.0, 1.0, 5.0, 9.0, 2.0, 6.0, 10.0, 3.0, 7.0, 11.0]
+        );
+        assert_eq!(values(&state, "part"), [4.0, 5.0, 6.0, 7.0]);
+        assert_eq!(values(&state, "columns"), [1.0, 2.0, 5.0, 6.0, 9.0, 10.0]);
+        assert_eq!(values(&state, "expanded"), [3.0; 6]);
+        assert_eq!(values(&state, "double"), [1.5, -2.5]);
+        assert_eq!(values(&state, "half"), [0.099_975_586, 65504.0, 5.960_464_5e-8]);
+        assert_eq!(values(&state, "bfloat"), [1.0, -3.0]);
+        assert_eq!(values(&state, "long"), [-7.0]);
+        assert_eq!(values(&state, "bytes"), [0.0, 255.0]);
+        assert_eq!(values(&state, "flags"), [1.0, 0.0]);
+        assert_eq!(values(&state, "parameter"), [4.0]);
+        let empty = state.get("empty").expect("it is there");
+        assert_eq!(empty.shape().sizes(), [0, 3]);
+    }
 }
 
 #[test]
 fn training_checkpoint_gives_its_tensors_and_nothing_else() {
-    let state = open("checkpoint.pth").expect("the rest is passed over");
-    assert_eq!(names(&state), ["model.0.bias", "model.0.weight", "optimizer.state.7.mean"]);
-    assert_eq!(names(&state.section("model.0")), ["bias", "weight"]);
+    for file in ["checkpoint.pth", "old_checkpoint.pth"] {
+        let state = open(file).expect("the rest is passed over");
+        assert_eq!(names(&state), ["model.0.bias", "model.0.weight", "optimizer.state.7.mean"]);
+        assert_eq!(names(&state.section("model.0")), ["bias", "weight"]);
+        assert_eq!(values(&state, "model.0.bias"), [0.5, -1.0, 2.0]);
+        assert_eq!(values(&state, "optimizer.state.7.mean"), [1.0, 1.0]);
+    }
+}
+
+#[test]
+fn part_of_a_storage_begins_where_it_says() {
+    let state = open("old_part.pth").expect("a good file");
+    assert_eq!(values(&state, "weight"), [2.0, 3.0]);
 }
 
 #[test]
@@ -74,6 +86,7 @@ fn safetensors_file_is_read_by_name() {
 fn call_of_a_function_is_passed_over_and_not_made() {
     let state = open("calls_system.pth").expect("the tensor is good");
     assert_eq!(names(&state), ["weight"]);
+    assert!(open("old_calls_system.pth").expect("nothing is in it").is_empty());
     assert!(!Path::new("haloscope-was-here").exists());
 }
 
@@ -86,8 +99,12 @@ fn tensor_without_values_is_read_whatever_its_other_sizes() {
 #[test]
 fn other_formats_are_named_with_a_way_out() {
     for (file, message) in [
-        ("old.pth", "from before version 1.6, which is not read; rewrite it"),
-        ("tar.pth", "a tar archive"),
+        (
+            "tar.pth",
+            "a tar archive, as the first versions of PyTorch wrote them, which is not read",
+        ),
+        ("old_version.pth", "version 1002 of the format that PyTorch had before 1.6; 1001 is read"),
+        ("old_unknown_kind.pth", "storage `0` is a torch.NewStorage, whose size is not known"),
         ("torchscript.pt", "save the model's state_dict()"),
         ("big_endian.pth", "byte order `big`; `little` is read"),
     ] {
@@ -112,6 +129,18 @@ fn hostile_files_are_refused_with_a_reason() {
         ("no_storage.pth", "has no entry `archive/data/0`"),
         ("no_stop.pth", "its pickle is cut short"),
         ("empty_pickle.pth", "its pickle is cut short"),
+        ("old_huge_storage.pth", "storage `0`: it is cut short: 4611686018427387904 values"),
+        ("old_short_storage.pth", "storage `0`: it is cut short: 1000 values of 4 bytes from byte"),
+        ("old_other_count.pth", "storage `0`: it has 1 values instead of 2"),
+        ("old_negative_count.pth", "storage `0`: it has 18446744073709551614 values instead of 2"),
+        ("old_outside.pth", "does not fit its storage of 2 values"),
+        ("old_far_part.pth", "strides [1] from 3 does not fit its storage of 4 values"),
+        ("old_no_storage.pth", "tensor `weight`: the file has no storage `0`"),
+        ("old_extra_storage.pth", "storage `1`: nothing in its pickle refers to it"),
+        ("old_listed_twice.pth", "storage `0`: it is listed twice"),
+        ("old_no_list.pth", "what should be the names of its storages is no list"),
+        ("old_no_names.pth", "what should be the names of its storages is no list"),
+        ("old_no_version.pth", "the version of its format is not a number"),
         ("huge.safetensors", "not a valid safetensors file"),
         ("long_header.safetensors", "it is cut short: the header should have 4611686018427387904"),
         ("nested.safetensors", "not a valid safetensors file"),
@@ -129,6 +158,7 @@ fn files_that_ask_for_too_much_hit_a_limit() {
         ("expanded.pth", "bytes more"),
         ("many_axes.pth", "more than 8 axes"),
         ("cycle.pth", "64 containers within containers"),
+        ("old_deep.pth", "64 containers within containers"),
         ("deep.pth", "64 containers within containers"),
         ("laughs.pth", "objects"),
     ] {
@@ -149,16 +179,19 @@ fn each_limit_is_honoured() {
         (Limits { tensors: 1, ..none.clone() }, "more than 1 tensors"),
         (Limits { axes: 1, ..none.clone() }, "more than 1 axes"),
     ];
-    for file in ["plain.pth", "plain.safetensors"] {
+    for file in ["plain.pth", "old.pth", "plain.safetensors"] {
         for (limits, message) in &cases {
             let error = StateDict::open(corpus(file), limits).expect_err("over the limit");
             assert!(matches!(error, Error::Limit { .. }), "{file}: {error:?}");
             assert!(error.to_string().contains(message), "{file}: {error}");
         }
     }
-    for limits in [Limits { objects: 5, ..none.clone() }, Limits { depth: 1, ..none }] {
-        let error = StateDict::open(corpus("checkpoint.pth"), &limits).expect_err("over it");
-        assert!(matches!(error, Error::Limit { .. }), "{error:?}");
+    for file in ["checkpoint.pth", "old_checkpoint.pth"] {
+        let few = Limits { objects: 5, ..none.clone() };
+        for limits in [few, Limits { depth: 1, ..none.clone() }] {
+            let error = StateDict::open(corpus(file), &limits).expect_err("over it");
+            assert!(matches!(error, Error::Limit { .. }), "{error:?}");
+        }
     }
 }
 

@@ -3,18 +3,20 @@
 //!
 //! A model's options are a plain struct that is an [`Architecture`]: it can list its parameters,
 //! be loaded from a [`StateDict`] with a strict check, or be filled with random weights. One model
-//! per file.
+//! per file. [`Model::recognize`] finds the options from the weights.
 
 mod dncnn;
 mod drunet;
 mod fdncnn;
 mod parameters;
+mod recognize;
 mod unet;
 
 pub use dncnn::{Dncnn, DncnnNames};
 pub use drunet::{Downsampling, Drunet, Upsampling};
 pub use fdncnn::Fdncnn;
 pub use parameters::Parameters;
+pub use recognize::{Recognized, recognize};
 pub use unet::{BatchNorm, Unet};
 
 use crate::error::{Error, Result};

@@ -198,3 +198,26 @@ impl Layers<'_, '_> {
         Ok(Op::Affine { scale: Tensor::like(shape, scales), shift: Tensor::like(shape, shifts) })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+    use crate::weights::StateDict;
+
+    #[test]
+    fn missing_part_of_a_normalization_is_listed() {
+        let options = Unet { channels: vec![2, 3], ..Unet::default() };
+        for part in ["Conv1.1.weight", "Conv1.1.bias", "Up2.2.running_mean", "Up2.2.running_var"] {
+            let state: StateDict = (options.parameters().expect("good options").into_iter())
+                .filter(|(name, _)| name != part)
+                .map(|(name, shape)| (name, Tensor::filled(shape, 0.5)))
+                .collect();
+            let error = options.load(&state).expect_err("one is missing");
+            assert!(
+                matches!(&error, Error::Weights { missing, .. } if missing[..] == [part]),
+                "{error}"
+            );
+        }
+    }
+}

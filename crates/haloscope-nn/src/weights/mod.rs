@@ -115,13 +115,18 @@ fn read(source: &mut (impl Read + Seek), limits: &Limits) -> Outcome<StateDict> 
     source.by_ref().take(HEAD).read_to_end(&mut head)?;
     let mut budget = Budget::new(limits, length)?;
     if head.starts_with(pytorch::ZIP) {
-        return pytorch::read(source, length, &mut budget);
+        return pytorch::read_archive(source, length, &mut budget);
     }
-    if head.starts_with(pytorch::OLD) {
-        return Err(unsupported("a file in PyTorch's format from before version 1.6"));
+    if pytorch::is_legacy(&head) {
+        return pytorch::read_legacy(source, length, &mut budget);
     }
     if head.get(257..262) == Some(b"ustar") {
-        return Err(unsupported("a tar archive, as the first versions of PyTorch wrote them"));
+        return Err(Fault::Unsupported(
+            "a tar archive, as the first versions of PyTorch wrote them, which is not read; \
+             rewrite it with a current one: \
+             torch.save(torch.load('old.pth', map_location='cpu'), 'new.pth')"
+                .into(),
+        ));
     }
     if safetensors::is_likely(&head) {
         return safetensors::read(source, length, &mut budget);
@@ -130,14 +135,6 @@ fn read(source: &mut (impl Read + Seek), limits: &Limits) -> Outcome<StateDict> 
         0 => "it is empty; safetensors files and what torch.save writes are read",
         _ => "not a file of weights; safetensors files and what torch.save writes are read",
     }))
-}
-
-/// An older kind of file, and what to do about it.
-fn unsupported(what: &str) -> Fault {
-    Fault::Unsupported(format!(
-        "{what}, which is not read; rewrite it with a current one: \
-         torch.save(torch.load('old.pth', map_location='cpu'), 'new.pth')"
-    ))
 }
 
 /// The shape of a tensor of a file.

@@ -1,63 +1,43 @@
-//! Files that `torch.save` writes: a zip archive of a pickle and the raw bytes of its storages.
+//! Files that `torch.save` writes: a pickle that describes tensors, and the raw bytes of the
+//! storages that they are views of.
 //!
 //! The pickle is interpreted by [`pickle`], which can make tensors and plain containers and
-//! nothing else; here its storages are found in the archive and become values.
+//! nothing else; [`archive`] and [`legacy`] find it and the storages in the two kinds of files;
+//! here storages become tensors.
 
+mod archive;
+mod legacy;
 mod pickle;
 
 use std::collections::HashMap;
-use std::io::{Read, Seek};
 use std::sync::Arc;
-
-use zip::ZipArchive;
-use zip::result::ZipError;
 
 use super::fault::{Fault, Outcome};
 use super::limits::Budget;
 use super::{StateDict, checked_shape};
 use crate::tensor::Tensor;
+pub(super) use archive::{ZIP, read as read_archive};
+pub(super) use legacy::{is_legacy, read as read_legacy};
 use pickle::{Layout, Pickle, Storage};
 
-/// How every zip archive begins.
-pub(super) const ZIP: &[u8] = b"PK\x03\x04";
+/// Where the storages of a file are.
+trait Storages {
+    /// The bytes of a storage, of which there should be `bytes`.
+    fn bytes(&mut self, storage: &Storage, bytes: u64) -> Outcome<Vec<u8>>;
+}
 
-/// How files begin that PyTorch wrote before version 1.6: a pickle of its magic number.
-pub(super) const OLD: &[u8] = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.";
-
-/// The tensors of a file, which is an archive of `length` bytes.
-pub(super) fn read(
-    source: impl Read + Seek,
+/// The tensors that a pickle describes, in a file of `length` bytes.
+fn tensors(
+    pickle: &Pickle,
+    storages: impl Storages,
     length: u64,
     budget: &mut Budget<'_>,
 ) -> Outcome<StateDict> {
-    let mut archive = ZipArchive::new(source).map_err(damaged)?;
-    let folder = archive
-        .file_names()
-        .filter_map(|name| Some(name.ok()?.strip_suffix("data.pkl")?.to_owned()))
-        .find(|folder| folder.is_empty() || folder.ends_with('/'))
-        .ok_or_else(|| Fault::content("a zip archive without data.pkl; torch.save writes one"))?;
-    if archive.index_for_name(&format!("{folder}constants.pkl")).is_some() {
-        return Err(Fault::Unsupported(
-            "it is a TorchScript program; save the model's state_dict() with torch.save".into(),
-        ));
-    }
-    if archive.index_for_name(&format!("{folder}byteorder")).is_some() {
-        let order = read_entry(&mut archive, &format!("{folder}byteorder"), 16)?;
-        if order != b"little" {
-            return Err(Fault::Unsupported(format!(
-                "its numbers are stored in the byte order `{}`; `little` is read",
-                String::from_utf8_lossy(&order)
-            )));
-        }
-    }
-    let header = budget.limits().header_bytes;
-    let bytes = read_entry(&mut archive, &format!("{folder}data.pkl"), header)?;
-    let pickle = Pickle::interpret(&bytes, budget.limits())?;
-    let mut storages = Storages { archive, folder, length, read: HashMap::new() };
+    let mut views = Views { storages, length, read: HashMap::new() };
     let mut state = StateDict::default();
     for (name, layout) in pickle.tensors(budget.limits())? {
         budget.count_tensor()?;
-        let tensor = storages.tensor(&name, &layout, budget)?;
+        let tensor = views.tensor(&name, &layout, budget)?;
         if state.get(&name).is_some() {
             return Err(Fault::content(format!("two tensors are named `{name}`")));
         }
@@ -66,15 +46,14 @@ pub(super) fn read(
     Ok(state)
 }
 
-/// The storages of an archive, each read once.
-struct Storages<R> {
-    archive: ZipArchive<R>,
-    folder: String,
+/// The storages of a file, each read once.
+struct Views<S> {
+    storages: S,
     length: u64,
     read: HashMap<Arc<str>, (Storage, Arc<[f32]>)>,
 }
 
-impl<R: Read + Seek> Storages<R> {
+impl<S: Storages> Views<S> {
     fn tensor(&mut self, name: &str, layout: &Layout, budget: &mut Budget<'_>) -> Outcome<Tensor> {
         let wrong = |reason: String| Fault::content(format!("tensor `{name}`: {reason}"));
         let shape = checked_shape(name, layout.sizes.clone(), budget.limits())?;
@@ -117,8 +96,7 @@ impl<R: Read + Seek> Storages<R> {
             )));
         }
         budget.allocate(storage.count)?;
-        let entry = format!("{}data/{}", self.folder, storage.key);
-        let raw = read_entry(&mut self.archive, &entry, bytes).map_err(|fault| match fault {
+        let raw = self.storages.bytes(storage, bytes).map_err(|fault| match fault {
             Fault::Content(reason) => Fault::Content(format!("tensor `{name}`: {reason}")),
             other => other,
         })?;
@@ -132,36 +110,6 @@ impl<R: Read + Seek> Storages<R> {
         let values: Arc<[f32]> = storage.element.decode(&raw).into();
         self.read.insert(storage.key.clone(), (storage.clone(), values.clone()));
         Ok(values)
-    }
-}
-
-/// The bytes of an entry, of which there may be `most`.
-fn read_entry(
-    archive: &mut ZipArchive<impl Read + Seek>,
-    name: &str,
-    most: u64,
-) -> Outcome<Vec<u8>> {
-    let index = archive
-        .index_for_name(name)
-        .ok_or_else(|| Fault::content(format!("its archive has no entry `{name}`")))?;
-    let entry = archive.by_index(index).map_err(damaged)?;
-    // What the file has is what is allocated, whatever it claims.
-    let mut bytes = Vec::new();
-    let read = entry.take(most.saturating_add(1)).read_to_end(&mut bytes);
-    read.map_err(|error| Fault::content(format!("entry `{name}` is damaged ({error})")))?;
-    if bytes.len() as u64 > most {
-        return Err(Fault::Limit(format!("entry `{name}` has more than {most} bytes")));
-    }
-    Ok(bytes)
-}
-
-fn damaged(error: ZipError) -> Fault {
-    match error {
-        ZipError::Io(error) => error.into(),
-        ZipError::UnsupportedArchive(reason) => {
-            Fault::Unsupported(format!("a zip archive of an unknown kind ({reason})"))
-        }
-        other => Fault::content(format!("a zip archive that is cut short or damaged ({other})")),
     }
 }
 

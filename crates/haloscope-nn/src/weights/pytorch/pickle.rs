@@ -17,7 +17,7 @@ use crate::weights::limits::Limits;
 /// The raw numbers that tensors are views of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Storage {
-    /// The name of the entry in the archive.
+    /// The name that the file has for it.
     pub key: Arc<str>,
     pub element: Element,
     /// How many numbers it has.
@@ -33,11 +33,38 @@ pub(super) struct Layout {
     pub strides: Vec<usize>,
 }
 
+/// Bytes with a pickle in them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Code<'a> {
+    pub bytes: &'a [u8],
+    /// Where the pickle begins.
+    pub start: usize,
+    /// Whether the file goes on after these bytes, which are as many as are allowed.
+    pub more: bool,
+}
+
+impl<'a> Code<'a> {
+    /// Bytes that are a pickle.
+    pub(super) fn whole(bytes: &'a [u8]) -> Self {
+        Self { bytes, start: 0, more: false }
+    }
+}
+
 /// What a pickle made.
 #[derive(Debug)]
 pub(super) struct Pickle {
     arena: Vec<Container>,
     root: Value,
+    claims: HashMap<Arc<str>, Claim>,
+    end: usize,
+}
+
+/// What a pickle says about the bytes of a storage when it first names it, also of one that holds
+/// numbers that are not read.
+#[derive(Clone, Debug)]
+pub(super) struct Claim {
+    pub class: Arc<str>,
+    pub count: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -50,7 +77,8 @@ enum Value {
     Global(Arc<str>),
     /// A list, tuple or dictionary, by its place in the arena.
     Container(usize),
-    Storage(Storage),
+    /// A storage, and the place in it where a part of it begins that stands for the whole.
+    Storage(Storage, usize),
     Tensor(Arc<Layout>),
     /// Anything else.
     Opaque,
@@ -65,14 +93,16 @@ enum Container {
 
 impl Pickle {
     /// Interprets a pickle of protocol 2 to 5.
-    pub(super) fn interpret(bytes: &[u8], limits: &Limits) -> Outcome<Self> {
+    pub(super) fn interpret(code: Code<'_>, limits: &Limits) -> Outcome<Self> {
         let mut machine = Machine {
-            code: bytes,
-            at: 0,
+            code: code.bytes,
+            at: code.start,
+            more: code.more,
             stack: Vec::new(),
             marks: Vec::new(),
             memo: HashMap::new(),
             arena: Vec::new(),
+            claims: HashMap::new(),
             axes: limits.axes,
         };
         let mut steps = 0;
@@ -81,7 +111,8 @@ impl Pickle {
             let opcode = machine.byte()?;
             if opcode == b'.' {
                 let root = machine.pop()?;
-                return Ok(Self { arena: machine.arena, root });
+                let Machine { arena, claims, at: end, .. } = machine;
+                return Ok(Self { arena, root, claims, end });
             }
             machine.step(opcode).map_err(|fault| match fault {
                 Fault::Content(reason) => {
@@ -94,6 +125,35 @@ impl Pickle {
                 return Err(too_many("instructions", limits.objects));
             }
         }
+    }
+
+    /// Where the bytes after the pickle begin.
+    pub(super) fn end(&self) -> usize {
+        self.end
+    }
+
+    /// The whole number that the pickle is, if it is one.
+    pub(super) fn number(&self) -> Option<i64> {
+        match self.root {
+            Value::Int(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// The list of names that the pickle is, if it is one.
+    pub(super) fn names(&self) -> Option<Vec<Arc<str>>> {
+        let Value::Container(place) = self.root else { return None };
+        let Container::Sequence(items) = &self.arena[place] else { return None };
+        let name = |item: &Value| match item {
+            Value::Text(name) => Some(name.clone()),
+            _ => None,
+        };
+        items.iter().map(name).collect()
+    }
+
+    /// What the pickle says about the storage of this name.
+    pub(super) fn claim(&self, key: &str) -> Option<&Claim> {
+        self.claims.get(key)
     }
 
     /// All tensors with the path of keys and positions to each, joined by dots.
@@ -167,11 +227,13 @@ impl Pickle {
 struct Machine<'a> {
     code: &'a [u8],
     at: usize,
+    more: bool,
     stack: Vec<Value>,
     /// The height of the stack at each mark.
     marks: Vec<usize>,
     memo: HashMap<u64, Value>,
     arena: Vec<Container>,
+    claims: HashMap<Arc<str>, Claim>,
     axes: usize,
 }
 
@@ -354,9 +416,10 @@ impl<'a> Machine<'a> {
             ("torch.Size", [sizes]) => sizes.clone(),
             (
                 "torch._utils._rebuild_tensor" | "torch._utils._rebuild_tensor_v2",
-                [Value::Storage(storage), Value::Int(offset), sizes, strides, rest @ ..],
+                [Value::Storage(storage, first), Value::Int(offset), sizes, strides, rest @ ..],
             ) if self.is_plain(rest) => {
                 let offset = usize::try_from(*offset).ok();
+                let offset = offset.and_then(|offset| offset.checked_add(*first));
                 match (offset, self.sizes(sizes), self.sizes(strides)) {
                     (Some(offset), Some(sizes), Some(strides)) if sizes.len() == strides.len() => {
                         let storage = storage.clone();
@@ -385,33 +448,43 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The storage that `("storage", class, key, device, count)` names.
-    fn storage(&self, reference: &Value) -> Value {
+    /// The storage that `("storage", class, key, device, count)` names. Old files add `None`, or
+    /// `(key, offset, count)` if a part of it is meant.
+    fn storage(&mut self, reference: &Value) -> Value {
         let Some(
-            [Value::Text(kind), Value::Global(class), Value::Text(key), _, Value::Int(count), ..],
+            [
+                Value::Text(kind),
+                Value::Global(class),
+                Value::Text(key),
+                _,
+                Value::Int(count),
+                part @ ..,
+            ],
         ) = self.sequence(reference)
         else {
             return Value::Opaque;
         };
-        let element = match &class[..] {
-            "torch.DoubleStorage" => Element::F64,
-            "torch.FloatStorage" => Element::F32,
-            "torch.HalfStorage" => Element::F16,
-            "torch.BFloat16Storage" => Element::Bf16,
-            "torch.LongStorage" => Element::I64,
-            "torch.IntStorage" => Element::I32,
-            "torch.ShortStorage" => Element::I16,
-            "torch.CharStorage" => Element::I8,
-            "torch.ByteStorage" => Element::U8,
-            "torch.BoolStorage" => Element::Bool,
-            _ => return Value::Opaque,
+        let Ok(claimed) = u64::try_from(*count) else { return Value::Opaque };
+        if &kind[..] != "storage" {
+            return Value::Opaque;
+        }
+        let first = match part {
+            [] | [Value::None] => Some(0),
+            [part] => match self.sequence(part) {
+                Some([_, Value::Int(offset), _]) => usize::try_from(*offset).ok(),
+                _ => None,
+            },
+            _ => None,
         };
-        match usize::try_from(*count) {
-            Ok(count) if &kind[..] == "storage" => {
-                Value::Storage(Storage { key: key.clone(), element, count })
+        let (class, key) = (class.clone(), key.clone());
+        let storage = match (element(&class), usize::try_from(claimed), first) {
+            (Some(element), Ok(count), Some(first)) => {
+                Value::Storage(Storage { key: key.clone(), element, count }, first)
             }
             _ => Value::Opaque,
-        }
+        };
+        self.claims.entry(key).or_insert(Claim { class, count: claimed });
+        storage
     }
 
     /// A short list of numbers that are not negative.
@@ -563,18 +636,26 @@ impl<'a> Machine<'a> {
 
     /// Text up to the end of the line.
     fn line(&mut self) -> Outcome<&'a str> {
-        let rest = &self.code[self.at..];
-        let length = rest.iter().position(|&byte| byte == b'\n').ok_or_else(cut_short)?;
+        let rest = self.code.get(self.at..).unwrap_or_default();
+        let length = rest.iter().position(|&byte| byte == b'\n');
+        let length = length.ok_or_else(|| self.cut_short())?;
         let line = self.take(length)?;
         self.take(1)?;
         std::str::from_utf8(line).map_err(Fault::content)
     }
 
     fn take(&mut self, count: usize) -> Outcome<&'a [u8]> {
-        let end = self.at.checked_add(count).ok_or_else(cut_short)?;
-        let bytes = self.code.get(self.at..end).ok_or_else(cut_short)?;
+        let end = self.at.checked_add(count).ok_or_else(|| self.cut_short())?;
+        let bytes = self.code.get(self.at..end).ok_or_else(|| self.cut_short())?;
         self.at = end;
         Ok(bytes)
+    }
+
+    fn cut_short(&self) -> Fault {
+        if self.more {
+            return too_many("bytes", self.code.len());
+        }
+        Fault::content("its pickle is cut short")
     }
 }
 
@@ -587,8 +668,32 @@ fn pairs(items: Vec<Value>) -> Outcome<Vec<(Value, Value)>> {
     Ok(std::iter::from_fn(|| Some((items.next()?, items.next()?))).collect())
 }
 
-fn cut_short() -> Fault {
-    Fault::content("its pickle is cut short")
+/// The numbers in a storage of this class, if they are read.
+fn element(class: &str) -> Option<Element> {
+    Some(match class {
+        "torch.DoubleStorage" => Element::F64,
+        "torch.FloatStorage" => Element::F32,
+        "torch.HalfStorage" => Element::F16,
+        "torch.BFloat16Storage" => Element::Bf16,
+        "torch.LongStorage" => Element::I64,
+        "torch.IntStorage" => Element::I32,
+        "torch.ShortStorage" => Element::I16,
+        "torch.CharStorage" => Element::I8,
+        "torch.ByteStorage" => Element::U8,
+        "torch.BoolStorage" => Element::Bool,
+        _ => return None,
+    })
+}
+
+/// The bytes of each number in a storage of this class, also of some that are not read.
+pub(super) fn element_bytes(class: &str) -> Option<usize> {
+    element(class).map(Element::bytes).or(match class {
+        "torch.ComplexDoubleStorage" => Some(16),
+        "torch.ComplexFloatStorage" => Some(8),
+        "torch.QInt32Storage" => Some(4),
+        "torch.QInt8Storage" | "torch.QUInt8Storage" => Some(1),
+        _ => None,
+    })
 }
 
 fn too_many(what: &str, most: usize) -> Fault {
