@@ -163,9 +163,11 @@ impl Tensor {
         row: isize,
         columns: Range<isize>,
     ) {
-        let count = (columns.end - columns.start).max(0).cast_unsigned() * BLOCK;
-        // SAFETY: the caller's contract.
-        unsafe { self.at(image, block, plane, row, columns.start).write_bytes(0, count) };
+        let start = self.at(image, block, plane, row, columns.start).cast::<[f32; BLOCK]>();
+        for pixel in 0..(columns.end - columns.start).max(0).cast_unsigned() {
+            // SAFETY: the caller's contract.
+            unsafe { start.add(pixel).write([0.0; BLOCK]) };
+        }
     }
 
     /// Fills a row with zeros from `column` to the end of its border.

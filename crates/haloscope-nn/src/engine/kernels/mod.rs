@@ -18,7 +18,7 @@ mod winograd;
 
 pub(crate) use direct::{PIXELS, Pixels, Taps};
 pub(crate) use filter::{Filters, pack_filters};
-pub(crate) use gemm::Product;
+pub(crate) use gemm::{Depth, Product, Strided};
 pub(crate) use winograd::{Epilogue, OUTPUTS, PANEL};
 
 /// Transforms the input of a run of tiles: source, row stride, tiles, target, plane stride.
@@ -29,7 +29,7 @@ pub(crate) type OutputKernel = unsafe fn(*const f32, usize, usize, *mut f32, usi
 pub(crate) type WeightKernel = unsafe fn(*const f32, usize, *mut f32, usize);
 /// Transforms filters in f64: filters, first output, target, plane stride.
 pub(crate) type FilterKernel = unsafe fn(&Filters<'_>, usize, *mut f32, usize);
-/// Multiplies panels.
+/// Forms the products of a chunk.
 pub(crate) type ProductKernel = unsafe fn(&Product);
 /// Convolves pixels: taps, weights, bias, pixels, epilogue.
 pub(crate) type DirectKernel = unsafe fn(&Taps, *const f32, *const f32, &Pixels, &Epilogue);
@@ -108,8 +108,8 @@ choose! {
     weight_kernel(tile: usize) -> WeightKernel;
     /// The exact weight transform for tiles of this size.
     filter_kernel(tile: usize) -> FilterKernel;
-    /// The product for panels of this many tiles.
-    product_kernel(rows: usize) -> ProductKernel;
+    /// The products in the transformed domain.
+    product_kernel() -> ProductKernel;
     /// The direct convolution for this many pixels.
     direct_kernel(pixels: usize, adds: usize, activation: Fused) -> DirectKernel;
 }
@@ -176,9 +176,9 @@ macro_rules! instantiate {
             }
 
             $(#[target_feature(enable = $features)])?
-            unsafe fn product<const ROWS: usize>(product: &Product) {
+            unsafe fn product(product: &Product) {
                 // SAFETY: as above.
-                unsafe { multiply::<$lanes, ROWS>(product) };
+                unsafe { multiply::<$lanes>(product) };
             }
 
             $(#[target_feature(enable = $features)])?
@@ -242,15 +242,8 @@ macro_rules! instantiate {
                 }
             }
 
-            pub(super) fn product_kernel(rows: usize) -> ProductKernel {
-                match rows {
-                    1 => product::<1>,
-                    2 => product::<2>,
-                    3 => product::<3>,
-                    4 => product::<4>,
-                    5 => product::<5>,
-                    _ => product::<6>,
-                }
+            pub(super) fn product_kernel() -> ProductKernel {
+                product
             }
 
             pub(super) fn direct_kernel(

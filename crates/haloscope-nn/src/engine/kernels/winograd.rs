@@ -148,8 +148,8 @@ pub(crate) unsafe fn transform_output<
                     rows[i][j] = m[i];
                 }
             }
-            for (i, row) in rows.into_iter().enumerate() {
-                let m = T::output(row);
+            for i in 0..M {
+                let m = T::output(rows[i]);
                 for j in 0..M {
                     let offset = pixels + i * row_stride + j * BLOCK;
                     finish::<L, ADDS, ACTIVATION>(m[j], epilogue, offset).store(target.add(offset));

@@ -9,8 +9,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::super::kernels::{
-    Epilogue, Fused, InputKernel, InstructionSet, OUTPUTS, OutputKernel, PANEL, Product,
-    ProductKernel, WeightKernel, sixes,
+    Depth, Epilogue, Fused, InputKernel, InstructionSet, OUTPUTS, OutputKernel, PANEL, Product,
+    ProductKernel, Strided, WeightKernel, sixes,
 };
 use super::super::layout::{BLOCK, Layout, Tensor, signed};
 use super::super::operation::{Operands, Operation, window_rows};
@@ -50,7 +50,7 @@ pub(crate) struct WinogradConv {
     input_kernel: InputKernel,
     output_kernel: OutputKernel,
     weight_kernel: WeightKernel,
-    product_kernels: [ProductKernel; PANEL],
+    product_kernel: ProductKernel,
 }
 
 impl WinogradConv {
@@ -83,7 +83,7 @@ impl WinogradConv {
             input_kernel: instructions.input_kernel(tile),
             output_kernel: instructions.output_kernel(tile, adds, activation),
             weight_kernel: instructions.weight_kernel(tile),
-            product_kernels: std::array::from_fn(|rows| instructions.product_kernel(rows + 1)),
+            product_kernel: instructions.product_kernel(),
             weights,
         }
     }
@@ -292,15 +292,6 @@ impl Item<'_> {
             .filter(|&(_, count)| count > 0)
     }
 
-    /// The input planes under an output plane that exist, as slots, and the first depth tap.
-    fn depth_parts(&self, plane: usize) -> (Range<usize>, usize) {
-        let taps = self.conv.weights.depth_taps();
-        let first = self.conv.depth_padding.saturating_sub(plane);
-        let end = taps.min(self.conv.input.depth + self.conv.depth_padding - plane);
-        let slot = plane - self.planes.start;
-        (slot + first..slot + end, first)
-    }
-
     /// Top left corner of a run's input in the first block of channels.
     fn input_corner(&self, input: &Tensor, run: &Run, block: usize, plane: usize) -> *const f32 {
         let [row, column] = [run.row, run.column].map(|index| signed(index * self.conv.tile));
@@ -346,73 +337,54 @@ impl Item<'_> {
         transformed: *const f32,
         products: *mut f32,
         own_weights: *mut f32,
-        mut lines: *const *const f32,
+        lines: *const *const f32,
     ) {
         let conv = self.conv;
-        let (channels, blocks) = (conv.channels(), conv.channels() / BLOCK);
-        let (input_stride, product_stride) = (conv.input_stride(), conv.product_stride());
+        let channels = conv.channels();
         let panel_len = conv.weights.panel_len();
         // SAFETY: the scratch has room for the chunk's weights.
         let (weights, weight_stride) = unsafe { self.chunk_weights(panels, own_weights) };
-        let (full, tail) = sixes(self.tiles.len());
-        let tile_panels = full + tail.iter().filter(|&&count| count > 0).count();
+        let (full_panels, tail) = sixes(self.tiles.len());
+        let tile_panels = full_panels + tail.iter().filter(|&&count| count > 0).count();
         let shares = tile_panels * self.planes.len();
-        let next_share = (panel_len / shares).next_multiple_of(SKEW);
-        let zeros = Aligned([0.0; OUTPUTS]);
-        for point in 0..conv.points() {
-            let input = transformed.wrapping_add(point * input_stride);
-            for panel in 0..panels.len() {
-                let weights = weights.wrapping_add(point * weight_stride + panel * panel_len);
-                let next_weights = weights.wrapping_add(panel_len);
-                // The bias enters at the point (1, 1), from where it reaches every pixel once.
-                let start = if point == conv.tile + 3 {
-                    conv.weights.bias(panels.start + panel)
-                } else {
-                    zeros.0.as_ptr()
-                };
-                for (index, plane) in self.planes.clone().enumerate() {
-                    let (slots, first_tap) = self.depth_parts(plane);
-                    let output = products.wrapping_add(
-                        point * product_stride
-                            + (panel * conv.blocking.planes + index)
-                                * conv.blocking.tiles
-                                * OUTPUTS,
-                    );
-                    let slot = slots.start * conv.blocking.tiles * channels;
-                    let mut product = Product {
-                        panels: full,
-                        parts: slots.len(),
-                        blocks,
-                        input: input.wrapping_add(slot),
-                        part_stride: conv.blocking.tiles * channels,
-                        panel_stride: PANEL * channels,
-                        weights: weights.wrapping_add(first_tap * channels * OUTPUTS),
-                        start,
-                        output,
-                        next_weights: next_weights.wrapping_add(index * tile_panels * next_share),
-                        next_share,
-                        lines,
-                    };
-                    let mut done = 0;
-                    for (count, rows) in [(full, PANEL), (1, tail[0]), (1, tail[1])] {
-                        if count == 0 || rows == 0 {
-                            continue;
-                        }
-                        product.panels = count;
-                        product.input = input.wrapping_add(slot + done * PANEL * channels);
-                        product.lines = lines;
-                        // SAFETY: transformed input and products lie in this thread's scratch with
-                        // room for the block; the list has an address for every panel.
-                        unsafe { (conv.product_kernels[rows - 1])(&product) };
-                        done += count;
-                        lines = lines.wrapping_add(count);
-                        product.output = product.output.wrapping_add(count * rows * OUTPUTS);
-                        product.next_weights =
-                            product.next_weights.wrapping_add(count * next_share);
-                    }
-                }
-            }
-        }
+        let product = Product {
+            points: conv.points(),
+            weight_panels: panels.len(),
+            full_panels,
+            tail,
+            blocks: channels / BLOCK,
+            depth: Depth {
+                first: self.planes.start,
+                planes: self.planes.len(),
+                inputs: conv.input.depth,
+                taps: conv.weights.depth_taps(),
+                padding: conv.depth_padding,
+            },
+            input: Strided {
+                start: transformed,
+                point_stride: conv.input_stride(),
+                slot_stride: conv.blocking.tiles * channels,
+            },
+            weights: Strided {
+                start: weights,
+                point_stride: weight_stride,
+                slot_stride: panel_len,
+            },
+            output: Strided {
+                start: products,
+                point_stride: conv.product_stride(),
+                slot_stride: conv.blocking.tiles * OUTPUTS,
+            },
+            output_planes: conv.blocking.planes,
+            // The bias enters at the point (1, 1), from where it reaches every pixel once.
+            bias: conv.weights.bias(panels.start),
+            bias_point: conv.tile + 3,
+            next_share: (panel_len / shares).next_multiple_of(SKEW),
+            lines,
+        };
+        // SAFETY: transformed input and products lie in this thread's scratch with room for the
+        // block; the list has an address for every panel.
+        unsafe { (conv.product_kernel)(&product) };
     }
 
     /// The transformed weights of a chunk and the floats between their points.
@@ -580,10 +552,6 @@ impl Item<'_> {
         self.conv.channels() / BLOCK * self.conv.weights.depth_taps() * 16
     }
 }
-
-/// Sixteen floats on a cache line.
-#[repr(align(64))]
-struct Aligned([f32; OUTPUTS]);
 
 /// Addresses to prefetch, one for each panel that the product kernel computes.
 struct PrefetchList {
