@@ -58,6 +58,9 @@ pub(crate) struct Operands<'a> {
     pub(crate) values: &'a [Value],
     pub(crate) inputs: &'a [usize],
     pub(crate) output: usize,
+    /// Whether the border of the output holds zeros already: the value that lay there before had
+    /// the same layout.
+    pub(crate) border_is_clear: bool,
 }
 
 // SAFETY: the memory belongs to the scratch of one run; steps give each row to one thread.

@@ -115,8 +115,11 @@ impl Plan {
             workspace: options.threads * pad(workspace) * size_of::<f32>(),
         };
         let output_value = program.output;
-        let steps = (program.steps.into_iter().zip(operations))
-            .map(|(draft, operation)| Step::new(draft.name, operation, draft.inputs, draft.output))
+        let clear = clear_borders(&program, &values);
+        let steps = (program.steps.into_iter().zip(operations).zip(clear))
+            .map(|((draft, operation), clear)| {
+                Step::new(draft.name, operation, draft.inputs, draft.output, clear)
+            })
             .collect();
         Ok(Self {
             name: network.name().into(),
@@ -208,6 +211,7 @@ impl Plan {
                 values: &self.values,
                 inputs: step.inputs(),
                 output: step.output(),
+                border_is_clear: step.border_is_clear(),
             };
             scratch.team.for_each(step.operation().items(), &|thread, item| {
                 let workspaces = &workspaces;
@@ -343,6 +347,26 @@ fn place(program: &Program, may_overwrite: &dyn Fn(usize, usize) -> bool) -> (Ve
     let (offsets, total) = assign(&demands);
     let values = program.layouts.iter().zip(offsets);
     (values.map(|(&layout, offset)| Value { layout, offset }).collect(), total)
+}
+
+/// For each step, whether the border of its output is clear before it runs: the last value that was
+/// written to any of its memory in the same run lay in the same place with the same layout.
+fn clear_borders(program: &Program, values: &[Value]) -> Vec<bool> {
+    let written: Vec<usize> =
+        std::iter::once(0).chain(program.steps.iter().map(|step| step.output)).collect();
+    let range = |value: &Value| value.offset..value.offset + value.layout.len();
+    (1..written.len())
+        .map(|step| {
+            let value = &values[written[step]];
+            let before = written[..step].iter().rev().map(|&other| &values[other]);
+            let mut overlapping = before.filter(|other| {
+                range(other).start < range(value).end && range(value).start < range(other).end
+            });
+            overlapping
+                .next()
+                .is_some_and(|other| other.offset == value.offset && other.layout == value.layout)
+        })
+        .collect()
 }
 
 /// Chooses how to convolve, and makes the operations with their weights.

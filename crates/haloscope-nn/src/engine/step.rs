@@ -11,6 +11,7 @@ pub struct Step {
     operation: Box<dyn Operation>,
     inputs: Vec<usize>,
     output: usize,
+    border_is_clear: bool,
 }
 
 impl Step {
@@ -19,8 +20,9 @@ impl Step {
         operation: Box<dyn Operation>,
         inputs: Vec<usize>,
         output: usize,
+        border_is_clear: bool,
     ) -> Self {
-        Self { name, operation, inputs, output }
+        Self { name, operation, inputs, output, border_is_clear }
     }
 
     /// The name of the network's node.
@@ -59,6 +61,10 @@ impl Step {
     #[must_use]
     pub fn rows_read(&self, input: usize, rows: Range<usize>) -> Range<isize> {
         self.operation.rows_read(input, rows)
+    }
+
+    pub(crate) fn border_is_clear(&self) -> bool {
+        self.border_is_clear
     }
 
     pub(crate) fn operation(&self) -> &dyn Operation {

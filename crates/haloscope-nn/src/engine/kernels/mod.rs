@@ -110,8 +110,8 @@ choose! {
     filter_kernel(tile: usize) -> FilterKernel;
     /// The products in the transformed domain.
     product_kernel() -> ProductKernel;
-    /// The direct convolution for this many pixels.
-    direct_kernel(pixels: usize, adds: usize, activation: Fused) -> DirectKernel;
+    /// The direct convolution for this many pixels whose inputs are this many floats apart.
+    direct_kernel(pixels: usize, step: usize) -> DirectKernel;
 }
 
 /// Compiles all kernels for one kind of lanes.
@@ -182,13 +182,13 @@ macro_rules! instantiate {
             }
 
             $(#[target_feature(enable = $features)])?
-            unsafe fn direct<const ROWS: usize, const ADDS: u8, const ACTIVATION: u8>(
+            unsafe fn direct<const ROWS: usize, const STEP: usize>(
                 taps: &Taps, weights: *const f32, bias: *const f32, pixels: &Pixels,
                 epilogue: &Epilogue,
             ) {
                 // SAFETY: as above.
                 unsafe {
-                    convolve::<$lanes, ROWS, ADDS, ACTIVATION>(taps, weights, bias, pixels, epilogue);
+                    convolve::<$lanes, ROWS, STEP>(taps, weights, bias, pixels, epilogue);
                 }
             }
 
@@ -246,30 +246,21 @@ macro_rules! instantiate {
                 product
             }
 
-            pub(super) fn direct_kernel(
-                pixels: usize, adds: usize, activation: Fused,
-            ) -> DirectKernel {
-                fn by_adds<const ROWS: usize, const ACTIVATION: u8>(adds: usize) -> DirectKernel {
-                    match adds {
-                        0 => direct::<ROWS, 0, ACTIVATION>,
-                        1 => direct::<ROWS, 1, ACTIVATION>,
-                        _ => direct::<ROWS, 2, ACTIVATION>,
-                    }
-                }
-                fn by_activation<const ROWS: usize>(adds: usize, activation: Fused) -> DirectKernel {
-                    match activation {
-                        Fused::Identity => by_adds::<ROWS, NO_ACTIVATION>(adds),
-                        Fused::Relu => by_adds::<ROWS, RELU>(adds),
-                        Fused::Leaky(_) => by_adds::<ROWS, LEAKY>(adds),
+            pub(super) fn direct_kernel(pixels: usize, step: usize) -> DirectKernel {
+                fn by_step<const ROWS: usize>(step: usize) -> DirectKernel {
+                    match step {
+                        8 => direct::<ROWS, 8>,
+                        16 => direct::<ROWS, 16>,
+                        _ => direct::<ROWS, 0>,
                     }
                 }
                 match pixels {
-                    1 => by_activation::<1>(adds, activation),
-                    2 => by_activation::<2>(adds, activation),
-                    3 => by_activation::<3>(adds, activation),
-                    4 => by_activation::<4>(adds, activation),
-                    5 => by_activation::<5>(adds, activation),
-                    _ => by_activation::<6>(adds, activation),
+                    1 => by_step::<1>(step),
+                    2 => by_step::<2>(step),
+                    3 => by_step::<3>(step),
+                    4 => by_step::<4>(step),
+                    5 => by_step::<5>(step),
+                    _ => by_step::<6>(step),
                 }
             }
         }

@@ -75,7 +75,7 @@ pub(crate) struct Epilogue {
     pub(crate) slope: f32,
 }
 
-/// Number of added tensors that an epilogue is compiled for.
+/// No activation.
 pub(crate) const NO_ACTIVATION: u8 = 0;
 /// ReLU.
 pub(crate) const RELU: u8 = 1;
@@ -87,7 +87,7 @@ pub(crate) const LEAKY: u8 = 2;
 /// # Safety
 /// The pointers that `ADDS` counts are valid at `offset`. The CPU has the instructions of `L`.
 #[inline(always)]
-pub(crate) unsafe fn finish<L: Lanes, const ADDS: u8, const ACTIVATION: u8>(
+unsafe fn finish<L: Lanes, const ADDS: u8, const ACTIVATION: u8>(
     mut value: L,
     epilogue: &Epilogue,
     offset: usize,

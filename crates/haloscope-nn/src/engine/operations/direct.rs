@@ -105,8 +105,8 @@ impl DirectConv {
         weights: Arc<DirectWeights>,
         (adds, activation): (usize, Fused),
     ) -> Self {
-        let kernels =
-            std::array::from_fn(|pixels| instructions.direct_kernel(pixels + 1, adds, activation));
+        let step = input_step(&axes[2]);
+        let kernels = std::array::from_fn(|pixels| instructions.direct_kernel(pixels + 1, step));
         Self { input, output, axes, weights, adds, activation, kernels }
     }
 
@@ -148,16 +148,12 @@ impl DirectConv {
         let taps = Taps {
             count: [depth_taps.len(), counts[1], counts[2]],
             stride: [layout.plane_stride(), layout.row_stride(), BLOCK],
-            weight_stride: [
-                counts[1] * row_weights,
-                row_weights,
-                counts[0] * counts[1] * row_weights,
-            ],
             blocks: layout.blocks(),
             block_stride: layout.block_stride(),
             last_lanes: (self.weights.inputs() - 1) % BLOCK + 1,
+            skipped_weights: (counts[0] - depth_taps.len()) * counts[1] * row_weights,
         };
-        let input_step = if columns.transposed { BLOCK } else { columns.stride * BLOCK };
+        let input_step = input_step(columns);
         let output_step = step * BLOCK;
         // With no plane under the taps the pointer is not read.
         let plane = input_plane.min(layout.depth - 1);
@@ -197,11 +193,18 @@ impl DirectConv {
                     unsafe { (self.kernels[size - 1])(&taps, weights, bias, &pixels, &epilogue) };
                     pixels.input = pixels.input.wrapping_add(size * input_step);
                     pixels.output = pixels.output.wrapping_add(size * output_step);
-                    epilogue.adds = epilogue.adds.map(|add| add.wrapping_add(size * output_step));
+                    for add in epilogue.adds.iter_mut().filter(|add| !add.is_null()) {
+                        *add = add.wrapping_add(size * output_step);
+                    }
                 }
             }
         }
     }
+}
+
+/// Floats between the inputs of neighbouring outputs of one phase.
+fn input_step(columns: &Axis) -> usize {
+    if columns.transposed { BLOCK } else { columns.stride * BLOCK }
 }
 
 /// One row of the output, and where its taps start in the input.
@@ -247,8 +250,10 @@ impl Operation for DirectConv {
             for column_phase in 0..self.axes[2].phases() {
                 self.run_phase(&target, column_phase, &input, &output, &adds);
             }
-            for block in 0..output.layout.blocks() {
-                output.clear_border(image, block, plane, row);
+            if !operands.border_is_clear {
+                for block in 0..output.layout.blocks() {
+                    output.clear_border(image, block, plane, row);
+                }
             }
         }
     }

@@ -71,8 +71,10 @@ impl Operation for Pointwise {
                     *target.add(column) = values;
                 }
             }
-            // SAFETY: the border of this item's plane.
-            unsafe { output.clear_border(image, block, plane, row) };
+            if !operands.border_is_clear {
+                // SAFETY: the border of this item's plane.
+                unsafe { output.clear_border(image, block, plane, row) };
+            }
         }
     }
 

@@ -196,7 +196,7 @@ impl Operation for WinogradConv {
                 work.list_output(&mut lines, &output, adds[0].as_ref(), &panels);
                 work.list_next_input(&mut lines, &input, chunk, chunks);
                 work.multiply(&panels, transformed, products, own_weights, lines.finish());
-                work.transform_output(&panels, products, &output, &adds);
+                work.transform_output(&panels, products, &output, &adds, operands.border_is_clear);
             }
         }
     }
@@ -418,9 +418,14 @@ impl Item<'_> {
         products: *const f32,
         output: &Tensor,
         adds: &[Option<Tensor>; 2],
+        border_is_clear: bool,
     ) {
         let conv = self.conv;
         let m = conv.tile;
+        let overhang = [
+            self.grid.rows * m > output.layout.height,
+            self.grid.columns * m > output.layout.width,
+        ];
         let (stride, row_stride) = (conv.product_stride(), output.layout.row_stride());
         let first_block = panels.start * 2;
         let blocks = output.layout.blocks().min(panels.end * 2) - first_block;
@@ -454,18 +459,36 @@ impl Item<'_> {
                             row_stride,
                             &epilogue,
                         );
-                        self.clear_border(output, &run, first_block + block, plane);
+                        let at_edge = overhang[0] && run.row + 1 == self.grid.rows
+                            || overhang[1] && run.column + run.count == self.grid.columns;
+                        if !border_is_clear || at_edge {
+                            self.clear_border(
+                                output,
+                                &run,
+                                first_block + block,
+                                plane,
+                                border_is_clear,
+                            );
+                        }
                     }
                 }
             }
         }
     }
 
-    /// Clears the part of the border that only this run touches.
-    unsafe fn clear_border(&self, output: &Tensor, run: &Run, block: usize, plane: usize) {
+    /// Clears the part of the border that only this run touches; where the rest is clear, only what
+    /// its tiles left there.
+    unsafe fn clear_border(
+        &self,
+        output: &Tensor,
+        run: &Run,
+        block: usize,
+        plane: usize,
+        rest_is_clear: bool,
+    ) {
         let m = self.conv.tile;
         let Layout { height, width, .. } = output.layout;
-        let end = (run.column + run.count) * m;
+        let (start, end) = (run.column * m, (run.column + run.count) * m);
         let (first, last) = (run.column == 0, run.column + run.count == self.grid.columns);
         let rows = run.row * m..(run.row + 1) * m;
         // SAFETY: rows and columns of the border of this plane; those that other runs write in
@@ -473,21 +496,25 @@ impl Item<'_> {
         unsafe {
             for row in rows.clone() {
                 let row = signed(row);
-                if first {
+                if row >= signed(height) {
+                    output.clear(run.image, block, plane, row, signed(start)..signed(end));
+                } else if last {
+                    output.clear(run.image, block, plane, row, signed(width)..signed(end));
+                }
+                if !rest_is_clear && first {
                     output.clear(run.image, block, plane, row, -1..0);
                 }
-                if last {
-                    output.clear_to_end(run.image, block, plane, row, width);
-                }
-                if row >= signed(height) {
-                    let columns = signed(run.column * m)..signed(end);
-                    output.clear(run.image, block, plane, row, columns);
+                if !rest_is_clear && last {
+                    output.clear_to_end(run.image, block, plane, row, end);
                 }
             }
-            if first && run.row == 0 {
+            if rest_is_clear || !first {
+                return;
+            }
+            if run.row == 0 {
                 output.clear_row(run.image, block, plane, -1);
             }
-            if first && rows.end >= height {
+            if rows.end >= height {
                 for row in rows.end..output.layout.rows_after() {
                     output.clear_row(run.image, block, plane, signed(row));
                 }
