@@ -29,6 +29,42 @@ pub enum Error {
         reason: String,
     },
 
+    /// A file could not be read.
+    #[error("{file}: {reason}")]
+    Read {
+        /// The name of the file.
+        file: String,
+        /// What the system said.
+        reason: String,
+    },
+
+    /// A file is damaged, or is not what it claims to be.
+    #[error("{file}: {reason}")]
+    Content {
+        /// The name of the file.
+        file: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+
+    /// A file is what it claims to be, which this reader does not know.
+    #[error("{file}: {reason}")]
+    Unsupported {
+        /// The name of the file.
+        file: String,
+        /// What it is and what would be read.
+        reason: String,
+    },
+
+    /// A file asks for more than the [`Limits`](crate::weights::Limits) allow.
+    #[error("{file}: {reason}")]
+    Limit {
+        /// The name of the file.
+        file: String,
+        /// What it asks for and what is allowed.
+        reason: String,
+    },
+
     /// The names or shapes of the weights are not those of the model.
     #[error("the weights do not fit the model{}", Faults(missing, unexpected, wrong_shape))]
     Weights {

@@ -78,7 +78,7 @@ impl Cost {
         let shapes = network.infer(input)?;
         let bytes = |id: NodeId| (shapes[id.index()].count() as u64) * 4;
         let mut readers = network.uses();
-        let mut alive = 0;
+        let mut alive: u64 = 0;
         let mut cost = Self { weight_bytes: (network.parameters() as u64) * 4, ..Self::default() };
         for id in network.ids() {
             let node = network.node(id);
@@ -89,12 +89,12 @@ impl Cost {
                 &shapes[id.index()],
             ));
             cost.value_bytes = cost.value_bytes.saturating_add(bytes(id));
-            alive += bytes(id);
+            alive = alive.saturating_add(bytes(id));
             cost.peak_value_bytes = cost.peak_value_bytes.max(alive);
             for read in node.inputs() {
                 readers[read.index()] -= 1;
                 if readers[read.index()] == 0 {
-                    alive -= bytes(*read);
+                    alive = alive.saturating_sub(bytes(*read));
                 }
             }
         }

@@ -247,26 +247,25 @@ fn conv_plane<T: Accumulate>(
     let (stride, padding) = (three(&conv.stride, 1), three(&conv.padding, 0));
     let mut plane = vec![bias(conv.bias.as_ref(), output); count(size)];
     for tap in positions(kernel) {
-        // For each axis and each output position, the input position under this tap.
-        let [depths, rows, columns]: [Vec<Option<usize>>; 3] = std::array::from_fn(|axis| {
-            let source = |at: usize| {
+        // For each axis, the output positions that see a pixel under this tap, and which.
+        let [depths, rows, columns]: [Vec<(usize, usize)>; 3] = std::array::from_fn(|axis| {
+            let pair = |at: usize| {
                 let position = (at * stride[axis] + tap[axis]).cast_signed();
-                conv.mode.source(position - padding[axis].cast_signed(), from.size[axis])
+                let position = position - padding[axis].cast_signed();
+                Some((at, conv.mode.source(position, from.size[axis])?))
             };
-            (0..size[axis]).map(source).collect()
+            (0..size[axis]).filter_map(pair).collect()
         });
         for input in 0..from.channels {
             let weight = (output * from.channels + input) * count(kernel) + offset(kernel, tap);
             let weight = T::from_f32(conv.weight.values()[weight]);
             let source = from.plane(batch, input);
             let lines = depths.iter().flat_map(|depth| rows.iter().map(move |row| (depth, row)));
-            for (line, (depth, row)) in plane.chunks_exact_mut(size[2]).zip(lines) {
-                let (Some(depth), Some(row)) = (depth, row) else { continue };
-                let source = &source[offset(from.size, [*depth, *row, 0])..][..from.size[2]];
-                for (sum, column) in line.iter_mut().zip(&columns) {
-                    if let Some(column) = column {
-                        *sum += weight * source[*column];
-                    }
+            for ((depth, from_depth), (row, from_row)) in lines {
+                let line = &mut plane[offset(size, [*depth, *row, 0])..][..size[2]];
+                let source = &source[offset(from.size, [*from_depth, *from_row, 0])..];
+                for (column, from_column) in &columns {
+                    line[*column] += weight * source[*from_column];
                 }
             }
         }

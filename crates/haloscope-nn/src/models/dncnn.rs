@@ -97,8 +97,9 @@ impl Stack {
         input: NodeId,
         name: impl Fn(usize) -> String,
     ) -> Result<NodeId> {
-        if self.depth < 2 {
-            let reason = format!("{} convolutions; at least 2 are needed", self.depth);
+        // The upper end is far beyond any use.
+        if !(2..=1000).contains(&self.depth) {
+            let reason = format!("{} convolutions; 2 to 1000 are possible", self.depth);
             return Err(bad_option("depth", reason));
         }
         let [before, within, after] = self.channels;
@@ -166,6 +167,6 @@ mod tests {
     #[test]
     fn single_convolution_is_refused() {
         let error = Dncnn { depth: 1, ..small() }.random(0).expect_err("too shallow");
-        assert!(error.to_string().contains("1 convolutions; at least 2"), "{error}");
+        assert!(error.to_string().contains("1 convolutions; 2 to 1000"), "{error}");
     }
 }

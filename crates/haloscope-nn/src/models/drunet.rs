@@ -61,6 +61,9 @@ pub enum Upsampling {
     Upconv,
 }
 
+/// Far beyond any use.
+const MOST_BLOCKS: usize = 1000;
+
 impl Default for Drunet {
     fn default() -> Self {
         Self {
@@ -78,6 +81,11 @@ impl Default for Drunet {
 
 impl Architecture for Drunet {
     fn build(&self, parameters: &mut Parameters<'_>) -> Result<Model> {
+        if self.blocks > MOST_BLOCKS {
+            let reason =
+                format!("{} blocks per scale; 0 to {MOST_BLOCKS} are possible", self.blocks);
+            return Err(bad_option("drunet", reason));
+        }
         if self.rank == 3 && self.upsampling == Upsampling::PixelShuffle {
             return Err(bad_option(
                 "drunet",
@@ -92,8 +100,9 @@ impl Architecture for Drunet {
             builder: NetworkBuilder::new("drunet", self.rank)?,
         };
         let [full, half, quarter, eighth] = self.channels;
-        let input = layers.builder.input(self.image_channels + 1)?;
-        let x1 = layers.conv("m_head", [self.image_channels + 1, full], input)?;
+        let with_map = self.image_channels.saturating_add(1);
+        let input = layers.builder.input(with_map)?;
+        let x1 = layers.conv("m_head", [with_map, full], input)?;
         let x2 = layers.down("m_down1", [full, half], x1)?;
         let x3 = layers.down("m_down2", [half, quarter], x2)?;
         let x4 = layers.down("m_down3", [quarter, eighth], x3)?;
@@ -153,7 +162,8 @@ impl Layers<'_, '_> {
                 (self.builder.conv_transpose(layer, conv.stride(2), x)?, 1)
             }
             Upsampling::PixelShuffle => {
-                let x = self.conv(&format!("{stage}.0"), [channels[0], outputs * 4], x)?;
+                let x =
+                    self.conv(&format!("{stage}.0"), [channels[0], outputs.saturating_mul(4)], x)?;
                 (self.builder.push(format!("{stage}.1"), Op::PixelShuffle(2), &[x])?, 2)
             }
             Upsampling::Upconv => {

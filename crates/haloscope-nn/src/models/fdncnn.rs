@@ -40,10 +40,11 @@ impl Default for Fdncnn {
 impl Architecture for Fdncnn {
     fn build(&self, parameters: &mut Parameters<'_>) -> Result<Model> {
         let mut builder = NetworkBuilder::new("fdncnn", self.rank)?;
-        let input = builder.input(self.image_channels + 1)?;
+        let with_map = self.image_channels.saturating_add(1);
+        let input = builder.input(with_map)?;
         let stack = Stack {
             depth: self.depth,
-            channels: [self.image_channels + 1, self.channels, self.image_channels],
+            channels: [with_map, self.channels, self.image_channels],
             bias: self.bias,
             negated: false,
         };

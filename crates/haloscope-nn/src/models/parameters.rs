@@ -121,7 +121,8 @@ fn sizes(channels: [usize; 2], kernel: &[usize]) -> Vec<usize> {
 /// from layer to layer (He et al. 2015), near 1 for what multiplies, near 0 for what is added.
 fn random_tensor(name: &str, shape: Shape, random: &mut fastrand::Rng) -> Tensor {
     let (middle, reach) = if shape.rank() > 1 {
-        let fan_in: usize = shape.sizes()[1..].iter().product();
+        let fan_in =
+            shape.sizes()[1..].iter().fold(1, |product: usize, &size| product.saturating_mul(size));
         (0.0, (6.0 / fan_in.max(1) as f64).sqrt())
     } else if name.ends_with(".weight") || name.ends_with("running_var") {
         (1.0, 0.5)

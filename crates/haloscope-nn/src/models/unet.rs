@@ -117,7 +117,7 @@ impl Layers<'_, '_> {
             x = self.builder.push(format!("{name}.0"), nearest, &[x])?;
             x = self.single(&name, 1, [channels[scale + 1], outputs], x)?;
             let name = format!("Up_conv{number}");
-            let pair = [2 * outputs, outputs];
+            let pair = [outputs.saturating_mul(2), outputs];
             if self.options.skips {
                 x = self.builder.push(format!("{name}.input"), Op::Concat, &[skip, x])?;
                 x = self.double(&name, pair, x)?;

@@ -1,16 +1,60 @@
-//! Trained weights: names and tensors.
+//! Trained weights: names and tensors, from safetensors files and from what `torch.save` writes.
+//!
+//! Files are not trusted: nothing in them is run, every length is checked before memory is
+//! allocated for it, and [`Limits`] bound the rest. Which reader is used depends on what is in a
+//! file, not on its name.
+
+mod element;
+mod fault;
+mod limits;
+mod pytorch;
+mod safetensors;
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::path::Path;
 
+use crate::error::{Error, Result};
+use crate::shape::Shape;
 use crate::tensor::Tensor;
+use fault::{Fault, Outcome};
+use limits::Budget;
+pub use limits::Limits;
 
-/// The tensors of a checkpoint by name.
+/// The tensors of a checkpoint by name. Numbers of other types are rounded to `f32`.
+///
+/// In a PyTorch file the name of a tensor is the path to it: the keys of dictionaries and the
+/// positions in lists, joined by dots. Whatever is not a tensor is passed over.
+///
+/// ```no_run
+/// use haloscope_nn::models::{Architecture, Drunet};
+/// use haloscope_nn::weights::{Limits, StateDict};
+///
+/// let state = StateDict::open("drunet_color.pth", &Limits::default())?;
+/// let model = Drunet::default().load(&state)?;
+/// # Ok::<(), haloscope_nn::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StateDict {
     tensors: BTreeMap<String, Tensor>,
 }
 
 impl StateDict {
+    /// The tensors of the file at `path`.
+    pub fn open(path: impl AsRef<Path>, limits: &Limits) -> Result<Self> {
+        let name = path.as_ref().display().to_string();
+        match File::open(path) {
+            Ok(file) => Self::read(BufReader::new(file), &name, limits),
+            Err(error) => Err(Error::Read { file: name, reason: error.to_string() }),
+        }
+    }
+
+    /// The tensors of a file that is open or in memory; `name` is for messages.
+    pub fn read(mut source: impl Read + Seek, name: &str, limits: &Limits) -> Result<Self> {
+        read(&mut source, limits).map_err(|fault| fault.of(name))
+    }
+
     /// Adds a tensor, or replaces the one of this name.
     pub fn insert(&mut self, name: impl Into<String>, tensor: Tensor) {
         self.tensors.insert(name.into(), tensor);
@@ -60,4 +104,49 @@ impl FromIterator<(String, Tensor)> for StateDict {
     fn from_iter<I: IntoIterator<Item = (String, Tensor)>>(tensors: I) -> Self {
         Self { tensors: tensors.into_iter().collect() }
     }
+}
+
+fn read(source: &mut (impl Read + Seek), limits: &Limits) -> Outcome<StateDict> {
+    // Enough to see all the beginnings below.
+    const HEAD: u64 = 512;
+    let length = source.seek(SeekFrom::End(0))?;
+    source.seek(SeekFrom::Start(0))?;
+    let mut head = Vec::new();
+    source.by_ref().take(HEAD).read_to_end(&mut head)?;
+    let mut budget = Budget::new(limits, length)?;
+    if head.starts_with(pytorch::ZIP) {
+        return pytorch::read(source, length, &mut budget);
+    }
+    if head.starts_with(pytorch::OLD) {
+        return Err(unsupported("a file in PyTorch's format from before version 1.6"));
+    }
+    if head.get(257..262) == Some(b"ustar") {
+        return Err(unsupported("a tar archive, as the first versions of PyTorch wrote them"));
+    }
+    if safetensors::is_likely(&head) {
+        return safetensors::read(source, length, &mut budget);
+    }
+    Err(Fault::content(match length {
+        0 => "it is empty; safetensors files and what torch.save writes are read",
+        _ => "not a file of weights; safetensors files and what torch.save writes are read",
+    }))
+}
+
+/// An older kind of file, and what to do about it.
+fn unsupported(what: &str) -> Fault {
+    Fault::Unsupported(format!(
+        "{what}, which is not read; rewrite it with a current one: \
+         torch.save(torch.load('old.pth', map_location='cpu'), 'new.pth')"
+    ))
+}
+
+/// The shape of a tensor of a file.
+fn checked_shape(name: &str, sizes: Vec<usize>, limits: &Limits) -> Outcome<Shape> {
+    if sizes.len() > limits.axes {
+        return Err(Fault::Limit(format!(
+            "tensor `{name}` has more than {} axes, which is what is allowed",
+            limits.axes
+        )));
+    }
+    Shape::new(sizes).map_err(|error| Fault::content(format!("tensor `{name}`: {error}")))
 }
