@@ -10,6 +10,9 @@ use super::lanes::Lanes;
 use super::winograd::{OUTPUTS, PANEL};
 use crate::engine::layout::BLOCK;
 
+/// Floats that are prefetched from the caller's list for each block of input channels: two lines.
+pub(crate) const FAR_STEP: usize = 32;
+
 /// The products of a block of tiles, a slab of planes and a chunk of output channels.
 pub(crate) struct Product {
     /// Points of the transformed domain: as many products of matrices.
@@ -35,8 +38,8 @@ pub(crate) struct Product {
     pub(crate) bias_point: usize,
     /// Floats of the next weight panel that each panel of tiles prefetches.
     pub(crate) next_share: usize,
-    /// One address for each panel of tiles and of weights, plane and point, from which as many
-    /// lines as there are blocks and depth taps are prefetched.
+    /// One address for each panel of tiles and of weights, plane and point, from which
+    /// [`FAR_STEP`] floats are prefetched for each block and depth tap.
     pub(crate) lines: *const *const f32,
 }
 
@@ -170,6 +173,7 @@ unsafe fn multiply_panel<L: Lanes, const ROWS: usize>(panel: &Panel<L>) {
             for _ in 0..panel.blocks {
                 L::prefetch_near(near);
                 L::prefetch_far(far);
+                L::prefetch_far(far.wrapping_add(16));
                 for k in 0..BLOCK {
                     let first = L::load(weights.add(k * OUTPUTS));
                     let second = L::load(weights.add(k * OUTPUTS + BLOCK));
@@ -182,7 +186,7 @@ unsafe fn multiply_panel<L: Lanes, const ROWS: usize>(panel: &Panel<L>) {
                 input = input.add(PANEL * BLOCK);
                 weights = weights.add(BLOCK * OUTPUTS);
                 near = near.wrapping_add(16);
-                far = far.wrapping_add(16);
+                far = far.wrapping_add(FAR_STEP);
             }
         }
         for i in 0..ROWS {

@@ -18,7 +18,7 @@ mod winograd;
 
 pub(crate) use direct::{PIXELS, Pixels, Taps};
 pub(crate) use filter::{Filters, pack_filters};
-pub(crate) use gemm::{Depth, Product, Strided};
+pub(crate) use gemm::{Depth, FAR_STEP, Product, Strided};
 pub(crate) use winograd::{Epilogue, OUTPUTS, PANEL};
 
 /// Transforms the input of a run of tiles: source, row stride, tiles, target, plane stride.

@@ -137,7 +137,9 @@ pub(crate) unsafe fn transform_output<
         for tile in 0..tiles {
             let source = source.add(tile * OUTPUTS);
             let pixels = tile * M * BLOCK;
-            let mut rows = [[L::splat(0.0); A]; M];
+            // Not initialised: zeros would be written to memory for every tile.
+            let mut rows = MaybeUninit::<[[L; A]; M]>::uninit();
+            let rows = rows.as_mut_ptr().cast::<L>();
             for j in 0..A {
                 let mut m = [L::splat(0.0); A];
                 for i in 0..A {
@@ -145,11 +147,11 @@ pub(crate) unsafe fn transform_output<
                 }
                 let m = T::output(m);
                 for i in 0..M {
-                    rows[i][j] = m[i];
+                    rows.add(i * A + j).write(m[i]);
                 }
             }
             for i in 0..M {
-                let m = T::output(rows[i]);
+                let m = T::output(rows.add(i * A).cast::<[L; A]>().read());
                 for j in 0..M {
                     let offset = pixels + i * row_stride + j * BLOCK;
                     finish::<L, ADDS, ACTIVATION>(m[j], epilogue, offset).store(target.add(offset));

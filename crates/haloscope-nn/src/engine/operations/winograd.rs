@@ -9,8 +9,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::super::kernels::{
-    Depth, Epilogue, Fused, InputKernel, InstructionSet, OUTPUTS, OutputKernel, PANEL, Product,
-    ProductKernel, Strided, WeightKernel, sixes,
+    Depth, Epilogue, FAR_STEP, Fused, InputKernel, InstructionSet, OUTPUTS, OutputKernel, PANEL,
+    Product, ProductKernel, Strided, WeightKernel, sixes,
 };
 use super::super::layout::{BLOCK, Layout, Tensor, signed};
 use super::super::operation::{Operands, Operation, window_rows};
@@ -192,7 +192,7 @@ impl Operation for WinogradConv {
             for chunk in chunks * group / groups..chunks * (group + 1) / groups {
                 let panels =
                     chunk * self.chunk()..((chunk + 1) * self.chunk()).min(self.weights.panels());
-                let mut lines = PrefetchList::new(list, self.panel_calls());
+                let mut lines = PrefetchList::new(list, work.panel_calls(panels.len()));
                 work.list_output(&mut lines, &output, adds[0].as_ref(), &panels);
                 work.list_next_input(&mut lines, &input, chunk, chunks);
                 work.multiply(&panels, transformed, products, own_weights, lines.finish());
@@ -290,6 +290,13 @@ impl Item<'_> {
             .map(|panel| (panel * PANEL, PANEL))
             .chain([(after, tail[0]), (after + tail[0], tail[1])])
             .filter(|&(_, count)| count > 0)
+    }
+
+    /// Panels that the product kernel computes for a chunk of `weight_panels`.
+    fn panel_calls(&self, weight_panels: usize) -> usize {
+        let (full, tail) = sixes(self.tiles.len());
+        let panels = full + tail.iter().filter(|&&count| count > 0).count();
+        self.conv.points() * weight_panels * self.planes.len() * panels
     }
 
     /// Top left corner of a run's input in the first block of channels.
@@ -576,7 +583,7 @@ impl Item<'_> {
 
     /// Floats that one panel of the product kernel prefetches from each address.
     fn list_step(&self) -> usize {
-        self.conv.channels() / BLOCK * self.conv.weights.depth_taps() * 16
+        self.conv.channels() / BLOCK * self.conv.weights.depth_taps() * FAR_STEP
     }
 }
 
