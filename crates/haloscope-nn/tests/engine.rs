@@ -377,6 +377,26 @@ fn a_memory_budget_is_kept_and_the_result_stays_right() {
 }
 
 #[test]
+fn plans_for_other_shapes_share_weights_and_give_the_same_bits() {
+    let mut random = fastrand::Rng::with_seed(14);
+    let model = small_drunet(2).random(1).expect("valid");
+    let network = model.network();
+    let first = Shape::new([1, 4, 40, 40]).expect("small");
+    let plan = Plan::new(network, &first, &Options::default()).expect("aligned");
+    for sizes in [[2, 4, 40, 40], [1, 4, 16, 64], [1, 4, 9, 100]] {
+        let input = random_tensor(&mut random, &sizes);
+        let options = Options { threads: 2, ..Options::default() };
+        let other = plan.with_shape(&network.clone(), input.shape(), &options).expect("a clone");
+        let mut output = vec![0.0; other.output_shape().count()];
+        other.run(input.values(), &mut output, &mut other.scratch()).expect("lengths fit");
+        assert_eq!(output, run(network, &input, &options).values());
+    }
+    let stranger = small_drunet(2).random(1).expect("valid");
+    let error = plan.with_shape(stranger.network(), &first, &Options::default());
+    assert!(error.expect_err("another network").to_string().contains("is not the network"));
+}
+
+#[test]
 fn wrong_lengths_and_foreign_scratch_are_refused() {
     let model = small_drunet(2).random(1).expect("valid");
     let plan = |side| {

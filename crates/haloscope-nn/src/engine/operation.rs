@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::layout::{Layout, Tensor};
+use super::weights::Weights;
 
 /// The work of one step, fixed for the shapes of its plan.
 pub(crate) trait Operation: Send + Sync {
@@ -39,9 +40,9 @@ pub(crate) trait Operation: Send + Sync {
         0.0
     }
 
-    /// Bytes of weights that it keeps.
-    fn weight_bytes(&self) -> usize {
-        0
+    /// The weights that it keeps.
+    fn weights(&self) -> Option<Weights> {
+        None
     }
 }
 

@@ -1,8 +1,9 @@
 //! A network made ready for one shape: what to run, in which order, where in memory.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use super::buffer::AlignedBuffer;
@@ -17,10 +18,10 @@ use super::operations::{DirectConv, WinogradConv, phase_taps};
 use super::options::Options;
 use super::step::Step;
 use super::team::Team;
-use super::weights::{DirectWeights, Fill, WinogradWeights};
+use super::weights::{DirectWeights, Fill, Weights, WinogradWeights};
 use crate::error::{Error, Result};
 use crate::footprint::Footprint;
-use crate::network::Network;
+use crate::network::{Network, Node};
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 
@@ -44,6 +45,8 @@ use crate::tensor::Tensor;
 /// ```
 pub struct Plan {
     name: String,
+    /// Which network it is, without keeping its weights.
+    network: Weak<[Node]>,
     input: Shape,
     output: Shape,
     values: Vec<Value>,
@@ -82,6 +85,37 @@ impl Plan {
     /// Plans a network for inputs of this shape, any size that the network accepts when its sides
     /// are rounded up to the alignment. Transforms all weights.
     pub fn new(network: &Network, input: &Shape, options: &Options) -> Result<Self> {
+        Self::build(network, input, options, HashMap::new())
+    }
+
+    /// Plans the same network for another shape. Layers that both plans compute in the same way
+    /// share their weights, which exist once then; each plan counts them.
+    pub fn with_shape(&self, network: &Network, input: &Shape, options: &Options) -> Result<Self> {
+        // The weak pointer keeps the address from being used again, so equal addresses mean the
+        // same network.
+        if !Weak::ptr_eq(&self.network, &Arc::downgrade(&network.nodes)) {
+            return Err(argument(
+                "network",
+                format!(
+                    "`{}` is not the network of the plan for {}; plans share weights only for \
+                     clones of one network",
+                    network.name(),
+                    self.input
+                ),
+            ));
+        }
+        let weights = self.steps.iter().filter_map(|step| {
+            step.operation().weights().map(|weights| (step.name().to_owned(), weights))
+        });
+        Self::build(network, input, options, weights.collect())
+    }
+
+    fn build(
+        network: &Network,
+        input: &Shape,
+        options: &Options,
+        shared: HashMap<String, Weights>,
+    ) -> Result<Self> {
         if options.threads == 0 {
             return Err(argument("threads", "0; at least 1 is needed".into()));
         }
@@ -103,7 +137,7 @@ impl Plan {
         let aligned = Shape::image(input.batch(), input.channels(), &spatial)?;
         let mut program = lower(network, &aligned, options.threads)?;
         let output = output_shape(network, input, &aligned, &program)?;
-        let builder = Builder { instructions, options };
+        let builder = Builder { instructions, options, shared };
         let (operations, weights) = builder.operations(&mut program)?;
         let may_overwrite = |step: usize, input: usize| operations[step].may_overwrite(input);
         let (values, activations) = place(&program, &may_overwrite);
@@ -123,6 +157,7 @@ impl Plan {
             .collect();
         Ok(Self {
             name: network.name().into(),
+            network: Arc::downgrade(&network.nodes),
             input: input.clone(),
             output,
             values,
@@ -373,6 +408,8 @@ fn clear_borders(program: &Program, values: &[Value]) -> Vec<bool> {
 struct Builder<'a> {
     instructions: InstructionSet,
     options: &'a Options,
+    /// Weights of another plan by the names of its steps.
+    shared: HashMap<String, Weights>,
 }
 
 /// Weights that wait to be filled from a network's tensor.
@@ -392,13 +429,14 @@ impl Builder<'_> {
                 Work::Fixed(operation) => operation,
                 Work::Conv(conv) => {
                     let choice = choices.next().expect("a choice for each convolution");
-                    self.convolution(*conv, choice, &mut jobs)
+                    self.convolution(&step.name, *conv, choice, &mut jobs)
                 }
                 Work::Done => unreachable!("each step is taken once"),
             })
             .collect();
         fill(&jobs, self.options.threads);
-        let bytes = operations.iter().map(|operation| operation.weight_bytes()).sum();
+        let weights = operations.iter().filter_map(|operation| operation.weights());
+        let bytes = weights.map(|weights| weights.bytes()).sum();
         Ok((operations, bytes))
     }
 
@@ -434,46 +472,67 @@ impl Builder<'_> {
 
     fn convolution(
         &self,
+        name: &str,
         conv: ConvDraft,
         choice: Choice,
         jobs: &mut Vec<Job>,
     ) -> Box<dyn Operation> {
         let ConvDraft { problem, weight, bias, adds, activation } = conv;
         let (input, output, axes) = (problem.input, problem.output, problem.axes);
+        let (instructions, epilogue) = (self.instructions, (adds, activation));
         match choice.method {
             Method::Direct => {
-                let weights = Arc::new(DirectWeights::new(
-                    axes[2].transposed,
-                    [output.channels, input.channels],
-                    axes.map(|axis| axis.kernel),
-                    phase_taps(&axes),
-                    bias.as_ref(),
-                ));
-                jobs.push(Job { weights: weights.clone(), source: weight });
-                let epilogue = (adds, activation);
-                let instructions = self.instructions;
+                let taps = phase_taps(&axes);
+                let weights = match self.shared.get(name) {
+                    Some(Weights::Direct(shared)) if shared.has_taps(&taps) => Arc::clone(shared),
+                    _ => {
+                        let channels = [output.channels, input.channels];
+                        let kernel = axes.map(|axis| axis.kernel);
+                        let transposed = axes[2].transposed;
+                        let weights =
+                            DirectWeights::new(transposed, channels, kernel, taps, bias.as_ref());
+                        new_weights(weights, weight, jobs)
+                    }
+                };
                 Box::new(DirectConv::new(instructions, input, output, axes, weights, epilogue))
             }
             Method::Winograd { tile, form } => {
-                let weights = Arc::new(WinogradWeights::new(
-                    self.instructions,
-                    (tile, form),
-                    problem.kernel_shape(),
-                    bias.as_ref(),
-                ));
-                jobs.push(Job { weights: weights.clone(), source: weight });
+                let weights = match self.shared.get(name) {
+                    Some(Weights::Winograd(shared))
+                        if shared.instructions() == instructions
+                            && (shared.tile(), shared.form()) == (tile, form) =>
+                    {
+                        Arc::clone(shared)
+                    }
+                    _ => {
+                        let kernel = problem.kernel_shape();
+                        let form = (tile, form);
+                        let weights =
+                            WinogradWeights::new(instructions, form, kernel, bias.as_ref());
+                        new_weights(weights, weight, jobs)
+                    }
+                };
+                let padding = axes.map(|axis| axis.padding);
+                let blocking = problem.blocking(tile, form);
                 Box::new(WinogradConv::new(
-                    self.instructions,
+                    instructions,
                     input,
                     output,
-                    axes.map(|axis| axis.padding),
+                    padding,
                     weights,
-                    (adds, activation),
-                    problem.blocking(tile, form),
+                    epilogue,
+                    blocking,
                 ))
             }
         }
     }
+}
+
+/// Weights that will be filled from `source`.
+fn new_weights<W: Fill + 'static>(weights: W, source: Tensor, jobs: &mut Vec<Job>) -> Arc<W> {
+    let weights = Arc::new(weights);
+    jobs.push(Job { weights: weights.clone(), source });
+    weights
 }
 
 /// Fills all weights, panel by panel, on several threads.

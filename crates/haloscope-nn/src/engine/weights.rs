@@ -1,5 +1,7 @@
 //! Weights as the kernels read them, filled panel by panel so that many threads can share the work.
 
+use std::sync::Arc;
+
 use super::buffer::AlignedBuffer;
 use super::kernels::{Filters, InstructionSet, OUTPUTS, pack_filters};
 use crate::tensor::Tensor;
@@ -14,6 +16,22 @@ pub(crate) enum Form {
     Transformed,
     /// The weights themselves, transformed again for each block of tiles.
     Packed,
+}
+
+/// The weights of an operation, which plans for several shapes may share.
+#[derive(Clone)]
+pub(crate) enum Weights {
+    Direct(Arc<DirectWeights>),
+    Winograd(Arc<WinogradWeights>),
+}
+
+impl Weights {
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Direct(weights) => weights.bytes(),
+            Self::Winograd(weights) => weights.bytes(),
+        }
+    }
 }
 
 /// Something that is filled panel by panel from the weights of a network.
@@ -82,6 +100,10 @@ impl WinogradWeights {
     fn len(&self) -> usize {
         let shape = [self.outputs, self.inputs, self.depth_taps];
         Self::bytes_of((self.tile, self.form), shape) / size_of::<f32>()
+    }
+
+    pub(crate) fn instructions(&self) -> InstructionSet {
+        self.instructions
     }
 
     pub(crate) fn tile(&self) -> usize {
@@ -219,6 +241,11 @@ impl DirectWeights {
 
     pub(crate) fn phase(&self, phase: usize) -> &PhaseTaps {
         &self.phases[phase]
+    }
+
+    /// Whether the phases use these taps.
+    pub(crate) fn has_taps(&self, phases: &[PhaseTaps]) -> bool {
+        self.phases == phases
     }
 
     pub(crate) fn inputs(&self) -> usize {

@@ -13,7 +13,7 @@ use super::super::kernels::{
 };
 use super::super::layout::{BLOCK, Layout, Tensor, signed};
 use super::super::operation::{Operands, Operation, window_rows};
-use super::super::weights::{DirectWeights, PhaseTaps};
+use super::super::weights::{DirectWeights, PhaseTaps, Weights};
 
 /// How outputs and inputs of one axis belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -288,8 +288,8 @@ impl Operation for DirectConv {
         pairs * (layout.values() / layout.channels) as f64
     }
 
-    fn weight_bytes(&self) -> usize {
-        self.weights.bytes()
+    fn weights(&self) -> Option<Weights> {
+        Some(Weights::Direct(Arc::clone(&self.weights)))
     }
 }
 

@@ -14,7 +14,7 @@ use super::super::kernels::{
 };
 use super::super::layout::{BLOCK, Layout, Tensor, signed};
 use super::super::operation::{Operands, Operation, window_rows};
-use super::super::weights::{Fill, Form, WinogradWeights};
+use super::super::weights::{Fill, Form, Weights, WinogradWeights};
 
 /// Floats between the planes of transformed values beyond their size: one cache line more than a
 /// multiple of any power of two, so that the planes do not compete for the same cache sets.
@@ -218,8 +218,8 @@ impl Operation for WinogradConv {
         self.output.values() as f64 * taps as f64
     }
 
-    fn weight_bytes(&self) -> usize {
-        self.weights.bytes()
+    fn weights(&self) -> Option<Weights> {
+        Some(Weights::Winograd(Arc::clone(&self.weights)))
     }
 }
 
