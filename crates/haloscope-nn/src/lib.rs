@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod builder;
+pub mod engine;
 mod error;
 mod footprint;
 pub mod models;

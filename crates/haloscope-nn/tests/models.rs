@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use haloscope_nn::engine::{Accuracy, Options, Plan};
 use haloscope_nn::models::{
     Architecture, BatchNorm, Dncnn, DncnnNames, Downsampling, Drunet, Fdncnn, Sigma, Unet,
     Upsampling,
@@ -39,6 +40,16 @@ fn check(name: &str, architecture: &dyn Architecture) {
     let error = relative_error(&output, file.get("output").expect("and an output"));
     println!("{name}: relative error {error:.1e}");
     assert!(error <= TOLERANCE, "{name}: relative error {error:.1e}");
+    for (accuracy, most) in [(Accuracy::Fast, 2e-5), (Accuracy::Strict, 2e-6)] {
+        let options = Options { accuracy, ..Options::default() };
+        let plan = Plan::new(model.network(), input.shape(), &options).expect("it can be planned");
+        let mut values = vec![0.0; plan.output_shape().count()];
+        plan.run(input.values(), &mut values, &mut plan.scratch()).expect("lengths fit");
+        let planned = Tensor::new(plan.output_shape().clone(), values).expect("the plan's shape");
+        let error = relative_error(&planned, file.get("output").expect("and an output"));
+        println!("{name}, {accuracy:?}: relative error {error:.1e}");
+        assert!(error <= most, "{name}, {accuracy:?}: relative error {error:.1e}");
+    }
 }
 
 #[test]

@@ -1,0 +1,103 @@
+//! The way in and out: plain row-major images to the engine's layout and back.
+//!
+//! Images whose sides the network cannot halve often enough are extended on the way in, by
+//! reflection or, where they are too small for that, by repeating the last pixel, and cut again on
+//! the way out.
+
+use super::layout::{BLOCK, Layout, Tensor};
+use crate::op::PaddingMode;
+
+/// Fills a plane of the engine's input from images of `[batch][channel][depth][height][width]`.
+///
+/// # Safety
+/// The tensor is valid, and no other thread uses the plane.
+pub(crate) unsafe fn load_plane(images: &[f32], sizes: [usize; 3], tensor: &Tensor, plane: usize) {
+    let layout = &tensor.layout;
+    let (image, block, depth) = layout.plane(plane);
+    let [source_depth, height, width] = sizes;
+    let z = source(depth, source_depth, layout.depth);
+    for row in 0..layout.height {
+        // SAFETY: the caller's contract.
+        let target = unsafe { tensor.row_mut(image, block, depth, row) };
+        let y = source(row, height, layout.height);
+        for lane in 0..BLOCK {
+            let channel = block * BLOCK + lane;
+            if channel >= layout.channels {
+                for pixel in target.iter_mut() {
+                    pixel[lane] = 0.0;
+                }
+                continue;
+            }
+            let start =
+                (((image * layout.channels + channel) * source_depth + z) * height + y) * width;
+            let row = &images[start..start + width];
+            let (inside, outside) = target.split_at_mut(width);
+            for (pixel, value) in inside.iter_mut().zip(row) {
+                pixel[lane] = *value;
+            }
+            for (column, pixel) in outside.iter_mut().enumerate() {
+                pixel[lane] = row[source(width + column, width, layout.width)];
+            }
+        }
+        // SAFETY: the caller's contract.
+        unsafe { tensor.clear_border(image, block, depth, row) };
+    }
+}
+
+/// Where the value at a position comes from when an axis is extended.
+fn source(position: usize, size: usize, extended: usize) -> usize {
+    let mirrors = extended < 2 * size;
+    let mode = if mirrors { PaddingMode::Reflect } else { PaddingMode::Replicate };
+    mode.source(position.cast_signed(), size).unwrap_or(0)
+}
+
+/// Writes one channel of one image of the result, `[depth][height][width]`.
+///
+/// # Safety
+/// The tensor is valid and nobody writes it.
+pub(crate) unsafe fn store_channel(
+    tensor: &Tensor,
+    image: usize,
+    channel: usize,
+    sizes: [usize; 3],
+    target: &mut [f32],
+) {
+    let [_, height, width] = sizes;
+    for (index, row) in target.chunks_exact_mut(width).enumerate() {
+        // SAFETY: the caller's contract; the result is no larger than the tensor.
+        let pixels = unsafe { tensor.row(image, channel / BLOCK, index / height, index % height) };
+        for (value, pixel) in row.iter_mut().zip(pixels) {
+            *value = pixel[channel % BLOCK];
+        }
+    }
+}
+
+/// The layout of a batch of this many images.
+pub(crate) fn layout_of(batch: usize, channels: usize, spatial: &[usize]) -> Layout {
+    let [depth, height, width] = three(spatial, 1);
+    Layout { batch, channels, depth, height, width }
+}
+
+/// A value for each of three axes; images get `depth` for the first.
+pub(crate) fn three<T: Copy>(spatial: &[T], depth: T) -> [T; 3] {
+    match *spatial {
+        [height, width] => [depth, height, width],
+        [depth, height, width] => [depth, height, width],
+        _ => unreachable!("networks have two or three spatial axes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_axis_is_extended_by_reflection_or_else_by_its_last_value() {
+        let extended: Vec<usize> = (0..7).map(|position| source(position, 4, 7)).collect();
+        assert_eq!(extended, [0, 1, 2, 3, 2, 1, 0]);
+        let replicated: Vec<usize> = (0..8).map(|position| source(position, 1, 8)).collect();
+        assert_eq!(replicated, [0; 8]);
+        let too_small: Vec<usize> = (0..8).map(|position| source(position, 4, 8)).collect();
+        assert_eq!(too_small, [0, 1, 2, 3, 3, 3, 3, 3]);
+    }
+}

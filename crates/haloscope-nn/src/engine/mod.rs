@@ -1,0 +1,22 @@
+//! The CPU engine: plans of networks, and runs that allocate nothing.
+#![doc = include_str!("README.md")]
+
+mod buffer;
+mod convert;
+mod cost;
+mod kernels;
+mod layout;
+mod lower;
+mod memory;
+mod operation;
+mod operations;
+mod options;
+mod plan;
+mod step;
+mod team;
+mod weights;
+
+pub use kernels::InstructionSet;
+pub use options::{Accuracy, Options};
+pub use plan::{Memory, Plan, Scratch};
+pub use step::Step;

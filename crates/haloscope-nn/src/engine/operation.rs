@@ -1,0 +1,107 @@
+//! What every step of a plan can do: be split into items, run an item, and say what it reads.
+
+use std::ops::Range;
+
+use super::layout::{Layout, Tensor};
+use super::weights::Weights;
+
+/// The work of one step, fixed for the shapes of its plan.
+pub(crate) trait Operation: Send + Sync {
+    /// What it is, for breakdowns of time: `conv 3×3 F(6×6)`.
+    fn describe(&self) -> String;
+
+    /// Pieces of work that may run in any order and on any thread.
+    fn items(&self) -> usize;
+
+    /// Floats of scratch that a thread needs.
+    fn scratch_len(&self) -> usize {
+        0
+    }
+
+    /// Runs one item.
+    ///
+    /// # Safety
+    /// The operands have the layouts that the operation was made for and their memory is valid; no
+    /// two threads run the same item; nobody else writes the operands; `scratch` is aligned to a
+    /// cache line, valid for `scratch_len` floats, and used by this thread only.
+    unsafe fn run(&self, item: usize, operands: &Operands<'_>, scratch: *mut f32);
+
+    /// The rows of an input that some rows of the output depend on. Rows before 0 or beyond the
+    /// last are padding; a neighbour that owns them must send them.
+    fn rows_read(&self, input: usize, rows: Range<usize>) -> Range<isize>;
+
+    /// Whether the output may lie in the memory of this input if the layouts are the same.
+    fn may_overwrite(&self, _input: usize) -> bool {
+        false
+    }
+
+    /// Multiplications that the definition of the operation has.
+    fn multiplications(&self) -> f64 {
+        0.0
+    }
+
+    /// The weights that it keeps.
+    fn weights(&self) -> Option<Weights> {
+        None
+    }
+}
+
+/// A value of a plan: its layout and its place in the activations' memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Value {
+    pub(crate) layout: Layout,
+    pub(crate) offset: usize,
+}
+
+/// The tensors of one step.
+pub(crate) struct Operands<'a> {
+    pub(crate) memory: *mut f32,
+    pub(crate) values: &'a [Value],
+    pub(crate) inputs: &'a [usize],
+    pub(crate) output: usize,
+    /// Whether the border of the output holds zeros already: the value that lay there before had
+    /// the same layout.
+    pub(crate) border_is_clear: bool,
+}
+
+// SAFETY: the memory belongs to the scratch of one run; steps give each row to one thread.
+unsafe impl Sync for Operands<'_> {}
+
+impl Operands<'_> {
+    pub(crate) fn input(&self, index: usize) -> Tensor {
+        self.tensor(self.inputs[index])
+    }
+
+    pub(crate) fn output(&self) -> Tensor {
+        self.tensor(self.output)
+    }
+
+    fn tensor(&self, value: usize) -> Tensor {
+        let Value { layout, offset } = self.values[value];
+        Tensor { layout, data: self.memory.wrapping_add(offset) }
+    }
+}
+
+/// The rows that windows of `kernel` rows at this stride and padding cover.
+pub(crate) fn window_rows(
+    rows: Range<usize>,
+    kernel: usize,
+    stride: usize,
+    padding: usize,
+) -> Range<isize> {
+    let start = (rows.start * stride).cast_signed() - padding.cast_signed();
+    let last = (rows.end.max(rows.start + 1) - 1) * stride + kernel;
+    start..last.cast_signed() - padding.cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_reach_over_the_edges_by_their_padding() {
+        assert_eq!(window_rows(0..8, 3, 1, 1), -1..9);
+        assert_eq!(window_rows(2..4, 2, 2, 0), 4..8);
+        assert_eq!(window_rows(3..4, 1, 1, 0), 3..4);
+    }
+}

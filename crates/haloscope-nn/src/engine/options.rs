@@ -1,0 +1,39 @@
+//! What a caller may choose when a network is planned.
+
+use super::kernels::InstructionSet;
+
+/// Options of a [`Plan`](super::Plan).
+///
+/// ```
+/// use haloscope_nn::engine::{Accuracy, Options};
+///
+/// let options = Options { threads: 2, accuracy: Accuracy::Strict, ..Options::default() };
+/// assert_eq!(options.memory_budget, None);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Threads that a run uses, the caller's included. The result does not depend on it.
+    pub threads: usize,
+    /// How exact the convolutions are.
+    pub accuracy: Accuracy,
+    /// The most bytes that weights and scratch together may take; slower ways to convolve are
+    /// chosen until they fit.
+    pub memory_budget: Option<usize>,
+    /// The instructions to use; those that the CPU has if `None`.
+    pub instructions: Option<InstructionSet>,
+}
+
+/// How exact convolutions are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Accuracy {
+    /// The fastest algorithms in f32: a relative error of about 5e-6 for a whole DRUNet.
+    Fast,
+    /// Algorithms about as exact as a plain sum in f32.
+    Strict,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { threads: 1, accuracy: Accuracy::Fast, memory_budget: None, instructions: None }
+    }
+}

@@ -1,0 +1,425 @@
+//! The engine against the networks' definition in f64: kernels on random shapes, whole models,
+//! threads, batches, sizes, budgets.
+
+use haloscope_nn::engine::{Accuracy, InstructionSet, Options, Plan};
+use haloscope_nn::models::{Architecture, Dncnn, Downsampling, Drunet, Unet, Upsampling};
+use haloscope_nn::{
+    Activation, Conv, ConvTranspose, Network, NetworkBuilder, NodeId, Op, PaddingMode, Pool,
+    PoolKind, Shape, Tensor, UpsampleMode, run_reference,
+};
+
+fn random_tensor(random: &mut fastrand::Rng, sizes: &[usize]) -> Tensor {
+    let shape = Shape::new(sizes).expect("small");
+    let values: Vec<f32> = (0..shape.count()).map(|_| random.f32() * 2.0 - 1.0).collect();
+    Tensor::new(shape, values).expect("as many as the shape says")
+}
+
+fn run(network: &Network, input: &Tensor, options: &Options) -> Tensor {
+    let plan = Plan::new(network, input.shape(), options).expect("the network can be planned");
+    let mut output = vec![f32::NAN; plan.output_shape().count()];
+    let mut scratch = plan.scratch();
+    plan.run(input.values(), &mut output, &mut scratch).expect("lengths fit");
+    // A second run finds what the first left in the scratch.
+    let mut again = vec![f32::NAN; output.len()];
+    plan.run(input.values(), &mut again, &mut scratch).expect("lengths fit");
+    assert_eq!(output, again, "a second run differs");
+    Tensor::new(plan.output_shape().clone(), output).expect("the plan's shape")
+}
+
+/// ‖a − b‖ / ‖b‖.
+fn relative_error(a: &Tensor, b: &Tensor) -> f64 {
+    assert_eq!(a.shape(), b.shape());
+    let pairs = || a.values().iter().zip(b.values());
+    let difference: f64 = pairs().map(|(a, b)| f64::from(a - b).powi(2)).sum();
+    let norm: f64 = pairs().map(|(_, b)| f64::from(*b).powi(2)).sum();
+    (difference / norm.max(1e-30)).sqrt()
+}
+
+fn instruction_sets() -> impl Iterator<Item = InstructionSet> {
+    [InstructionSet::Portable, InstructionSet::Avx2].into_iter().filter(|set| set.is_available())
+}
+
+/// A network of one operation after the input.
+fn single(channels: usize, rank: usize, op: Op) -> Network {
+    let mut builder = NetworkBuilder::new("single", rank).expect("rank");
+    let input = builder.input(channels).expect("first");
+    let node = builder.push("node", op, &[input]).expect("fits");
+    builder.finish(node).expect("all used")
+}
+
+/// Compares all instruction sets and accuracies with the definition.
+fn check(network: &Network, input: &Tensor, tolerance: f64) {
+    let expected = run_reference(network, input).expect("the reference runs");
+    for instructions in instruction_sets() {
+        for accuracy in [Accuracy::Fast, Accuracy::Strict] {
+            let options =
+                Options { accuracy, instructions: Some(instructions), ..Options::default() };
+            let result = run(network, input, &options);
+            let corner = Tensor::new(expected.shape().clone(), crop(&result, expected.shape()));
+            let error = relative_error(&corner.expect("cropped"), &expected);
+            assert!(
+                error < tolerance,
+                "{instructions:?} {accuracy:?}: error {error:.2e} for input {} of {:?}",
+                input.shape(),
+                network.nodes().iter().map(haloscope_nn::Node::op).collect::<Vec<_>>()
+            );
+        }
+    }
+}
+
+/// The first values of each axis: an input that strides do not divide is extended by the engine,
+/// which makes the output larger than the definition's.
+fn crop(tensor: &Tensor, shape: &Shape) -> Vec<f32> {
+    let (from, to) = (tensor.shape().sizes(), shape.sizes());
+    assert!(from.iter().zip(to).all(|(from, to)| from >= to), "{from:?} for {to:?}");
+    (0..shape.count())
+        .map(|mut index| {
+            let (mut at, mut stride) = (0, 1);
+            for axis in (0..to.len()).rev() {
+                at += index % to[axis] * stride;
+                index /= to[axis];
+                stride *= from[axis];
+            }
+            tensor.values()[at]
+        })
+        .collect()
+}
+
+#[test]
+fn convolutions_of_3_by_3_on_random_shapes_are_those_of_the_definition() {
+    let mut random = fastrand::Rng::with_seed(1);
+    for case in 0..60 {
+        let (inputs, outputs) = (random.usize(1..40), random.usize(1..50));
+        // Sides below a tile, of one pixel, and of several tiles.
+        let [height, width] =
+            [0; 2].map(|_| random.choice([1, 2, 3, 5, 7, 12, 13, 20]).expect("some"));
+        let weight = random_tensor(&mut random, &[outputs, inputs, 3, 3]);
+        let bias = (case % 2 == 0).then(|| random_tensor(&mut random, &[outputs]));
+        let network = single(inputs, 2, Op::Conv(Conv::new(weight).bias(bias).padding(1)));
+        let batch = random.usize(1..4);
+        check(&network, &random_tensor(&mut random, &[batch, inputs, height, width]), 5e-6);
+    }
+}
+
+#[test]
+fn volumes_are_convolved_as_the_definition_says() {
+    let mut random = fastrand::Rng::with_seed(2);
+    for case in 0..30 {
+        let (inputs, outputs) = (random.usize(1..20), random.usize(1..34));
+        let [depth, height, width] =
+            [0; 3].map(|_| random.choice([1, 2, 3, 5, 8, 11]).expect("some"));
+        let weight = random_tensor(&mut random, &[outputs, inputs, 3, 3, 3]);
+        let bias = (case % 2 == 0).then(|| random_tensor(&mut random, &[outputs]));
+        let network = single(inputs, 3, Op::Conv(Conv::new(weight).bias(bias).padding(1)));
+        let batch = 1 + case % 2;
+        check(&network, &random_tensor(&mut random, &[batch, inputs, depth, height, width]), 5e-6);
+    }
+}
+
+#[test]
+fn any_kernel_stride_and_padding_convolves_as_the_definition_says() {
+    let mut random = fastrand::Rng::with_seed(3);
+    let modes =
+        [PaddingMode::Zero, PaddingMode::Reflect, PaddingMode::Replicate, PaddingMode::Circular];
+    for case in 0..120 {
+        let rank = if case % 5 == 0 { 3 } else { 2 };
+        let kernel = random.usize(1..6);
+        let padding = random.usize(0..=kernel / 2 + 1);
+        let (inputs, outputs) = (random.usize(1..12), random.usize(1..36));
+        let mut sizes = vec![outputs, inputs];
+        sizes.resize(2 + rank, kernel);
+        let weight = random_tensor(&mut random, &sizes);
+        let stride = random.usize(1..4);
+        let conv = Conv::new(weight).stride(stride).padding(padding).mode(modes[case % 4]);
+        let network = single(inputs, rank, Op::Conv(conv));
+        // Multiples of the stride: others are extended, and then the border differs.
+        let least = kernel.max(padding + 1).div_ceil(stride);
+        let mut sizes = vec![random.usize(1..3), inputs];
+        sizes.resize_with(2 + rank, || stride * random.usize(least..least + 5));
+        check(&network, &random_tensor(&mut random, &sizes), 5e-6);
+    }
+}
+
+#[test]
+fn transposed_convolutions_are_those_of_the_definition() {
+    let mut random = fastrand::Rng::with_seed(4);
+    let kernels =
+        [(2, 2, 0), (4, 2, 1), (3, 2, 1), (3, 1, 1), (5, 2, 0), (6, 2, 2), (1, 2, 0), (7, 1, 0)];
+    for case in 0..80 {
+        let rank = if case % 4 == 0 { 3 } else { 2 };
+        let (kernel, stride, padding) = random.choice(kernels).expect("some");
+        let (inputs, outputs) = (random.usize(1..20), random.usize(1..36));
+        let mut sizes = vec![inputs, outputs];
+        sizes.resize(2 + rank, kernel);
+        let conv = ConvTranspose::new(random_tensor(&mut random, &sizes))
+            .stride(stride)
+            .padding(padding)
+            .bias(random_tensor(&mut random, &[outputs]));
+        let network = single(inputs, rank, Op::ConvTranspose(conv));
+        let mut sizes = vec![random.usize(1..3), inputs];
+        sizes.resize_with(2 + rank, || random.usize(2..9));
+        check(&network, &random_tensor(&mut random, &sizes), 5e-6);
+    }
+}
+
+#[test]
+fn every_other_operation_is_that_of_the_definition() {
+    let mut random = fastrand::Rng::with_seed(5);
+    for rank in [2, 3] {
+        let affine = Op::Affine {
+            scale: random_tensor(&mut random, &[16]),
+            shift: random_tensor(&mut random, &[16]),
+        };
+        let ops = [
+            affine,
+            Op::Activation(Activation::Relu),
+            Op::Activation(Activation::LeakyRelu(0.2)),
+            Op::Activation(Activation::Elu(0.7)),
+            Op::Activation(Activation::Softplus),
+            Op::Scale(-2.5),
+            Op::Pool(Pool::new(PoolKind::Average, rank, 2)),
+            Op::Pool(Pool::new(PoolKind::Max, rank, 2)),
+            Op::Upsample { factor: 2, mode: UpsampleMode::Nearest },
+            Op::Upsample { factor: 2, mode: UpsampleMode::Linear },
+            Op::Upsample { factor: 3, mode: UpsampleMode::Linear },
+            Op::PixelShuffle(2),
+            Op::PixelUnshuffle(2),
+        ];
+        for op in ops {
+            let mut sizes = vec![2, 16];
+            sizes.resize_with(2 + rank, || 2 * random.usize(1..5));
+            check(&single(16, rank, op), &random_tensor(&mut random, &sizes), 1e-6);
+        }
+    }
+}
+
+/// Sums and activations that can and that cannot become part of a convolution.
+fn branches(random: &mut fastrand::Rng, channels: usize, activation: Activation) -> Network {
+    let mut builder = NetworkBuilder::new("branches", 2).expect("rank");
+    let input = builder.input(channels).expect("first");
+    let mut conv = |builder: &mut NetworkBuilder, name: &str, from: NodeId, outputs: usize| {
+        let weight = random_tensor(random, &[outputs, builder.channels(from), 3, 3]);
+        let bias = random_tensor(random, &[outputs]);
+        builder.conv(name, Conv::new(weight).bias(bias).padding(1), from).expect("fits")
+    };
+    let first = conv(&mut builder, "first", input, 24);
+    let relu = builder.activation("relu", activation, first).expect("fits");
+    let second = conv(&mut builder, "second", relu, channels);
+    let sum = builder.push("sum", Op::Add, &[input, second]).expect("fits");
+    let twice = builder.push("twice", Op::Add, &[sum, input]).expect("fits");
+    let late = builder.activation("late", activation, twice).expect("fits");
+    let concat = builder.push("concat", Op::Concat, &[late, input, relu]).expect("fits");
+    let third = conv(&mut builder, "third", concat, 3);
+    let fourth = conv(&mut builder, "fourth", late, 3);
+    let elu = builder.activation("elu", Activation::Elu(1.0), fourth).expect("fits");
+    let last = builder.push("last", Op::Add, &[third, elu, third]).expect("fits");
+    builder.finish(last).expect("all used")
+}
+
+#[test]
+fn fused_sums_and_activations_change_nothing() {
+    let mut random = fastrand::Rng::with_seed(6);
+    let leaky = Activation::LeakyRelu(0.1);
+    for (channels, activation) in
+        [(3, Activation::Relu), (8, leaky), (13, leaky), (16, Activation::Relu)]
+    {
+        let network = branches(&mut random, channels, activation);
+        let input = random_tensor(&mut random, &[2, channels, 14, 9]);
+        check(&network, &input, 5e-6);
+    }
+}
+
+fn small_drunet(rank: usize) -> Drunet {
+    Drunet { rank, channels: [16, 24, 32, 48], blocks: 2, ..Drunet::default() }
+}
+
+#[test]
+fn whole_models_keep_the_accuracy_of_their_mode() {
+    let mut random = fastrand::Rng::with_seed(7);
+    let shuffled = Drunet {
+        downsampling: Downsampling::MaxPool,
+        upsampling: Upsampling::PixelShuffle,
+        activation: Activation::Elu(1.0),
+        ..small_drunet(2)
+    };
+    let models = [
+        ("drunet", small_drunet(2).random(1), 24),
+        ("volume", small_drunet(3).random(2), 8),
+        ("dncnn", Dncnn { depth: 7, channels: 32, ..Dncnn::default() }.random(3), 23),
+        ("unet", Unet { channels: vec![16, 24, 32], ..Unet::default() }.random(4), 24),
+        ("pool and shuffle", shuffled.random(5), 16),
+    ];
+    for (name, model, side) in models {
+        let model = model.expect("the options are valid");
+        let network = model.network();
+        let mut sizes = vec![1, network.input_channels()];
+        sizes.resize(2 + network.rank(), side);
+        let input = random_tensor(&mut random, &sizes);
+        let expected = run_reference(network, &input).expect("aligned");
+        for (accuracy, most) in [(Accuracy::Fast, 2e-5), (Accuracy::Strict, 2e-6)] {
+            let options = Options { accuracy, threads: 2, ..Options::default() };
+            let error = relative_error(&run(network, &input, &options), &expected);
+            println!("{name} {accuracy:?}: {error:.2e}");
+            assert!(error < most, "{name} {accuracy:?}: {error:.2e}");
+        }
+    }
+}
+
+#[test]
+fn threads_do_not_change_a_bit() {
+    let mut random = fastrand::Rng::with_seed(8);
+    for (model, side) in [(small_drunet(2).random(1), 40), (small_drunet(3).random(1), 16)] {
+        let model = model.expect("valid");
+        let network = model.network();
+        let mut sizes = vec![1, network.input_channels()];
+        sizes.resize(2 + network.rank(), side);
+        let input = random_tensor(&mut random, &sizes);
+        let one = run(network, &input, &Options::default());
+        for threads in [2, 3] {
+            let options = Options { threads, ..Options::default() };
+            assert_eq!(run(network, &input, &options), one, "{threads} threads");
+        }
+    }
+}
+
+#[test]
+fn a_batch_gives_the_bits_of_its_images() {
+    let mut random = fastrand::Rng::with_seed(9);
+    let model = small_drunet(2).random(1).expect("valid");
+    let batch = random_tensor(&mut random, &[3, 4, 24, 32]);
+    let together = run(model.network(), &batch, &Options::default());
+    let images = batch.values().chunks(4 * 24 * 32);
+    for (image, expected) in images.zip(together.values().chunks(3 * 24 * 32)) {
+        let shape = Shape::new([1, 4, 24, 32]).expect("small");
+        let image = Tensor::new(shape, image.to_vec()).expect("one image");
+        assert_eq!(run(model.network(), &image, &Options::default()).values(), expected);
+    }
+}
+
+#[test]
+fn one_plan_runs_on_several_threads_at_once() {
+    let mut random = fastrand::Rng::with_seed(10);
+    let model = small_drunet(2).random(1).expect("valid");
+    let input = random_tensor(&mut random, &[1, 4, 24, 24]);
+    let options = Options { threads: 2, ..Options::default() };
+    let plan = Plan::new(model.network(), input.shape(), &options).expect("aligned");
+    let expected = run(model.network(), &input, &options);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut output = vec![0.0; plan.output_shape().count()];
+                let mut scratch = plan.scratch();
+                for _ in 0..3 {
+                    plan.run(input.values(), &mut output, &mut scratch).expect("lengths fit");
+                    assert_eq!(output, expected.values());
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn sizes_that_are_not_aligned_are_extended_by_reflection_and_cut() {
+    let mut random = fastrand::Rng::with_seed(11);
+    let model = small_drunet(2).random(1).expect("valid");
+    let (height, width) = (21, 30);
+    let input = random_tensor(&mut random, &[1, 4, height, width]);
+    let mirror = |position: usize, size: usize| {
+        if position < size { position } else { 2 * (size - 1) - position }
+    };
+    let mut extended = Vec::new();
+    for channel in 0..4 {
+        for row in 0..24 {
+            for column in 0..32 {
+                let at = (channel * height + mirror(row, height)) * width + mirror(column, width);
+                extended.push(input.values()[at]);
+            }
+        }
+    }
+    let shape = Shape::new([1, 4, 24, 32]).expect("small");
+    let extended = Tensor::new(shape, extended).expect("fits");
+    let whole = run(model.network(), &extended, &Options::default());
+    let cut = run(model.network(), &input, &Options::default());
+    assert_eq!(cut.shape().sizes(), [1, 3, height, width]);
+    assert_eq!(cut.values(), crop(&whole, cut.shape()));
+}
+
+#[test]
+fn tiny_images_run() {
+    let mut random = fastrand::Rng::with_seed(12);
+    let model = small_drunet(2).random(1).expect("valid");
+    for (height, width) in [(1, 1), (1, 9), (3, 2)] {
+        let input = random_tensor(&mut random, &[1, 4, height, width]);
+        let output = run(model.network(), &input, &Options::default());
+        assert_eq!(output.shape().sizes(), [1, 3, height, width]);
+        assert!(output.values().iter().all(|value| value.is_finite()));
+    }
+}
+
+#[test]
+fn a_memory_budget_is_kept_and_the_result_stays_right() {
+    let mut random = fastrand::Rng::with_seed(13);
+    let model = Drunet { channels: [32, 64, 128, 128], blocks: 1, ..Drunet::default() };
+    let model = model.random(1).expect("valid");
+    let input = random_tensor(&mut random, &[1, 4, 32, 32]);
+    let free = Plan::new(model.network(), input.shape(), &Options::default()).expect("aligned");
+    let expected = run(model.network(), &input, &Options::default());
+    for percent in [80, 60, 45] {
+        let budget = free.memory().total() * percent / 100;
+        let options = Options { memory_budget: Some(budget), ..Options::default() };
+        let plan = Plan::new(model.network(), input.shape(), &options).expect("fits");
+        assert!(plan.memory().total() <= budget, "{:?} for {budget}", plan.memory());
+        assert!(relative_error(&run(model.network(), &input, &options), &expected) < 2e-5);
+    }
+    let options = Options { memory_budget: Some(1000), ..Options::default() };
+    let error = Plan::new(model.network(), input.shape(), &options).expect_err("too little");
+    assert!(error.to_string().contains("1000 bytes; at least"), "{error}");
+}
+
+#[test]
+fn plans_for_other_shapes_share_weights_and_give_the_same_bits() {
+    let mut random = fastrand::Rng::with_seed(14);
+    let model = small_drunet(2).random(1).expect("valid");
+    let network = model.network();
+    let first = Shape::new([1, 4, 40, 40]).expect("small");
+    let plan = Plan::new(network, &first, &Options::default()).expect("aligned");
+    for sizes in [[2, 4, 40, 40], [1, 4, 16, 64], [1, 4, 9, 100]] {
+        let input = random_tensor(&mut random, &sizes);
+        let options = Options { threads: 2, ..Options::default() };
+        let other = plan.with_shape(&network.clone(), input.shape(), &options).expect("a clone");
+        let mut output = vec![0.0; other.output_shape().count()];
+        other.run(input.values(), &mut output, &mut other.scratch()).expect("lengths fit");
+        assert_eq!(output, run(network, &input, &options).values());
+    }
+    let stranger = small_drunet(2).random(1).expect("valid");
+    let error = plan.with_shape(stranger.network(), &first, &Options::default());
+    assert!(error.expect_err("another network").to_string().contains("is not the network"));
+}
+
+#[test]
+fn wrong_lengths_and_foreign_scratch_are_refused() {
+    let model = small_drunet(2).random(1).expect("valid");
+    let plan = |side| {
+        let shape = Shape::new([1, 4, side, side]).expect("small");
+        Plan::new(model.network(), &shape, &Options::default()).expect("aligned")
+    };
+    let (small, large) = (plan(16), plan(32));
+    let mut output = vec![0.0; 3 * 32 * 32];
+    let error = large.run(&[0.0; 5], &mut output, &mut large.scratch()).expect_err("five values");
+    assert_eq!(error.to_string(), "input: 5 values; the plan's shape 1×4×32×32 needs 4096");
+    let input = vec![0.0; 4 * 32 * 32];
+    assert!(large.run(&input, &mut output, &mut small.scratch()).is_err());
+}
+
+#[test]
+fn steps_say_which_rows_they_read() {
+    let model = small_drunet(2).random(1).expect("valid");
+    let shape = Shape::new([1, 4, 64, 64]).expect("small");
+    let plan = Plan::new(model.network(), &shape, &Options::default()).expect("aligned");
+    let step = |method: &str| {
+        plan.steps().iter().find(|step| step.method().contains(method)).expect("there is one")
+    };
+    assert_eq!(step("conv 3×3").rows_read(0, 8..16), 7..17);
+    assert_eq!(step("conv 2×2, stride 2").rows_read(0, 8..16), 16..32);
+    assert_eq!(step("transposed").rows_read(0, 8..16), 4..8);
+}
