@@ -21,7 +21,7 @@ impl Machine {
     /// Looks at the machine.
     pub fn detect() -> Self {
         let limit = read_number("/sys/fs/cgroup/memory.max");
-        let total = meminfo("MemTotal:");
+        let total = kilobytes("/proc/meminfo", "MemTotal:");
         Self {
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             processor: processor(),
@@ -29,18 +29,29 @@ impl Machine {
                 (Some(total), Some(limit)) => Some(total.min(limit)),
                 (total, limit) => total.or(limit),
             },
-            memory_available_bytes: meminfo("MemAvailable:"),
+            memory_available_bytes: kilobytes("/proc/meminfo", "MemAvailable:"),
             instruction_sets: instruction_sets(),
         }
     }
+}
+
+/// Memory that this process holds now, where the system tells.
+pub fn resident_bytes() -> Option<u64> {
+    kilobytes("/proc/self/status", "VmRSS:")
+}
+
+/// The most memory that this process has held, where the system tells.
+pub fn peak_resident_bytes() -> Option<u64> {
+    kilobytes("/proc/self/status", "VmHWM:")
 }
 
 fn read_number(path: &str) -> Option<u64> {
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-fn meminfo(field: &str) -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+/// A field of a file of the system that is in kilobytes, in bytes.
+fn kilobytes(path: &str, field: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(path).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(field))?;
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
 }

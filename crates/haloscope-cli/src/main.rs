@@ -2,9 +2,11 @@
 //! errors into one line and an exit code: 2 for misuse, 1 for failure.
 
 mod demo;
+mod denoise;
 mod info;
 mod logger;
 mod machine;
+mod picture;
 mod ranks;
 
 use std::io::Write;
@@ -29,6 +31,8 @@ struct Arguments {
 enum Command {
     /// Run the embedded example: frames of a scene, added up by ranks to the same bits
     Demo(demo::Arguments),
+    /// Denoise an image with a trained network
+    Denoise(denoise::Arguments),
     /// Show what this build and this machine can do
     Info(info::Arguments),
 }
@@ -38,6 +42,7 @@ fn main() -> ExitCode {
     logger::install(arguments.verbose);
     let result = match arguments.command {
         Command::Demo(arguments) => demo::run(&arguments),
+        Command::Denoise(arguments) => denoise::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
     };
     match result {

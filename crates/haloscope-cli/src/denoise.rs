@@ -1,0 +1,267 @@
+//! `haloscope denoise`: one image through one network.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use haloscope_nn::engine::{Accuracy, Options, Plan};
+use haloscope_nn::models::{Model, Sigma};
+use haloscope_nn::weights::{Limits, StateDict};
+use haloscope_nn::{Shape, Tensor};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use crate::machine;
+use crate::picture::Picture;
+
+/// The options of `haloscope denoise`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The noisy image (PNG, gray or colour, 8 or 16 bits)
+    input: PathBuf,
+
+    /// Where the result goes (PNG, like the input)
+    #[arg(long, short)]
+    out: PathBuf,
+
+    /// Weights of a denoiser: .safetensors, or .pth/.pt as torch.save writes it
+    #[arg(long, short)]
+    model: PathBuf,
+
+    /// Standard deviation of the noise where white is 1, as a number or a fraction: 25/255
+    #[arg(long, short, value_parser = parse_sigma)]
+    sigma: f32,
+
+    /// Threads; by default all cores
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+
+    /// How exact the convolutions are
+    #[arg(long, value_enum, default_value = "fast")]
+    accuracy: AccuracyArgument,
+
+    /// The most memory that weights and values may take, e.g. 450MB; may cost time
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    memory_budget: Option<usize>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum AccuracyArgument {
+    /// The fastest algorithms, relative error about 5e-6
+    Fast,
+    /// As exact as plain sums
+    Strict,
+}
+
+#[derive(Serialize)]
+struct Report {
+    input: String,
+    output: String,
+    network: String,
+    width: usize,
+    height: usize,
+    channels: usize,
+    sigma: f32,
+    sigma_used: bool,
+    threads: usize,
+    planning_seconds: f64,
+    seconds: f64,
+    megapixels_per_second: f64,
+    memory_predicted_bytes: usize,
+    memory_measured_bytes: Option<u64>,
+}
+
+/// Reads, denoises and writes the image.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let picture = Picture::read(&arguments.input)?;
+    let model = load_model(&arguments.model)?;
+    let threads = arguments
+        .threads
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let options = Options {
+        threads,
+        accuracy: match arguments.accuracy {
+            AccuracyArgument::Fast => Accuracy::Fast,
+            AccuracyArgument::Strict => Accuracy::Strict,
+        },
+        memory_budget: arguments.memory_budget,
+        ..Options::default()
+    };
+    let input = model.input(&arrange(&picture, &model)?, arguments.sigma)?;
+
+    let before = machine::resident_bytes();
+    let begin = Instant::now();
+    let plan = Plan::new(model.network(), input.shape(), &options)?;
+    let planning = begin.elapsed();
+    let mut output = vec![0.0; plan.output_shape().count()];
+    let seconds = denoise(&plan, &input, &mut output)?;
+    // Peaks only grow, so this is the network's as long as nothing before it took more.
+    let measured = machine::peak_resident_bytes()
+        .zip(before)
+        .map(|(peak, before)| peak.saturating_sub(before));
+
+    restore(&picture, &output).write(&arguments.out)?;
+    let pixels = picture.width * picture.height;
+    let report = Report {
+        input: arguments.input.display().to_string(),
+        output: arguments.out.display().to_string(),
+        network: model.network().name().into(),
+        width: picture.width,
+        height: picture.height,
+        channels: picture.channels,
+        sigma: arguments.sigma,
+        sigma_used: model.sigma() == Sigma::Map,
+        threads,
+        planning_seconds: planning.as_secs_f64(),
+        seconds: seconds.as_secs_f64(),
+        megapixels_per_second: pixels as f64 / 1e6 / seconds.as_secs_f64(),
+        memory_predicted_bytes: plan.memory().total() + size_of_val(&output[..]),
+        memory_measured_bytes: measured,
+    };
+    let text = if arguments.json {
+        serde_json::to_string_pretty(&report)? + "\n"
+    } else {
+        describe(&report)?
+    };
+    crate::print(&text)
+}
+
+fn load_model(path: &Path) -> Result<Model> {
+    let state = StateDict::open(path, &Limits::default())?;
+    Model::recognize(&state).with_context(|| path.display().to_string())
+}
+
+/// The picture as the model takes it: a gray one for a colour model three times, the channels of a
+/// colour one for a gray model one by one.
+fn arrange(picture: &Picture, model: &Model) -> Result<Tensor> {
+    let (batch, channels, values) = match (picture.channels, model.image_channels()) {
+        (have, need) if have == need => (1, have, picture.values.clone()),
+        (1, 3) => (1, 3, picture.values.repeat(3)),
+        (3, 1) => (3, 1, picture.values.clone()),
+        (have, need) => anyhow::bail!(
+            "{} takes images of {need} channels, and this one has {have}; models of 1 and 3 channels \
+             can be used for gray and colour images",
+            model.network().name()
+        ),
+    };
+    let shape = Shape::new([batch, channels, picture.height, picture.width])?;
+    Ok(Tensor::new(shape, values)?)
+}
+
+/// Undoes [`arrange`]: the mean of three gray images, or three channels side by side.
+fn restore(picture: &Picture, output: &[f32]) -> Picture {
+    let pixels = picture.width * picture.height;
+    let values = if picture.channels == 1 && output.len() == 3 * pixels {
+        let (red, rest) = output.split_at(pixels);
+        let (green, blue) = rest.split_at(pixels);
+        red.iter().zip(green).zip(blue).map(|((r, g), b)| (r + g + b) / 3.0).collect()
+    } else {
+        output.to_vec()
+    };
+    Picture { values, ..picture.clone() }
+}
+
+/// Runs the plan with a bar that moves with the operations done.
+fn denoise(plan: &Plan, input: &Tensor, output: &mut [f32]) -> Result<Duration> {
+    let bar = ProgressBar::new(plan.flops() as u64);
+    let style = ProgressStyle::with_template("denoising {bar:40} {percent:>3} %, {eta} left")?;
+    bar.set_style(style);
+    let mut scratch = plan.scratch();
+    let begin = Instant::now();
+    plan.run_observed(input.values(), output, &mut scratch, &mut |step, _| {
+        bar.inc(step.flops() as u64);
+    })?;
+    let seconds = begin.elapsed();
+    bar.finish_and_clear();
+    Ok(seconds)
+}
+
+fn describe(report: &Report) -> Result<String> {
+    let mut text = String::new();
+    let megabytes = |bytes: f64| format!("{:.0} MB", bytes / 1e6);
+    writeln!(
+        text,
+        "{} ({}x{}, {}) through {} with sigma {:.4}{}",
+        report.input,
+        report.width,
+        report.height,
+        if report.channels == 1 { "gray" } else { "colour" },
+        report.network,
+        report.sigma,
+        if report.sigma_used { "" } else { ", which this network does not use" },
+    )?;
+    writeln!(
+        text,
+        "time      {:.2} s, {:.2} megapixels/s on {} threads, after {:.2} s of planning",
+        report.seconds, report.megapixels_per_second, report.threads, report.planning_seconds
+    )?;
+    writeln!(
+        text,
+        "memory    {} predicted, {} measured",
+        megabytes(report.memory_predicted_bytes as f64),
+        report.memory_measured_bytes.map_or_else(|| "not".into(), |bytes| megabytes(bytes as f64))
+    )?;
+    writeln!(text, "written   {}", report.output)?;
+    Ok(text)
+}
+
+fn parse_sigma(text: &str) -> std::result::Result<f32, String> {
+    let number = |text: &str| text.trim().parse::<f32>().ok();
+    let sigma = match text.split_once('/') {
+        Some((above, below)) => {
+            number(above).zip(number(below)).map(|(above, below)| above / below)
+        }
+        None => number(text),
+    };
+    match sigma {
+        Some(sigma) if (0.0..=1.0).contains(&sigma) => Ok(sigma),
+        Some(sigma) if sigma > 1.0 => {
+            Err(format!("white is 1, so it is from 0 to 1; did you mean {sigma}/255?"))
+        }
+        _ => Err("a number from 0 to 1 is needed, or a fraction such as 25/255".into()),
+    }
+}
+
+fn parse_bytes(text: &str) -> std::result::Result<usize, String> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit = match text[digits.len()..].to_ascii_uppercase().as_str() {
+        "" | "B" => 1.0,
+        "KB" => 1e3,
+        "MB" => 1e6,
+        "GB" => 1e9,
+        _ => return Err("the units are B, KB, MB and GB".into()),
+    };
+    match digits.trim().parse::<f64>() {
+        Ok(number) if number > 0.0 && number.is_finite() => Ok((number * unit) as usize),
+        _ => Err("a size such as 450MB is needed".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sigma_is_a_number_or_a_fraction_of_white() {
+        assert_eq!(parse_sigma("25/255"), Ok(25.0 / 255.0));
+        assert_eq!(parse_sigma("0.1"), Ok(0.1));
+        assert!(parse_sigma("25").expect_err("too large").contains("25/255"));
+        for bad in ["", "x", "-1", "1/0", "nan", "1/2/3"] {
+            assert!(parse_sigma(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(parse_bytes("450MB"), Ok(450_000_000));
+        assert_eq!(parse_bytes("1.5gb"), Ok(1_500_000_000));
+        for bad in ["", "MB", "-3MB", "3 apples", "3TB"] {
+            assert!(parse_bytes(bad).is_err(), "{bad}");
+        }
+    }
+}

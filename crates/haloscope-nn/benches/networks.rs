@@ -1,0 +1,124 @@
+//! Seconds per forward pass of whole networks, as lines of JSON for `bench/compare.py`.
+//!
+//! `bench_networks [--threads N] [--repeats N] [--strict] [--budget MB] [CASE …]`; the cases and the
+//! random weights are like those of `bench/peers/networks.py`.
+
+use std::time::{Duration, Instant};
+
+use haloscope_nn::engine::{Accuracy, Options, Plan};
+use haloscope_nn::models::{Architecture, Dncnn, Drunet, Model, Unet};
+use haloscope_nn::{Result, Shape};
+
+/// A network and the shape of its input, the noise map included.
+struct Case {
+    name: &'static str,
+    build: fn() -> Result<Model>,
+    shape: &'static [usize],
+}
+
+const CASES: [Case; 6] = [
+    Case { name: "DRUNet 1×3×256²", build: drunet, shape: &[1, 4, 256, 256] },
+    Case { name: "DRUNet 1×3×512²", build: drunet, shape: &[1, 4, 512, 512] },
+    Case { name: "DRUNet 4×3×256²", build: drunet, shape: &[4, 4, 256, 256] },
+    Case { name: "DnCNN-20 1×3×256²", build: dncnn, shape: &[1, 3, 256, 256] },
+    Case { name: "UNet 1×3×256²", build: unet, shape: &[1, 3, 256, 256] },
+    Case { name: "DRUNet 3-D 1×1×64³", build: drunet_3d, shape: &[1, 2, 64, 64, 64] },
+];
+
+fn drunet() -> Result<Model> {
+    Drunet::default().random(0)
+}
+
+fn drunet_3d() -> Result<Model> {
+    let (rank, image_channels, output_channels) = (3, 1, 1);
+    let channels = [32, 64, 128, 256];
+    Drunet { rank, image_channels, output_channels, channels, blocks: 2, ..Drunet::default() }
+        .random(0)
+}
+
+fn dncnn() -> Result<Model> {
+    Dncnn::default().random(0)
+}
+
+fn unet() -> Result<Model> {
+    Unet { image_channels: 3, output_channels: 3, ..Unet::default() }.random(0)
+}
+
+/// What the command line asks for.
+struct Request {
+    options: Options,
+    repeats: usize,
+    cases: Vec<String>,
+}
+
+impl Request {
+    fn from_arguments() -> Self {
+        let mut request = Self { options: Options::default(), repeats: 3, cases: Vec::new() };
+        let mut arguments = std::env::args().skip(1);
+        while let Some(argument) = arguments.next() {
+            let mut number = || {
+                let value = arguments.next().and_then(|text| text.parse::<usize>().ok());
+                value.unwrap_or_else(|| panic!("{argument} needs a number"))
+            };
+            match argument.as_str() {
+                "--threads" => request.options.threads = number(),
+                "--repeats" => request.repeats = number(),
+                "--strict" => request.options.accuracy = Accuracy::Strict,
+                "--budget" => request.options.memory_budget = Some(number() * 1_000_000),
+                _ => request.cases.push(argument),
+            }
+        }
+        request
+    }
+}
+
+fn main() -> Result<()> {
+    let request = Request::from_arguments();
+    for case in CASES {
+        if request.cases.is_empty() || request.cases.iter().any(|name| name == case.name) {
+            measure(&case, &request)?;
+        }
+    }
+    Ok(())
+}
+
+fn measure(case: &Case, request: &Request) -> Result<()> {
+    let model = (case.build)()?;
+    let shape = Shape::new(case.shape)?;
+    let mut random = fastrand::Rng::with_seed(1);
+    let input: Vec<f32> = (0..shape.count()).map(|_| random.f32()).collect();
+    let before = status_bytes("VmRSS:");
+    let begin = Instant::now();
+    let plan = Plan::new(model.network(), &shape, &request.options)?;
+    let planning = begin.elapsed();
+    let mut output = vec![0.0; plan.output_shape().count()];
+    let mut scratch = plan.scratch();
+    plan.run(&input, &mut output, &mut scratch)?;
+    let mut best = Duration::MAX;
+    for _ in 0..request.repeats {
+        let begin = Instant::now();
+        plan.run(&input, &mut output, &mut scratch)?;
+        best = best.min(begin.elapsed());
+    }
+    let threads = request.options.threads;
+    let seconds = best.as_secs_f64();
+    let plural = if threads > 1 { "s" } else { "" };
+    let line = serde_json::json!({
+        "case": format!("{}, {threads} thread{plural}", case.name),
+        "seconds": seconds,
+        "planning_seconds": planning.as_secs_f64(),
+        "effective_gflops": plan.flops() / seconds / 1e9,
+        "predicted_mb": (plan.memory().total() + size_of_val(&output[..])) as f64 / 1e6,
+        "measured_mb": status_bytes("VmHWM:").saturating_sub(before) as f64 / 1e6,
+        "peak_mb": status_bytes("VmHWM:") as f64 / 1e6,
+    });
+    println!("{line}");
+    Ok(())
+}
+
+/// A field of the process's status; 0 where the system has none.
+fn status_bytes(field: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
+    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
+}
