@@ -1,6 +1,6 @@
 # Everything that is done with the project; `make help` lists it.
 
-.PHONY: help test tools lint docs unit mpi deny bench soak fmt clean
+.PHONY: help test tools lint docs unit mpi deny bench bench-collectives bench-networks soak fmt clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -46,9 +46,11 @@ $(PYTHON):
 	python3 -m venv .venv
 	.venv/bin/pip install --quiet -r bench/requirements.txt
 
+bench: bench-collectives bench-networks ## compare with the peers; results go to bench/runs
+
 RANKS = release/examples/bench_collectives
 
-bench: tools $(PYTHON) ## compare with the peers; results go to bench/runs
+bench-collectives: tools $(PYTHON)
 	cargo build --release -p haloscope-comm --examples
 	MPICC=mpicc.openmpi cargo build --release -p haloscope-comm --examples --features mpi --target-dir target/openmpi
 	MPICC=mpicc.mpich cargo build --release -p haloscope-comm --examples --features mpi --target-dir target/mpich
@@ -59,6 +61,23 @@ bench: tools $(PYTHON) ## compare with the peers; results go to bench/runs
 		--peer "Open MPI itself=mpirun.openmpi -n 2 target/openmpi/$(RANKS) mpi-native" \
 		--peer "MPICH itself=mpirun.mpich -n 2 target/mpich/$(RANKS) mpi-native" \
 		--peer "Gloo=$(PYTHON) bench/peers/gloo.py"
+
+# No peer is charged for the page faults of glibc's allocator.
+bench-networks: export MALLOC_MMAP_THRESHOLD_ = 4294967296
+bench-networks: export MALLOC_TRIM_THRESHOLD_ = 17179869184
+bench-networks: ROUNDS = 3
+bench-networks: $(PYTHON)
+	cargo build --release -p haloscope-nn --examples
+	for threads in 1 2; do \
+		peer="$(PYTHON) bench/peers/networks.py --threads $$threads --repeats 2"; \
+		$(PYTHON) bench/compare.py networks-$$threads --rounds $(ROUNDS) --baseline haloscope \
+			--peer "haloscope=target/release/examples/bench_networks --threads $$threads" \
+			--peer "PyTorch=$$peer torch-nchw" \
+			--peer "PyTorch channels-last=$$peer torch-channels-last" \
+			--peer "PyTorch compiled=$$peer torch-compile" \
+			--peer "ONNX Runtime=$$peer onnxruntime" \
+			--peer "OpenVINO=$$peer openvino" || exit 1; \
+	done
 
 soak: tools ## the long tests: every fault 50 times, messages of more than 2^31 bytes
 	HALOSCOPE_HUGE=1 cargo nextest run --release -p haloscope-comm --no-capture -E 'binary(huge)'

@@ -80,7 +80,7 @@ def table(results, peers, baseline):
                 continue
             cell = seconds_name(seconds)
             if peer != baseline and (case, baseline) in best:
-                cell += f" ({best[(case, baseline)] / seconds:.1f}×)"
+                cell += f" ({best[(case, baseline)] / seconds:.2g}×)"
             cells.append(cell)
         lines.append(f"| {case} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"

@@ -74,6 +74,7 @@ impl Request {
 
 fn main() -> Result<()> {
     let request = Request::from_arguments();
+    report_peak();
     for case in CASES {
         if request.cases.is_empty() || request.cases.iter().any(|name| name == case.name) {
             measure(&case, &request)?;
@@ -115,6 +116,41 @@ fn measure(case: &Case, request: &Request) -> Result<()> {
     println!("{line}");
     Ok(())
 }
+
+/// What one core does at most, as a line of its own that is not a case.
+#[cfg(target_arch = "x86_64")]
+fn report_peak() {
+    /// Twelve sums of eight floats: enough to keep two multiply-add units busy.
+    #[target_feature(enable = "avx2,fma")]
+    fn multiply_add(rounds: usize, factor: f32) -> [[f32; 8]; 12] {
+        let mut sums = [[1.0_f32; 8]; 12];
+        for _ in 0..rounds {
+            for sum in &mut sums {
+                for value in sum {
+                    *value = value.mul_add(factor, 0.5);
+                }
+            }
+        }
+        sums
+    }
+
+    if !is_x86_feature_detected!("avx2") || !is_x86_feature_detected!("fma") {
+        return;
+    }
+    let rounds = 2_000_000;
+    let mut best = Duration::MAX;
+    for _ in 0..20 {
+        let begin = Instant::now();
+        // SAFETY: the features are there.
+        std::hint::black_box(unsafe { multiply_add(rounds, std::hint::black_box(0.5)) });
+        best = best.min(begin.elapsed());
+    }
+    let gflops = (rounds * 12 * 8 * 2) as f64 / best.as_secs_f64() / 1e9;
+    eprintln!("multiply-add peak of one core: {gflops:.0} GFLOP/s");
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn report_peak() {}
 
 /// A field of the process's status; 0 where the system has none.
 fn status_bytes(field: &str) -> u64 {

@@ -1,0 +1,87 @@
+//! `haloscope denoise` on pictures and weights that the test makes.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn haloscope(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_haloscope"));
+    command.args(arguments).output().expect("the command starts")
+}
+
+/// A DnCNN of two convolutions that are all zero: its output is its input.
+fn write_identity(path: &Path) {
+    let tensors = [
+        ("model.0.weight", vec![4, 1, 3, 3]),
+        ("model.0.bias", vec![4]),
+        ("model.2.weight", vec![1, 4, 3, 3]),
+        ("model.2.bias", vec![1]),
+    ];
+    let mut header = serde_json::Map::new();
+    let mut end = 0_usize;
+    for (name, shape) in tensors {
+        let begin = end;
+        end += 4 * shape.iter().product::<usize>();
+        let entry = serde_json::json!({
+            "dtype": "F32", "shape": shape, "data_offsets": [begin, end]
+        });
+        header.insert(name.into(), entry);
+    }
+    let header = serde_json::Value::Object(header).to_string();
+    let mut file = (header.len() as u64).to_le_bytes().to_vec();
+    file.extend(header.as_bytes());
+    file.resize(file.len() + end, 0);
+    fs::write(path, file).expect("weights are written");
+}
+
+#[test]
+fn identity_gives_the_picture_back() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (input, output, model) = (path("in.png"), path("out.png"), path("model.safetensors"));
+    write_identity(Path::new(&model));
+    let colour = image::RgbImage::from_fn(37, 21, |x, y| image::Rgb([x as u8, y as u8 * 7, 200]));
+    let gray = image::GrayImage::from_fn(9, 50, |x, y| image::Luma([(x * y) as u8]));
+    for picture in [image::DynamicImage::from(colour), image::DynamicImage::from(gray)] {
+        picture.save(&input).expect("the picture is written");
+        let arguments =
+            ["denoise", &input, "--out", &output, "--model", &model, "--sigma", "25/255", "--json"];
+        let done = haloscope(&arguments);
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        let report: serde_json::Value =
+            serde_json::from_slice(&done.stdout).expect("the report is JSON");
+        assert_eq!(report["network"], "dncnn");
+        assert_eq!(report["sigma_used"], false);
+        assert!(report["memory_predicted_bytes"].as_u64() > Some(0));
+        let back = image::open(&output).expect("the result is a picture");
+        assert_eq!(back.color(), picture.color());
+        assert_eq!(back.as_bytes(), picture.as_bytes());
+    }
+}
+
+#[test]
+fn refusals_name_the_file_and_write_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (input, output, model) = (path("in.png"), path("out.png"), path("model.safetensors"));
+    write_identity(Path::new(&model));
+    image::GrayImage::new(8, 8).save(&input).expect("the picture is written");
+    fs::write(path("text.png"), "not a picture").expect("written");
+    fs::write(path("cut.safetensors"), [200, 0, 0, 0, 0, 0, 0, 0, b'{']).expect("written");
+    for (input, output, model, sigma, code, words) in [
+        (&input, &output, &model, "25", 2, "25/255"),
+        (&path("none.png"), &output, &model, "0.1", 1, "none.png"),
+        (&path("text.png"), &output, &model, "0.1", 1, "not a PNG"),
+        (&input, &output, &path("none.pth"), "0.1", 1, "none.pth"),
+        (&input, &output, &path("cut.safetensors"), "0.1", 1, "cut.safetensors"),
+        (&input, &output, &input, "0.1", 1, "not a file of weights"),
+        (&input, &path("no/out.png"), &model, "0.1", 1, "cannot write"),
+    ] {
+        let done =
+            haloscope(&["denoise", input, "--out", output, "--model", model, "--sigma", sigma]);
+        let message = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(code), "{message}");
+        assert!(message.contains(words), "{words}: {message}");
+        assert!(!Path::new(output).exists());
+    }
+}
