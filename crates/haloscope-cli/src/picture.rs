@@ -1,6 +1,7 @@
 //! Pictures in files: PNG in and out, values from 0 to 1, channels one after the other.
 
-use std::io::BufWriter;
+use std::fs::File;
+use std::io::{BufReader, BufWriter};
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
@@ -25,8 +26,9 @@ impl Picture {
     /// Reads a PNG file. Transparency is dropped, with a warning.
     pub fn read(path: &Path) -> Result<Self> {
         let name = || path.display().to_string();
-        let reader =
-            ImageReader::open(path).with_context(name)?.with_guessed_format().with_context(name)?;
+        // The contents tell the format, whatever the name says.
+        let file = BufReader::new(File::open(path).with_context(name)?);
+        let reader = ImageReader::new(file).with_guessed_format().with_context(name)?;
         if reader.format() != Some(ImageFormat::Png) {
             bail!("{}: not a PNG file", path.display());
         }

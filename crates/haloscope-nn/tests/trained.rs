@@ -75,7 +75,9 @@ fn denoised(model: &Model, image: &Tensor, level: f32) -> (f64, f64) {
     let mut output = vec![0.0; plan.output_shape().count()];
     plan.run(input.values(), &mut output, &mut plan.scratch()).expect("lengths fit");
     // As an image would be stored.
-    output.iter_mut().for_each(|value| *value = value.clamp(0.0, 1.0));
+    for value in &mut output {
+        *value = value.clamp(0.0, 1.0);
+    }
     let output = Tensor::new(plan.output_shape().clone(), output).expect("the plan's shape");
     (psnr(&noisy, image), psnr(&output, image))
 }
