@@ -334,3 +334,42 @@ fn output_shape(
         .collect();
     Shape::image(input.batch(), layout.channels, &spatial)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::models::{Architecture, Drunet, Unet};
+
+    #[test]
+    fn a_run_does_not_depend_on_what_the_scratch_held() {
+        let drunet = Drunet { channels: [8, 16, 24, 40], blocks: 2, ..Drunet::default() };
+        let unet = Unet { channels: vec![9, 17, 24], ..Unet::default() };
+        let volume = Drunet { rank: 3, blocks: 1, ..drunet.clone() };
+        for (model, spatial) in [
+            (drunet.random(1), &[34, 50][..]),
+            (unet.random(1), &[21, 40][..]),
+            (volume.random(1), &[8, 16, 11][..]),
+        ] {
+            let model = model.expect("the options are valid");
+            let channels = model.network().input_channels();
+            let shape = Shape::image(2, channels, spatial).expect("small");
+            let options = Options { threads: 2, ..Options::default() };
+            let plan = Plan::new(model.network(), &shape, &options).expect("any size");
+            let input: Vec<f32> = (0..shape.count()).map(|i| (i % 13) as f32 - 6.0).collect();
+            let results = [0.0, f32::NAN, 1e30].map(|filling| {
+                let mut scratch = plan.scratch();
+                let len = scratch.memory.bytes() / size_of::<f32>();
+                for index in 0..len {
+                    // SAFETY: the scratch has this many floats and nobody else uses it.
+                    unsafe { scratch.memory.as_ptr().add(index).write(filling) };
+                }
+                let mut output = vec![0.0; plan.output_shape().count()];
+                plan.run(&input, &mut output, &mut scratch).expect("lengths fit");
+                output
+            });
+            assert!(results[0].iter().all(|value| value.is_finite()));
+            assert_eq!(results[0], results[1]);
+            assert_eq!(results[0], results[2]);
+        }
+    }
+}
