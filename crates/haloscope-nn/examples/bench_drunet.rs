@@ -36,13 +36,13 @@ fn main() -> Result<(), haloscope_nn::Error> {
         accuracy: if strict { Accuracy::Strict } else { Accuracy::Fast },
         ..Options::default()
     };
+    let before = resident("VmRSS");
     let start = Instant::now();
     let plan = Plan::new(network, &shape, &options)?;
     println!(
         "{name} {shape}, {threads} threads: planned in {:.3} s",
         start.elapsed().as_secs_f64()
     );
-    drop(model);
     let memory = plan.memory();
     let megabytes = |bytes: usize| bytes as f64 / 1e6;
     println!(
@@ -76,8 +76,22 @@ fn main() -> Result<(), haloscope_nn::Error> {
     }
     let gigaflops = plan.flops() / best.as_secs_f64() / 1e9;
     println!("run: {:.1} ms, {gigaflops:.0} effective GFLOP/s", best.as_secs_f64() * 1e3);
+    if let (Some(before), Some(after)) = (before, resident("VmHWM")) {
+        println!(
+            "predicted {:.1} MB, measured {:.1} MB",
+            megabytes(memory.total() + (input.len() + output.len()) * 4),
+            megabytes(after - before)
+        );
+    }
     breakdown(&plan, &steps);
     Ok(())
+}
+
+/// The memory of the process, where the system tells: now (`VmRSS`) or at most so far (`VmHWM`).
+fn resident(which: &str) -> Option<usize> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with(which))?;
+    line.split_whitespace().nth(1)?.parse::<usize>().ok().map(|kilobytes| kilobytes * 1024)
 }
 
 /// The time that this thread has spent on a processor, where the system tells.

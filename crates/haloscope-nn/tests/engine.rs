@@ -397,6 +397,30 @@ fn plans_for_other_shapes_share_weights_and_give_the_same_bits() {
 }
 
 #[test]
+fn memory_grows_with_pixels_and_has_no_spikes() {
+    let model = small_drunet(2).random(1).expect("valid");
+    let per_pixel = |width: usize| {
+        let shape = Shape::new([1, 4, 256, width]).expect("small");
+        let plan = Plan::new(model.network(), &shape, &Options::default()).expect("any width");
+        let memory = plan.memory();
+        (memory.activations + memory.workspace) as f64 / (256 * width) as f64
+    };
+    let widths = (1024..=2048).step_by(64).chain((1024..=2048).step_by(68));
+    let bytes: Vec<f64> = widths.map(per_pixel).collect();
+    let least = bytes.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = bytes.iter().copied().fold(0.0, f64::max);
+    assert!(most < 1.1 * least, "{least:.1} to {most:.1} bytes per pixel");
+}
+
+#[test]
+fn a_shape_that_no_memory_could_hold_is_refused() {
+    let model = small_drunet(2).random(1).expect("valid");
+    let shape = Shape::new([1, 4, 1 << 24, 1 << 24]).expect("it can be addressed");
+    let error = Plan::new(model.network(), &shape, &Options::default()).expect_err("too large");
+    assert!(error.to_string().contains("no memory could hold"), "{error}");
+}
+
+#[test]
 fn wrong_lengths_and_foreign_scratch_are_refused() {
     let model = small_drunet(2).random(1).expect("valid");
     let plan = |side| {

@@ -74,6 +74,15 @@ impl Layout {
         self.batch * self.blocks() * self.depth
     }
 
+    /// Whether memory could hold it: sums of such lengths never overflow.
+    pub(crate) fn is_possible(&self) -> bool {
+        const MOST: usize = 1 << 48;
+        let sides = [with_border(self.height), with_border(self.width)];
+        let factors = [self.batch, self.blocks() * BLOCK, self.depth, sides[0], sides[1]];
+        let len = factors.iter().try_fold(1usize, |len, &factor| len.checked_mul(factor));
+        len.is_some_and(|len| len <= MOST)
+    }
+
     /// Image, channel block and depth of a plane.
     pub(crate) fn plane(&self, index: usize) -> (usize, usize, usize) {
         let image_block = index / self.depth;
@@ -236,6 +245,14 @@ mod tests {
                 assert!(with_border(side) >= side.next_multiple_of(tile) + 2);
             }
         }
+    }
+
+    #[test]
+    fn lengths_that_would_overflow_are_not_possible() {
+        let layout = Layout { batch: 1, channels: 64, depth: 1, height: 1 << 10, width: 1 << 10 };
+        assert!(layout.is_possible());
+        assert!(!Layout { width: 1 << 40, ..layout }.is_possible());
+        assert!(!Layout { height: 1 << 60, width: 1 << 60, ..layout }.is_possible());
     }
 
     #[test]

@@ -61,6 +61,10 @@ pub(crate) fn lower(network: &Network, input: &Shape, threads: usize) -> Result<
         absorbed: vec![false; network.nodes().len()],
         program: Program { layouts: Vec::new(), steps: Vec::new(), output: 0 },
     };
+    if let Some(id) = network.ids().find(|&id| !lowering.layout(id).is_possible()) {
+        let shape = &lowering.shapes[id.index()];
+        return Err(network.fault(id, format!("the shape {shape}, which no memory could hold")));
+    }
     for id in network.ids() {
         if !lowering.absorbed[id.index()] {
             lowering.lower_node(id);

@@ -2,6 +2,7 @@
 #![doc = include_str!("README.md")]
 
 mod buffer;
+mod build;
 mod convert;
 mod cost;
 mod kernels;
@@ -11,6 +12,7 @@ mod memory;
 mod operation;
 mod operations;
 mod options;
+mod place;
 mod plan;
 mod step;
 mod team;

@@ -2,28 +2,25 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use super::buffer::AlignedBuffer;
+use super::build::Builder;
 use super::convert::{load_plane, store_channel, three};
-use super::cost::{Choice, Method, choose};
 use super::kernels::InstructionSet;
 use super::layout::Tensor as Values;
-use super::lower::{ConvDraft, Program, Work, lower};
-use super::memory::{Demand, assign};
-use super::operation::{Operands, Operation, Value};
-use super::operations::{DirectConv, WinogradConv, phase_taps};
+use super::lower::{Program, lower};
+use super::operation::{Operands, Value};
 use super::options::Options;
+use super::place::{clear_borders, pad, place};
 use super::step::Step;
 use super::team::Team;
-use super::weights::{DirectWeights, Fill, Weights, WinogradWeights};
+use super::weights::Weights;
 use crate::error::{Error, Result};
 use crate::footprint::Footprint;
 use crate::network::{Network, Node};
 use crate::shape::Shape;
-use crate::tensor::Tensor;
 
 /// A network planned for one shape of input: immutable, and shared by as many runs as you like.
 ///
@@ -318,11 +315,6 @@ struct Target(*mut f32);
 // SAFETY: see above.
 unsafe impl Sync for Target {}
 
-/// Workspaces start at cache lines.
-fn pad(len: usize) -> usize {
-    len.next_multiple_of(16)
-}
-
 fn argument(what: &'static str, reason: String) -> Error {
     Error::Argument { what, reason }
 }
@@ -343,214 +335,41 @@ fn output_shape(
     Shape::image(input.batch(), layout.channels, &spatial)
 }
 
-/// Gives every value its place.
-fn place(program: &Program, may_overwrite: &dyn Fn(usize, usize) -> bool) -> (Vec<Value>, usize) {
-    let count = program.layouts.len();
-    // Step 0 loads the input; step i + 1 is the program's step i; the last one stores the output.
-    let mut first = vec![0; count];
-    let mut last = vec![0; count];
-    for (index, step) in program.steps.iter().enumerate() {
-        first[step.output] = index + 1;
-        last[step.output] = index + 1;
-        for &input in &step.inputs {
-            last[input] = index + 1;
-        }
-    }
-    last[program.output] = program.steps.len() + 1;
-    let mut overwrites = vec![None; count];
-    for (index, step) in program.steps.iter().enumerate() {
-        overwrites[step.output] = (step.inputs.iter().enumerate())
-            .find(|&(position, &input)| {
-                let others = step.inputs.iter().enumerate();
-                let elsewhere = others.filter(|&(other, &value)| {
-                    value == input && other != position && !may_overwrite(index, other)
-                });
-                may_overwrite(index, position)
-                    && last[input] == index + 1
-                    && program.layouts[input] == program.layouts[step.output]
-                    && elsewhere.count() == 0
-            })
-            .map(|(_, &input)| input);
-    }
-    let demands: Vec<Demand> = (0..count)
-        .map(|value| Demand {
-            len: pad(program.layouts[value].len()),
-            alive: first[value]..=last[value],
-            overwrites: overwrites[value],
-        })
-        .collect();
-    let (offsets, total) = assign(&demands);
-    let values = program.layouts.iter().zip(offsets);
-    (values.map(|(&layout, offset)| Value { layout, offset }).collect(), total)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::models::{Architecture, Drunet, Unet};
 
-/// For each step, whether the border of its output is clear before it runs: the last value that was
-/// written to any of its memory in the same run lay in the same place with the same layout.
-fn clear_borders(program: &Program, values: &[Value]) -> Vec<bool> {
-    let written: Vec<usize> =
-        std::iter::once(0).chain(program.steps.iter().map(|step| step.output)).collect();
-    let range = |value: &Value| value.offset..value.offset + value.layout.len();
-    (1..written.len())
-        .map(|step| {
-            let value = &values[written[step]];
-            let before = written[..step].iter().rev().map(|&other| &values[other]);
-            let mut overlapping = before.filter(|other| {
-                range(other).start < range(value).end && range(value).start < range(other).end
-            });
-            overlapping
-                .next()
-                .is_some_and(|other| other.offset == value.offset && other.layout == value.layout)
-        })
-        .collect()
-}
-
-/// Chooses how to convolve, and makes the operations with their weights.
-struct Builder<'a> {
-    instructions: InstructionSet,
-    options: &'a Options,
-    /// Weights of another plan by the names of its steps.
-    shared: HashMap<String, Weights>,
-}
-
-/// Weights that wait to be filled from a network's tensor.
-struct Job {
-    weights: Arc<dyn Fill>,
-    source: Tensor,
-}
-
-impl Builder<'_> {
-    /// The operations of all steps and the bytes of their weights.
-    fn operations(&self, program: &mut Program) -> Result<(Vec<Box<dyn Operation>>, usize)> {
-        let choices = self.choices(program)?;
-        let mut choices = choices.into_iter();
-        let mut jobs = Vec::new();
-        let operations: Vec<Box<dyn Operation>> = (program.steps.iter_mut())
-            .map(|step| match std::mem::replace(&mut step.work, Work::Done) {
-                Work::Fixed(operation) => operation,
-                Work::Conv(conv) => {
-                    let choice = choices.next().expect("a choice for each convolution");
-                    self.convolution(&step.name, *conv, choice, &mut jobs)
+    #[test]
+    fn a_run_does_not_depend_on_what_the_scratch_held() {
+        let drunet = Drunet { channels: [8, 16, 24, 40], blocks: 2, ..Drunet::default() };
+        let unet = Unet { channels: vec![9, 17, 24], ..Unet::default() };
+        let volume = Drunet { rank: 3, blocks: 1, ..drunet.clone() };
+        for (model, spatial) in [
+            (drunet.random(1), &[34, 50][..]),
+            (unet.random(1), &[21, 40][..]),
+            (volume.random(1), &[8, 16, 11][..]),
+        ] {
+            let model = model.expect("the options are valid");
+            let channels = model.network().input_channels();
+            let shape = Shape::image(2, channels, spatial).expect("small");
+            let options = Options { threads: 2, ..Options::default() };
+            let plan = Plan::new(model.network(), &shape, &options).expect("any size");
+            let input: Vec<f32> = (0..shape.count()).map(|i| (i % 13) as f32 - 6.0).collect();
+            let results = [0.0, f32::NAN, 1e30].map(|filling| {
+                let mut scratch = plan.scratch();
+                let len = scratch.memory.bytes() / size_of::<f32>();
+                for index in 0..len {
+                    // SAFETY: the scratch has this many floats and nobody else uses it.
+                    unsafe { scratch.memory.as_ptr().add(index).write(filling) };
                 }
-                Work::Done => unreachable!("each step is taken once"),
-            })
-            .collect();
-        fill(&jobs, self.options.threads);
-        let weights = operations.iter().filter_map(|operation| operation.weights());
-        let bytes = weights.map(|weights| weights.bytes()).sum();
-        Ok((operations, bytes))
-    }
-
-    /// A choice for each convolution that keeps the memory budget.
-    fn choices(&self, program: &Program) -> Result<Vec<Choice>> {
-        let options: Vec<Vec<Choice>> = (program.steps.iter())
-            .filter_map(|step| match &step.work {
-                Work::Conv(conv) => Some(conv.problem.choices(self.options.accuracy)),
-                _ => None,
-            })
-            .collect();
-        let fixed = Self::activation_bytes(program);
-        let chosen = choose(&options, self.options.threads, fixed, self.options.memory_budget)
-            .map_err(|least| {
-                let budget = self.options.memory_budget.unwrap_or(0);
-                argument(
-                    "memory budget",
-                    format!("{budget} bytes; at least {least} are needed for this shape"),
-                )
-            })?;
-        Ok(options.iter().zip(chosen).map(|(list, index)| list[index]).collect())
-    }
-
-    /// Bytes of the activations, which do not depend on the choices: every way to convolve may
-    /// overwrite what it adds.
-    fn activation_bytes(program: &Program) -> usize {
-        let may_overwrite = |step: usize, input: usize| match &program.steps[step].work {
-            Work::Fixed(operation) => operation.may_overwrite(input),
-            _ => input > 0,
-        };
-        place(program, &may_overwrite).1 * size_of::<f32>()
-    }
-
-    fn convolution(
-        &self,
-        name: &str,
-        conv: ConvDraft,
-        choice: Choice,
-        jobs: &mut Vec<Job>,
-    ) -> Box<dyn Operation> {
-        let ConvDraft { problem, weight, bias, adds, activation } = conv;
-        let (input, output, axes) = (problem.input, problem.output, problem.axes);
-        let (instructions, epilogue) = (self.instructions, (adds, activation));
-        match choice.method {
-            Method::Direct => {
-                let taps = phase_taps(&axes);
-                let weights = match self.shared.get(name) {
-                    Some(Weights::Direct(shared)) if shared.has_taps(&taps) => Arc::clone(shared),
-                    _ => {
-                        let channels = [output.channels, input.channels];
-                        let kernel = axes.map(|axis| axis.kernel);
-                        let transposed = axes[2].transposed;
-                        let weights =
-                            DirectWeights::new(transposed, channels, kernel, taps, bias.as_ref());
-                        new_weights(weights, weight, jobs)
-                    }
-                };
-                Box::new(DirectConv::new(instructions, input, output, axes, weights, epilogue))
-            }
-            Method::Winograd { tile, form } => {
-                let weights = match self.shared.get(name) {
-                    Some(Weights::Winograd(shared))
-                        if shared.instructions() == instructions
-                            && (shared.tile(), shared.form()) == (tile, form) =>
-                    {
-                        Arc::clone(shared)
-                    }
-                    _ => {
-                        let kernel = problem.kernel_shape();
-                        let form = (tile, form);
-                        let weights =
-                            WinogradWeights::new(instructions, form, kernel, bias.as_ref());
-                        new_weights(weights, weight, jobs)
-                    }
-                };
-                let padding = axes.map(|axis| axis.padding);
-                let blocking = problem.blocking(tile, form);
-                Box::new(WinogradConv::new(
-                    instructions,
-                    input,
-                    output,
-                    padding,
-                    weights,
-                    epilogue,
-                    blocking,
-                ))
-            }
+                let mut output = vec![0.0; plan.output_shape().count()];
+                plan.run(&input, &mut output, &mut scratch).expect("lengths fit");
+                output
+            });
+            assert!(results[0].iter().all(|value| value.is_finite()));
+            assert_eq!(results[0], results[1]);
+            assert_eq!(results[0], results[2]);
         }
     }
-}
-
-/// Weights that will be filled from `source`.
-fn new_weights<W: Fill + 'static>(weights: W, source: Tensor, jobs: &mut Vec<Job>) -> Arc<W> {
-    let weights = Arc::new(weights);
-    jobs.push(Job { weights: weights.clone(), source });
-    weights
-}
-
-/// Fills all weights, panel by panel, on several threads.
-fn fill(jobs: &[Job], threads: usize) {
-    let panels: Vec<(usize, usize)> = (jobs.iter().enumerate())
-        .flat_map(|(job, Job { weights, .. })| (0..weights.panels()).map(move |panel| (job, panel)))
-        .collect();
-    let next = AtomicUsize::new(0);
-    let work = || {
-        while let Some(&(job, panel)) = panels.get(next.fetch_add(1, Ordering::Relaxed)) {
-            // SAFETY: each panel is taken once, and the weights are not read before all are filled.
-            unsafe { jobs[job].weights.fill(&jobs[job].source, panel) };
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..threads {
-            scope.spawn(work);
-        }
-        work();
-    });
 }

@@ -1,0 +1,170 @@
+//! From a program to operations: a method for each convolution, and weights for the methods.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::cost::{Choice, Method, choose};
+use super::kernels::InstructionSet;
+use super::lower::{ConvDraft, Program, Work};
+use super::operation::Operation;
+use super::operations::{DirectConv, WinogradConv, phase_taps};
+use super::options::Options;
+use super::place::place;
+use super::weights::{DirectWeights, Fill, Weights, WinogradWeights};
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+
+/// Chooses how to convolve, and makes the operations with their weights.
+pub(crate) struct Builder<'a> {
+    pub(crate) instructions: InstructionSet,
+    pub(crate) options: &'a Options,
+    /// Weights of another plan by the names of its steps.
+    pub(crate) shared: HashMap<String, Weights>,
+}
+
+/// Weights that wait to be filled from a network's tensor.
+struct Job {
+    weights: Arc<dyn Fill>,
+    source: Tensor,
+}
+
+impl Builder<'_> {
+    /// The operations of all steps and the bytes of their weights.
+    pub(crate) fn operations(
+        &self,
+        program: &mut Program,
+    ) -> Result<(Vec<Box<dyn Operation>>, usize)> {
+        let choices = self.choices(program)?;
+        let mut choices = choices.into_iter();
+        let mut jobs = Vec::new();
+        let operations: Vec<Box<dyn Operation>> = (program.steps.iter_mut())
+            .map(|step| match std::mem::replace(&mut step.work, Work::Done) {
+                Work::Fixed(operation) => operation,
+                Work::Conv(conv) => {
+                    let choice = choices.next().expect("a choice for each convolution");
+                    self.convolution(&step.name, *conv, choice, &mut jobs)
+                }
+                Work::Done => unreachable!("each step is taken once"),
+            })
+            .collect();
+        fill(&jobs, self.options.threads);
+        let weights = operations.iter().filter_map(|operation| operation.weights());
+        let bytes = weights.map(|weights| weights.bytes()).sum();
+        Ok((operations, bytes))
+    }
+
+    /// A choice for each convolution that keeps the memory budget.
+    fn choices(&self, program: &Program) -> Result<Vec<Choice>> {
+        let options: Vec<Vec<Choice>> = (program.steps.iter())
+            .filter_map(|step| match &step.work {
+                Work::Conv(conv) => Some(conv.problem.choices(self.options.accuracy)),
+                _ => None,
+            })
+            .collect();
+        let fixed = Self::activation_bytes(program);
+        let chosen = choose(&options, self.options.threads, fixed, self.options.memory_budget)
+            .map_err(|least| {
+                let budget = self.options.memory_budget.unwrap_or(0);
+                Error::Argument {
+                    what: "memory budget",
+                    reason: format!("{budget} bytes; at least {least} are needed for this shape"),
+                }
+            })?;
+        Ok(options.iter().zip(chosen).map(|(list, index)| list[index]).collect())
+    }
+
+    /// Bytes of the activations, which do not depend on the choices: every way to convolve may
+    /// overwrite what it adds.
+    fn activation_bytes(program: &Program) -> usize {
+        let may_overwrite = |step: usize, input: usize| match &program.steps[step].work {
+            Work::Fixed(operation) => operation.may_overwrite(input),
+            _ => input > 0,
+        };
+        place(program, &may_overwrite).1 * size_of::<f32>()
+    }
+
+    fn convolution(
+        &self,
+        name: &str,
+        conv: ConvDraft,
+        choice: Choice,
+        jobs: &mut Vec<Job>,
+    ) -> Box<dyn Operation> {
+        let ConvDraft { problem, weight, bias, adds, activation } = conv;
+        let (input, output, axes) = (problem.input, problem.output, problem.axes);
+        let (instructions, epilogue) = (self.instructions, (adds, activation));
+        match choice.method {
+            Method::Direct => {
+                let taps = phase_taps(&axes);
+                let weights = match self.shared.get(name) {
+                    Some(Weights::Direct(shared)) if shared.has_taps(&taps) => Arc::clone(shared),
+                    _ => {
+                        let channels = [output.channels, input.channels];
+                        let kernel = axes.map(|axis| axis.kernel);
+                        let transposed = axes[2].transposed;
+                        let weights =
+                            DirectWeights::new(transposed, channels, kernel, taps, bias.as_ref());
+                        new_weights(weights, weight, jobs)
+                    }
+                };
+                Box::new(DirectConv::new(instructions, input, output, axes, weights, epilogue))
+            }
+            Method::Winograd { tile, form } => {
+                let weights = match self.shared.get(name) {
+                    Some(Weights::Winograd(shared))
+                        if shared.instructions() == instructions
+                            && (shared.tile(), shared.form()) == (tile, form) =>
+                    {
+                        Arc::clone(shared)
+                    }
+                    _ => {
+                        let kernel = problem.kernel_shape();
+                        let form = (tile, form);
+                        let weights =
+                            WinogradWeights::new(instructions, form, kernel, bias.as_ref());
+                        new_weights(weights, weight, jobs)
+                    }
+                };
+                let padding = axes.map(|axis| axis.padding);
+                let blocking = problem.blocking(tile, form);
+                Box::new(WinogradConv::new(
+                    instructions,
+                    input,
+                    output,
+                    padding,
+                    weights,
+                    epilogue,
+                    blocking,
+                ))
+            }
+        }
+    }
+}
+
+/// Weights that will be filled from `source`.
+fn new_weights<W: Fill + 'static>(weights: W, source: Tensor, jobs: &mut Vec<Job>) -> Arc<W> {
+    let weights = Arc::new(weights);
+    jobs.push(Job { weights: weights.clone(), source });
+    weights
+}
+
+/// Fills all weights, panel by panel, on several threads.
+fn fill(jobs: &[Job], threads: usize) {
+    let panels: Vec<(usize, usize)> = (jobs.iter().enumerate())
+        .flat_map(|(job, Job { weights, .. })| (0..weights.panels()).map(move |panel| (job, panel)))
+        .collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(&(job, panel)) = panels.get(next.fetch_add(1, Ordering::Relaxed)) {
+            // SAFETY: each panel is taken once, and the weights are not read before all are filled.
+            unsafe { jobs[job].weights.fill(&jobs[job].source, panel) };
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(work);
+        }
+        work();
+    });
+}

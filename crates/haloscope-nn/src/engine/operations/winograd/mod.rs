@@ -1,0 +1,233 @@
+//! 3×3 convolutions with stride 1 by Winograd's method; 3×3×3 with the depth summed in between.
+//!
+//! An item is a block of tiles, a slab of planes and a range of output channels. Its input is
+//! transformed once; then for each chunk of output channels the products are formed and transformed
+//! back at once, while they are in the cache. `README.md` beside the engine has the reasons and the
+//! measurements.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+mod grid;
+mod item;
+mod prefetch;
+
+pub(crate) use grid::tiles;
+
+use grid::Grid;
+use item::Item;
+use prefetch::PrefetchList;
+
+use crate::engine::kernels::{
+    Fused, InputKernel, InstructionSet, OUTPUTS, OutputKernel, PANEL, ProductKernel, WeightKernel,
+};
+use crate::engine::layout::{Layout, Tensor};
+use crate::engine::operation::{Operands, Operation, window_rows};
+use crate::engine::weights::{Fill, Form, Weights, WinogradWeights};
+
+/// Floats between the planes of transformed values beyond their size: one cache line more than a
+/// multiple of any power of two, so that the planes do not compete for the same cache sets.
+const SKEW: usize = 16;
+/// Pointers to prefetch are kept in scratch memory that is counted in floats.
+const POINTER: usize = size_of::<*const f32>() / size_of::<f32>();
+
+/// How the work is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Blocking {
+    /// Tiles in a block at most; a multiple of [`PANEL`].
+    pub(crate) tiles: usize,
+    /// Output planes in a slab at most.
+    pub(crate) planes: usize,
+    /// Ranges of output channels, each an item of its own.
+    pub(crate) channel_groups: usize,
+}
+
+/// The convolution of one layer for one shape.
+pub(crate) struct WinogradConv {
+    input: Layout,
+    output: Layout,
+    tile: usize,
+    /// Zero padding of rows and columns: 0 or 1.
+    padding: [usize; 2],
+    depth_padding: usize,
+    weights: Arc<WinogradWeights>,
+    adds: usize,
+    activation: Fused,
+    blocking: Blocking,
+    tile_blocks: usize,
+    slabs: usize,
+    input_kernel: InputKernel,
+    output_kernel: OutputKernel,
+    weight_kernel: WeightKernel,
+    product_kernel: ProductKernel,
+}
+
+impl WinogradConv {
+    pub(crate) fn new(
+        instructions: InstructionSet,
+        input: Layout,
+        output: Layout,
+        padding: [usize; 3],
+        weights: Arc<WinogradWeights>,
+        (adds, activation): (usize, Fused),
+        blocking: Blocking,
+    ) -> Self {
+        let tile = weights.tile();
+        let tiles = tiles(&output, tile);
+        let even = |count: usize, most: usize| count.div_ceil(count.div_ceil(most));
+        // Blocks of almost equal size: a last block of one tile would cost as much as one of four.
+        let tile_blocks = tiles.div_ceil(blocking.tiles);
+        let planes = even(output.depth, blocking.planes);
+        Self {
+            input,
+            output,
+            tile,
+            padding: [padding[1], padding[2]],
+            depth_padding: padding[0],
+            adds,
+            activation,
+            blocking: Blocking { planes, ..blocking },
+            tile_blocks,
+            slabs: output.depth.div_ceil(planes),
+            input_kernel: instructions.input_kernel(tile),
+            output_kernel: instructions.output_kernel(tile, adds, activation),
+            weight_kernel: instructions.weight_kernel(tile),
+            product_kernel: instructions.product_kernel(),
+            weights,
+        }
+    }
+
+    /// Planes of the transformed domain.
+    fn points(&self) -> usize {
+        (self.tile + 2) * (self.tile + 2)
+    }
+
+    fn channels(&self) -> usize {
+        self.weights.channels()
+    }
+
+    /// Input planes under a slab.
+    fn slots(&self) -> usize {
+        self.blocking.planes + self.weights.depth_taps() - 1
+    }
+
+    /// Floats between the points of the transformed input.
+    fn input_stride(&self) -> usize {
+        self.slots() * self.blocking.tiles * self.channels() + SKEW
+    }
+
+    /// Floats between the points of the products.
+    fn product_stride(&self) -> usize {
+        self.blocking.planes * self.blocking.tiles * self.chunk() * OUTPUTS + SKEW
+    }
+
+    /// Panels of sixteen output channels whose products are formed before they are transformed back.
+    fn chunk(&self) -> usize {
+        self.weights.chunk()
+    }
+
+    /// Calls of the product kernel's panels in a chunk at most.
+    fn panel_calls(&self) -> usize {
+        self.points() * self.chunk() * self.blocking.planes * (self.blocking.tiles / PANEL + 1)
+    }
+
+    /// Lengths of the four parts of a thread's scratch.
+    fn scratch_parts(&self) -> [usize; 4] {
+        let weights = match self.weights.form() {
+            Form::Transformed => 0,
+            Form::Packed => self.points() * (self.chunk() * self.weights.panel_len() + SKEW),
+        };
+        let lists = (self.panel_calls() * POINTER).next_multiple_of(SKEW);
+        [
+            (self.points() * self.input_stride()).next_multiple_of(SKEW),
+            (self.points() * self.product_stride()).next_multiple_of(SKEW),
+            weights.next_multiple_of(SKEW),
+            lists,
+        ]
+    }
+}
+
+impl Operation for WinogradConv {
+    fn describe(&self) -> String {
+        let m = self.tile;
+        let kept = match self.weights.form() {
+            Form::Transformed => "",
+            Form::Packed => ", weights on the fly",
+        };
+        let depth = if self.weights.depth_taps() > 1 { "×3" } else { "" };
+        format!("conv 3×3{depth}, F({m}×{m}){kept}")
+    }
+
+    fn items(&self) -> usize {
+        self.tile_blocks * self.slabs * self.blocking.channel_groups
+    }
+
+    fn scratch_len(&self) -> usize {
+        self.scratch_parts().iter().sum()
+    }
+
+    unsafe fn run(&self, item: usize, operands: &Operands<'_>, scratch: *mut f32) {
+        let (input, output) = (operands.input(0), operands.output());
+        let group = item % self.blocking.channel_groups;
+        let slab = item / self.blocking.channel_groups % self.slabs;
+        let block = item / self.blocking.channel_groups / self.slabs;
+        let count = tiles(&self.output, self.tile);
+        let share = |index: usize| count * index / self.tile_blocks;
+        let planes = self.blocking.planes;
+        let chunks = self.weights.panels().div_ceil(self.chunk());
+        let groups = self.blocking.channel_groups;
+        let work = Item {
+            conv: self,
+            grid: Grid::new(&self.output, self.tile),
+            tiles: share(block)..share(block + 1),
+            next: share((block + 1).min(self.tile_blocks))
+                ..share((block + 2).min(self.tile_blocks)),
+            planes: slab * planes..((slab + 1) * planes).min(self.output.depth),
+        };
+        let [transformed_len, products_len, weights_len, _] = self.scratch_parts();
+        let transformed = scratch;
+        let products = transformed.wrapping_add(transformed_len);
+        let own_weights = products.wrapping_add(products_len);
+        #[expect(
+            clippy::cast_ptr_alignment,
+            reason = "all parts of the scratch start at cache lines"
+        )]
+        let list = own_weights.wrapping_add(weights_len).cast::<*const f32>();
+        let adds: [Option<Tensor>; 2] =
+            std::array::from_fn(|index| (index < self.adds).then(|| operands.input(1 + index)));
+        // SAFETY: the caller's contract: operands are valid and the scratch is this thread's.
+        unsafe {
+            work.transform_input(&input, transformed);
+            for chunk in chunks * group / groups..chunks * (group + 1) / groups {
+                let panels =
+                    chunk * self.chunk()..((chunk + 1) * self.chunk()).min(self.weights.panels());
+                let mut lines = PrefetchList::new(list, work.panel_calls(panels.len()));
+                work.list_output(&mut lines, &output, adds[0].as_ref(), &panels);
+                work.list_next_input(&mut lines, &input, chunk, chunks);
+                work.multiply(&panels, transformed, products, own_weights, lines.finish());
+                work.transform_output(&panels, products, &output, &adds, operands.border_is_clear);
+            }
+        }
+    }
+
+    fn rows_read(&self, input: usize, rows: Range<usize>) -> Range<isize> {
+        if input == 0 {
+            window_rows(rows, 3, 1, self.padding[0])
+        } else {
+            window_rows(rows, 1, 1, 0)
+        }
+    }
+
+    fn may_overwrite(&self, input: usize) -> bool {
+        input > 0
+    }
+
+    fn multiplications(&self) -> f64 {
+        let taps = 9 * self.weights.depth_taps() * self.input.channels;
+        self.output.values() as f64 * taps as f64
+    }
+
+    fn weights(&self) -> Option<Weights> {
+        Some(Weights::Winograd(Arc::clone(&self.weights)))
+    }
+}
