@@ -1,6 +1,6 @@
 //! Seconds per forward pass of whole networks, as lines of JSON for `bench/compare.py`.
 //!
-//! `bench_networks [--threads N] [--repeats N] [--strict] [--budget MB] [CASE …]`; the cases and the
+//! `bench_networks [--threads N] [--copies N] [--repeats N] [--strict] [--budget MB] [CASE …]`; the cases and the
 //! random weights are like those of `bench/peers/networks.py`.
 
 use std::time::{Duration, Instant};
@@ -48,12 +48,15 @@ fn unet() -> Result<Model> {
 struct Request {
     options: Options,
     repeats: usize,
+    /// Runs side by side, as ranks of one machine would; seconds are then per image.
+    copies: usize,
     cases: Vec<String>,
 }
 
 impl Request {
     fn from_arguments() -> Self {
-        let mut request = Self { options: Options::default(), repeats: 3, cases: Vec::new() };
+        let mut request =
+            Self { options: Options::default(), repeats: 3, copies: 1, cases: Vec::new() };
         let mut arguments = std::env::args().skip(1);
         while let Some(argument) = arguments.next() {
             let mut number = || {
@@ -62,6 +65,7 @@ impl Request {
             };
             match argument.as_str() {
                 "--threads" => request.options.threads = number(),
+                "--copies" => request.copies = number(),
                 "--repeats" => request.repeats = number(),
                 "--strict" => request.options.accuracy = Accuracy::Strict,
                 "--budget" => request.options.memory_budget = Some(number() * 1_000_000),
@@ -92,24 +96,33 @@ fn measure(case: &Case, request: &Request) -> Result<()> {
     let begin = Instant::now();
     let plan = Plan::new(model.network(), &shape, &request.options)?;
     let planning = begin.elapsed();
-    let mut output = vec![0.0; plan.output_shape().count()];
-    let mut scratch = plan.scratch();
-    plan.run(&input, &mut output, &mut scratch)?;
+    let count = plan.output_shape().count();
+    let mut places: Vec<_> =
+        (0..request.copies).map(|_| (vec![0.0; count], plan.scratch())).collect();
     let mut best = Duration::MAX;
-    for _ in 0..request.repeats {
+    // The first round warms up.
+    for round in 0..=request.repeats {
         let begin = Instant::now();
-        plan.run(&input, &mut output, &mut scratch)?;
-        best = best.min(begin.elapsed());
+        std::thread::scope(|scope| {
+            let (plan, input) = (&plan, &input);
+            let runs: Vec<_> = (places.iter_mut())
+                .map(|(output, scratch)| scope.spawn(move || plan.run(input, output, scratch)))
+                .collect();
+            runs.into_iter().try_for_each(|run| run.join().expect("no run panics"))
+        })?;
+        if round > 0 {
+            best = best.min(begin.elapsed());
+        }
     }
     let threads = request.options.threads;
-    let seconds = best.as_secs_f64();
+    let seconds = best.as_secs_f64() / request.copies as f64;
     let plural = if threads > 1 { "s" } else { "" };
     let line = serde_json::json!({
         "case": format!("{}, {threads} thread{plural}", case.name),
         "seconds": seconds,
         "planning_seconds": planning.as_secs_f64(),
         "effective_gflops": plan.flops() / seconds / 1e9,
-        "predicted_mb": (plan.memory().total() + size_of_val(&output[..])) as f64 / 1e6,
+        "predicted_mb": (plan.memory().total() + 4 * count) as f64 / 1e6,
         "measured_mb": status_bytes("VmHWM:").saturating_sub(before) as f64 / 1e6,
         "peak_mb": status_bytes("VmHWM:") as f64 / 1e6,
     });
