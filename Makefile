@@ -27,6 +27,8 @@ docs: ## build the documentation, warnings denied
 unit:
 	cargo nextest run --workspace
 	cargo test --workspace --doc
+	@[ -n "$$HALOSCOPE_DATA" ] || echo "skipped: tests of trained networks, which need HALOSCOPE_DATA"
+	@[ -n "$$HALOSCOPE_HUGE" ] || echo "skipped: messages of more than 2^31 bytes, which make soak sends"
 
 mpi: mpi-openmpi mpi-mpich
 

@@ -98,6 +98,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let begin = Instant::now();
     let plan = Plan::new(model.network(), input.shape(), &options)?;
     let planning = begin.elapsed();
+    let (network, sigma_used) = (model.network().name().to_owned(), model.sigma() == Sigma::Map);
+    // The plan has the weights in a form of its own.
+    drop(model);
     let mut output = vec![0.0; plan.output_shape().count()];
     let seconds = denoise(&plan, &input, &mut output)?;
     // Peaks only grow, so this is the network's as long as nothing before it took more.
@@ -110,12 +113,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let report = Report {
         input: arguments.input.display().to_string(),
         output: arguments.out.display().to_string(),
-        network: model.network().name().into(),
+        network,
         width: picture.width,
         height: picture.height,
         channels: picture.channels,
         sigma: arguments.sigma,
-        sigma_used: model.sigma() == Sigma::Map,
+        sigma_used,
         threads,
         planning_seconds: planning.as_secs_f64(),
         seconds: seconds.as_secs_f64(),

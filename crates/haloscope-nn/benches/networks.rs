@@ -96,6 +96,8 @@ fn measure(case: &Case, request: &Request) -> Result<()> {
     let begin = Instant::now();
     let plan = Plan::new(model.network(), &shape, &request.options)?;
     let planning = begin.elapsed();
+    // The plan has the weights in a form of its own.
+    drop(model);
     let count = plan.output_shape().count();
     let mut places: Vec<_> =
         (0..request.copies).map(|_| (vec![0.0; count], plan.scratch())).collect();
