@@ -12,6 +12,7 @@ with random weights; the noise map is part of the input, as in our own program.
 import argparse
 import json
 import os
+import tempfile
 import time
 
 import numpy
@@ -93,7 +94,7 @@ def torch_runner(network, x, peer):
 
 
 def export(network, x):
-    path = f"{os.environ.get('TMPDIR', '/tmp')}/haloscope-bench-{os.getpid()}.onnx"
+    path = f"{tempfile.gettempdir()}/haloscope-bench-{os.getpid()}.onnx"
     torch.onnx.export(network, (x,), path, input_names=["x"], output_names=["y"], dynamo=False)
     return path
 
