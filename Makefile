@@ -72,7 +72,7 @@ bench-networks: $(PYTHON)
 	cargo build --release -p haloscope-nn --examples
 	for threads in 1 2; do \
 		peer="$(PYTHON) bench/peers/networks.py --threads $$threads --repeats 2"; \
-		$(PYTHON) bench/compare.py networks-$$threads --rounds $(ROUNDS) --baseline haloscope \
+		$(PYTHON) bench/compare.py networks-$$threads --rounds $(ROUNDS) --reference haloscope \
 			--peer "haloscope=target/release/examples/bench_networks --threads $$threads" \
 			--peer "PyTorch=$$peer torch-nchw" \
 			--peer "PyTorch channels-last=$$peer torch-channels-last" \

@@ -25,7 +25,8 @@ def parse_arguments():
     parser.add_argument("name", help="name of the result files")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--peer", action="append", required=True, metavar="NAME=COMMAND")
-    parser.add_argument("--baseline", help="peer that the others are compared with")
+    parser.add_argument("--baseline", help="say how many times faster than this peer the others are")
+    parser.add_argument("--reference", help="say how many times the time of this peer the others take")
     parser.add_argument("--runs", type=Path, default=Path("bench/runs"), help="folder of all runs")
     return parser.parse_args()
 
@@ -65,7 +66,11 @@ def seconds_name(seconds):
     return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.1f} µs"
 
 
-def table(results, peers, baseline):
+def ratio_name(ratio):
+    return f"{ratio:.0f}×" if ratio >= 10 else f"{ratio:.1f}×"
+
+
+def table(results, peers, baseline=None, reference=None):
     best = {}
     for result in results:
         key = (result["case"], result["peer"])
@@ -80,7 +85,9 @@ def table(results, peers, baseline):
                 continue
             cell = seconds_name(seconds)
             if peer != baseline and (case, baseline) in best:
-                cell += f" ({best[(case, baseline)] / seconds:.2g}×)"
+                cell += f" ({ratio_name(best[(case, baseline)] / seconds)})"
+            if peer != reference and (case, reference) in best:
+                cell += f" ({ratio_name(seconds / best[(case, reference)])})"
             cells.append(cell)
         lines.append(f"| {case} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
@@ -95,14 +102,16 @@ def main():
             print(f"round {round_number + 1} of {arguments.rounds}: {name}", file=sys.stderr)
             results += [dict(row, peer=name, round=round_number) for row in run(command)]
     facts = machine()
-    text = table(results, list(peers), arguments.baseline)
+    text = table(results, list(peers), arguments.baseline, arguments.reference)
     folder = arguments.runs / f"{facts['date'][:10]}-{facts['processor'].replace(' ', '-').lower()}"
     folder.mkdir(parents=True, exist_ok=True)
     raw = {"machine": facts, "peers": peers, "rounds": arguments.rounds, "results": results}
     (folder / f"{arguments.name}.json").write_text(json.dumps(raw, indent=1) + "\n")
-    note = f"Best of {arguments.rounds} interleaved rounds"
+    note = f"Best of {arguments.rounds} interleaved rounds" if arguments.rounds > 1 else "One round"
     if arguments.baseline:
         note += f"; in brackets, how many times faster than {arguments.baseline}"
+    if arguments.reference:
+        note += f"; in brackets, how many times the time of {arguments.reference}"
     (folder / f"{arguments.name}.md").write_text(f"{note}.\n\n{text}")
     print(f"{note}.\n\n{text}\nRaw results: {folder}")
 
