@@ -5,6 +5,9 @@
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
+# The crates that are built once more for each MPI library.
+MPI_CRATES = -p haloscope-comm -p haloscope-cli
+
 test: tools lint docs unit mpi deny ## install what the tests need, then run all of them
 
 tools: ## install the MPI libraries and cargo tools that the tests need
@@ -16,12 +19,12 @@ fmt: ## format the sources
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
-	MPICC=mpicc.openmpi cargo clippy --workspace --all-targets --features mpi \
+	MPICC=mpicc.openmpi cargo clippy $(MPI_CRATES) --all-targets --features mpi \
 		--target-dir target/openmpi -- -D warnings
 
 docs: ## build the documentation, warnings denied
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
-	MPICC=mpicc.openmpi RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --features mpi \
+	MPICC=mpicc.openmpi RUSTDOCFLAGS="-D warnings" cargo doc $(MPI_CRATES) --no-deps --features mpi \
 		--target-dir target/openmpi
 
 unit:
@@ -34,7 +37,7 @@ mpi: mpi-openmpi mpi-mpich
 
 # Each MPI library has a build of its own, because a program is linked to one of them.
 mpi-%:
-	MPICC=mpicc.$* MPIRUN=mpirun.$* cargo nextest run --workspace --features mpi \
+	MPICC=mpicc.$* MPIRUN=mpirun.$* cargo nextest run $(MPI_CRATES) --features mpi \
 		--target-dir target/$* -E 'binary(mpi) | test(wire)'
 
 deny:
