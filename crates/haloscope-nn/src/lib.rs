@@ -6,7 +6,6 @@ mod error;
 mod footprint;
 pub mod models;
 mod network;
-
 mod op;
 mod reference;
 mod shape;
