@@ -1,0 +1,8 @@
+#![doc = include_str!("../README.md")]
+
+pub mod array;
+mod error;
+pub mod physics;
+
+pub use array::Array;
+pub use error::{Error, Result};

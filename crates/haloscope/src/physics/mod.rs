@@ -1,0 +1,179 @@
+//! What an instrument does to an image.
+//!
+//! An operator is made for one shape of image, so that all that depends on the shape (transforms of
+//! kernels, geometry of rays) is prepared once; it then runs on any batch of such images. To write one,
+//! implement the `apply_…` functions on plain slices; callers use `forward`, `vjp` and `adjoint`, which
+//! take whole arrays and check their shapes.
+
+mod identity;
+
+use std::fmt;
+
+use ndarray::{ArrayD, IxDyn};
+
+use crate::array::Array;
+use crate::error::{Error, Result};
+
+pub use identity::Identity;
+
+/// A differentiable map from images to measurements.
+pub trait Physics: Send + Sync + fmt::Debug {
+    /// What it is called in messages and job files: `blur`.
+    fn name(&self) -> &'static str;
+
+    /// The shape of an image, without the batch: (channel, spatial…).
+    fn image_shape(&self) -> &[usize];
+
+    /// The shape of a measurement, without the batch.
+    fn measurement_shape(&self) -> &[usize];
+
+    /// Writes the measurements of `batch` images, over whatever `measurement` holds.
+    ///
+    /// Both are contiguous and of the right length: callers go through [`forward`](Self::forward).
+    fn apply_forward(&self, batch: usize, image: &[f32], measurement: &mut [f32]) -> Result<()>;
+
+    /// Writes `Jᵀ v` at `image`, where `J` is the derivative there; for linear operators the adjoint.
+    fn apply_vjp(&self, batch: usize, image: &[f32], v: &[f32], result: &mut [f32]) -> Result<()> {
+        let _ = image;
+        match self.as_linear() {
+            Some(linear) => linear.apply_adjoint(batch, v, result),
+            None => Err(Error::argument(self.name(), "this operator has no derivative")),
+        }
+    }
+
+    /// The operator as a linear one, if it is linear.
+    fn as_linear(&self) -> Option<&dyn LinearPhysics> {
+        None
+    }
+
+    /// About how much work a forward or adjoint on one image is, in multiply-adds; ranks are
+    /// balanced by it.
+    fn cost(&self) -> f64 {
+        let elements = |shape: &[usize]| shape.iter().product::<usize>() as f64;
+        elements(self.image_shape()) + elements(self.measurement_shape())
+    }
+
+    /// What the instrument measures of the images, without noise.
+    fn forward(&self, image: &Array) -> Result<Array> {
+        let batch = self.check_image(image)?;
+        let mut measurement = zeros(batch, self.measurement_shape());
+        self.apply_forward(batch, &slice(image), slice_mut(&mut measurement))?;
+        Ok(measurement)
+    }
+
+    /// [`forward`](Self::forward) into an array that is there already.
+    fn forward_into(&self, image: &Array, measurement: &mut Array) -> Result<()> {
+        let batch = self.check_image(image)?;
+        check(self.name(), "measurement", self.measurement_shape(), measurement, Some(batch))?;
+        with_slice_mut(measurement, |to| self.apply_forward(batch, &slice(image), to))
+    }
+
+    /// `Jᵀ v`, where `J` is the derivative at `image`.
+    fn vjp(&self, image: &Array, v: &Array) -> Result<Array> {
+        let batch = self.check_image(image)?;
+        check(self.name(), "measurement", self.measurement_shape(), v, Some(batch))?;
+        let mut result = zeros(batch, self.image_shape());
+        self.apply_vjp(batch, &slice(image), &slice(v), slice_mut(&mut result))?;
+        Ok(result)
+    }
+
+    /// The number of images in a batch of this operator's images.
+    fn check_image(&self, image: &Array) -> Result<usize> {
+        check(self.name(), "image", self.image_shape(), image, None)
+    }
+
+    /// The number of measurements in a batch of this operator's measurements.
+    fn check_measurement(&self, measurement: &Array) -> Result<usize> {
+        check(self.name(), "measurement", self.measurement_shape(), measurement, None)
+    }
+}
+
+/// A linear map from images to measurements, with its exact adjoint.
+///
+/// An implementation also overrides [`Physics::as_linear`] with `Some(self)`.
+pub trait LinearPhysics: Physics {
+    /// Writes `Aᵀ y` for a batch, over whatever `image` holds.
+    fn apply_adjoint(&self, batch: usize, measurement: &[f32], image: &mut [f32]) -> Result<()>;
+
+    /// `Aᵀ y`.
+    fn adjoint(&self, measurement: &Array) -> Result<Array> {
+        let batch = self.check_measurement(measurement)?;
+        let mut image = zeros(batch, self.image_shape());
+        self.apply_adjoint(batch, &slice(measurement), slice_mut(&mut image))?;
+        Ok(image)
+    }
+
+    /// [`adjoint`](Self::adjoint) into an array that is there already.
+    fn adjoint_into(&self, measurement: &Array, image: &mut Array) -> Result<()> {
+        let batch = self.check_measurement(measurement)?;
+        check(self.name(), "image", self.image_shape(), image, Some(batch))?;
+        with_slice_mut(image, |to| self.apply_adjoint(batch, &slice(measurement), to))
+    }
+
+    /// `AᵀA x`.
+    fn normal(&self, image: &Array) -> Result<Array> {
+        self.adjoint(&self.forward(image)?)
+    }
+
+    /// `‖A‖²`, the largest eigenvalue of `AᵀA`, where it is known exactly.
+    fn exact_squared_norm(&self) -> Option<f64> {
+        None
+    }
+
+    /// The solution of `(AᵀA + shift·I) x = b` where it has a closed form, else `None`. With a shift of
+    /// 0 it is the one of least norm.
+    ///
+    /// Pseudo-inverse (`b = Aᵀy`, shift 0) and prox of the L2 fidelity both come down to this.
+    fn solve_normal(&self, b: &Array, shift: f64) -> Option<Result<Array>> {
+        let _ = (b, shift);
+        None
+    }
+}
+
+/// The batch of an array that must be `shape` behind its first axis.
+fn check(
+    operator: &'static str,
+    role: &str,
+    shape: &[usize],
+    array: &Array,
+    batch: Option<usize>,
+) -> Result<usize> {
+    let found = array.shape();
+    let fits = found.len() == shape.len() + 1 && found[1..] == *shape;
+    if fits && found[0] > 0 && batch.is_none_or(|batch| batch == found[0]) {
+        return Ok(found[0]);
+    }
+    let expected = match batch {
+        Some(batch) => format!("{batch} of {shape:?} are expected"),
+        None => format!("a batch of {shape:?} is expected: (batch, channel, spatial…)"),
+    };
+    Err(Error::Shape { what: format!("the {role} of {operator}"), expected, found: found.to_vec() })
+}
+
+fn zeros(batch: usize, shape: &[usize]) -> Array {
+    let mut full = vec![batch];
+    full.extend_from_slice(shape);
+    ArrayD::zeros(IxDyn(&full))
+}
+
+/// The elements in logical order, copied only if memory has another one.
+fn slice(array: &Array) -> std::borrow::Cow<'_, [f32]> {
+    match array.as_slice() {
+        Some(slice) => slice.into(),
+        None => array.iter().copied().collect::<Vec<_>>().into(),
+    }
+}
+
+fn slice_mut(array: &mut Array) -> &mut [f32] {
+    array.as_slice_mut().expect("an array that was just made is in standard layout")
+}
+
+fn with_slice_mut(array: &mut Array, write: impl FnOnce(&mut [f32]) -> Result<()>) -> Result<()> {
+    if let Some(slice) = array.as_slice_mut() {
+        return write(slice);
+    }
+    let mut standard = Array::zeros(array.raw_dim());
+    write(slice_mut(&mut standard))?;
+    array.assign(&standard);
+    Ok(())
+}
