@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod array;
+pub mod denoise;
 mod error;
 pub mod physics;
 

@@ -1,0 +1,55 @@
+//! Denoisers: what a plug-and-play method uses as its prior.
+//!
+//! A [`Denoiser`] takes images and the level of their noise. Networks, classical methods and closures
+//! are all the same to what is built on it: tiling, distribution and solvers.
+
+mod function;
+mod level;
+mod network;
+
+use std::fmt;
+
+use crate::array::Array;
+use crate::error::{Error, Result};
+
+pub use function::{FunctionDenoiser, denoiser_fn};
+pub use level::NoiseLevel;
+pub use network::NetworkDenoiser;
+
+/// Something that removes noise of a known level from images.
+///
+/// The result for one image must not depend on the others in the batch; then tiles may be batched in any
+/// way, and any number of ranks gives the same bits.
+pub trait Denoiser: Send + Sync + fmt::Debug {
+    /// What it is called in messages: `drunet`.
+    fn name(&self) -> &str;
+
+    /// The images without their noise, whose standard deviation is `level`.
+    fn denoise(&self, image: &Array, level: &NoiseLevel) -> Result<Array>;
+
+    /// The sides of a tile should be multiples of it, so that nothing is padded.
+    fn alignment(&self) -> usize {
+        1
+    }
+
+    /// The bytes that it takes for a batch of this shape, beyond input and output, if it can tell.
+    fn memory(&self, shape: &[usize]) -> Result<Option<usize>> {
+        let _ = shape;
+        Ok(None)
+    }
+}
+
+/// Refuses images that are no images, which would only spread through the reconstruction.
+pub(crate) fn check_finite(what: &'static str, image: &Array) -> Result<()> {
+    match image.iter().position(|value| !value.is_finite()) {
+        None => Ok(()),
+        Some(index) => Err(Error::Numeric {
+            what,
+            reason: format!(
+                "element {index} of the image of shape {:?} is not finite; a step size that is too \
+                 large makes an iteration diverge",
+                image.shape()
+            ),
+        }),
+    }
+}

@@ -1,0 +1,228 @@
+//! A network as a denoiser: plans are made when a new shape comes, and kept.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use haloscope_nn::engine::{Options, Plan, Scratch};
+use haloscope_nn::models::{Model, Sigma};
+use haloscope_nn::{Footprint, Shape};
+use ndarray::{ArrayD, IxDyn};
+
+use super::{Denoiser, NoiseLevel, check_finite};
+use crate::array::Array;
+use crate::error::{Error, Result};
+
+/// The plans that are kept: those of a tiled image's full and last batch, and of some other shape.
+const KEPT_PLANS: usize = 3;
+
+/// A [`Model`] with the engine's options.
+///
+/// A gray model denoises the channels of a colour image one by one, and one of two dimensions the slices
+/// of a volume.
+///
+/// ```
+/// use haloscope::denoise::{Denoiser, NetworkDenoiser};
+/// use haloscope_nn::models::{Architecture, Fdncnn};
+///
+/// let model = Fdncnn { depth: 3, channels: 8, ..Fdncnn::default() }.random(1)?;
+/// let denoiser = NetworkDenoiser::new(model, haloscope_nn::engine::Options::default())?;
+/// let image = ndarray::ArrayD::ones(vec![2, 3, 16, 24]);
+/// assert_eq!(denoiser.denoise(&image, &0.1.into())?.shape(), [2, 3, 16, 24]);
+/// # Ok::<(), haloscope::Error>(())
+/// ```
+pub struct NetworkDenoiser {
+    model: Model,
+    options: Options,
+    alignment: usize,
+    /// The latest last.
+    planned: Mutex<Vec<Planned>>,
+}
+
+/// A plan with memory for runs that are not under way.
+#[derive(Clone)]
+struct Planned {
+    plan: Arc<Plan>,
+    idle: Arc<Mutex<Vec<Scratch>>>,
+}
+
+impl NetworkDenoiser {
+    /// A denoiser with this model; `options` are those of all its plans.
+    pub fn new(model: Model, options: Options) -> Result<Self> {
+        let alignment =
+            Footprint::of(model.network())?.alignment.iter().copied().max().unwrap_or(1);
+        Ok(Self { model, options, alignment, planned: Mutex::default() })
+    }
+
+    /// The model.
+    #[must_use]
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// The plan of one run for images of this shape, (batch, channel, spatial…), which the model
+    /// accepts.
+    pub fn plan(&self, image: &[usize]) -> Result<Arc<Plan>> {
+        Ok(self.planned(&self.input_shape(image)?)?.plan)
+    }
+
+    /// The shape of the network's input: the batch, or one channel or slice of one image.
+    fn input_shape(&self, image: &[usize]) -> Result<Shape> {
+        let (channels, rank) = (self.model.image_channels(), self.model.network().rank());
+        let is_whole = image.len() == 2 + rank && image[1] == channels;
+        let is_cut = image.len() >= 2 + rank && channels == 1;
+        if !(is_whole || is_cut) || image.contains(&0) {
+            return Err(Error::Shape {
+                what: format!("the image of {}", self.name()),
+                expected: format!("a batch of {channels} channels and {rank} sides is expected"),
+                found: image.to_vec(),
+            });
+        }
+        let batch = if is_whole { image[0] } else { 1 };
+        let mut sizes = vec![batch, channels + usize::from(self.model.sigma() == Sigma::Map)];
+        sizes.extend_from_slice(&image[image.len() - rank..]);
+        Ok(Shape::new(sizes)?)
+    }
+
+    fn planned(&self, shape: &Shape) -> Result<Planned> {
+        let mut plans = self.planned.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = plans.iter().position(|planned| planned.plan.input_shape() == shape);
+        let planned = if let Some(index) = found {
+            plans.remove(index)
+        } else {
+            let network = self.model.network();
+            // Plans of other shapes share the transformed weights.
+            let plan = match plans.last() {
+                Some(other) => other.plan.with_shape(network, shape, &self.options)?,
+                None => Plan::new(network, shape, &self.options)?,
+            };
+            Planned { plan: Arc::new(plan), idle: Arc::default() }
+        };
+        if plans.len() == KEPT_PLANS {
+            plans.remove(0);
+        }
+        plans.push(planned.clone());
+        Ok(planned)
+    }
+}
+
+impl Denoiser for NetworkDenoiser {
+    fn name(&self) -> &str {
+        self.model.network().name()
+    }
+
+    fn denoise(&self, image: &Array, level: &NoiseLevel) -> Result<Array> {
+        level.check(image.shape())?;
+        check_finite("denoise", image)?;
+        let shape = self.input_shape(image.shape())?;
+        let Planned { plan, idle } = self.planned(&shape)?;
+        let lock = || idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = lock().pop();
+        let mut scratch = taken.unwrap_or_else(|| plan.scratch());
+
+        let pixels: usize = shape.spatial().iter().product();
+        let member = self.model.image_channels() * pixels;
+        let members = image.len() / member;
+        let parts = members / image.shape()[0];
+        let values = image.as_standard_layout();
+        let values = values.as_slice().expect("standard layout");
+        let mut output = vec![0.0; values.len()];
+        let mut input = Vec::with_capacity(shape.count());
+        for first in (0..members).step_by(shape.batch()) {
+            input.clear();
+            for index in first..first + shape.batch() {
+                input.extend_from_slice(&values[index * member..][..member]);
+                if self.model.sigma() == Sigma::Map {
+                    level.append_map(index / parts, index % parts, pixels, &mut input);
+                }
+            }
+            let to = &mut output[first * member..][..shape.batch() * member];
+            plan.run(&input, to, &mut scratch)?;
+        }
+        lock().push(scratch);
+        Ok(ArrayD::from_shape_vec(IxDyn(image.shape()), output).expect("as many as the image has"))
+    }
+
+    fn alignment(&self) -> usize {
+        self.alignment
+    }
+
+    fn memory(&self, shape: &[usize]) -> Result<Option<usize>> {
+        Ok(Some(self.plan(shape)?.memory().total()))
+    }
+}
+
+impl fmt::Debug for NetworkDenoiser {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NetworkDenoiser")
+            .field("network", &self.name())
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use haloscope_nn::models::{Architecture, Fdncnn};
+
+    use super::*;
+
+    fn gray() -> NetworkDenoiser {
+        let model = Fdncnn { image_channels: 1, depth: 3, channels: 8, ..Fdncnn::default() };
+        NetworkDenoiser::new(model.random(7).expect("a model"), Options::default())
+            .expect("aligned")
+    }
+
+    fn ramp(shape: &[usize]) -> Array {
+        let mut next = 0.0;
+        ArrayD::from_shape_simple_fn(IxDyn(shape), || {
+            next = (next * 1.7 + 0.31_f32).fract();
+            next
+        })
+    }
+
+    #[test]
+    fn a_gray_network_denoises_channels_and_slices_one_by_one() {
+        let denoiser = gray();
+        let volume = ramp(&[2, 3, 5, 12, 10]);
+        let map = ramp(&[2, 1, 5, 12, 10]);
+        let whole = denoiser.denoise(&volume, &NoiseLevel::Map(map.clone())).expect("cut up");
+        for (image, channel, slice) in [(0, 0, 0), (0, 2, 4), (1, 1, 3)] {
+            let cut = |array: &Array, channel: usize| {
+                let plane =
+                    array.slice(ndarray::s![image..=image, channel..=channel, slice, .., ..]);
+                plane.to_owned().into_dyn()
+            };
+            let level = NoiseLevel::Map(cut(&map, 0));
+            let alone = denoiser.denoise(&cut(&volume, channel), &level).expect("one slice");
+            assert_eq!(cut(&whole, channel), alone);
+        }
+    }
+
+    #[test]
+    fn levels_of_images_are_maps_that_are_constant() {
+        let denoiser = gray();
+        let images = ramp(&[2, 1, 9, 16]);
+        let mut map = Array::from_elem(IxDyn(&[2, 1, 9, 16]), 0.1);
+        map.index_axis_mut(ndarray::Axis(0), 1).fill(0.4);
+        let by_image = denoiser.denoise(&images, &NoiseLevel::PerImage(vec![0.1, 0.4]));
+        assert_eq!(by_image, denoiser.denoise(&images, &NoiseLevel::Map(map)));
+        assert_ne!(by_image, denoiser.denoise(&images, &0.1.into()));
+    }
+
+    #[test]
+    fn bad_images_and_levels_are_refused() {
+        let denoiser = gray();
+        let mut image = ramp(&[1, 1, 8, 8]);
+        for (level, words) in [(-0.1, "not negative"), (f32::NAN, "finite")] {
+            let error =
+                denoiser.denoise(&image, &level.into()).expect_err("a bad level").to_string();
+            assert!(error.contains(words), "{error}");
+        }
+        image[[0, 0, 3, 3]] = f32::INFINITY;
+        let error = denoiser.denoise(&image, &0.1.into()).expect_err("infinite").to_string();
+        assert!(error.contains("element 27"), "{error}");
+        let error =
+            denoiser.denoise(&ramp(&[8, 8]), &0.1.into()).expect_err("no batch").to_string();
+        assert!(error.contains("1 channels and 2 sides"), "{error}");
+    }
+}
