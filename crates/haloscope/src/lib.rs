@@ -4,6 +4,7 @@ pub mod array;
 pub mod denoise;
 mod error;
 pub mod physics;
+pub mod tiling;
 
 pub use array::Array;
 pub use error::{Error, Result};

@@ -1,0 +1,173 @@
+//! An image in tiles: what a denoiser sees at a time, and how the results become an image again.
+//!
+//! A [`Tiling`] says how to cut; [`Tiling::plan`] applies it to a shape and gives a [`TilePlan`], whose
+//! tiles every rank knows. Anything else that cuts and joins is a [`Tiles`] of its own.
+
+mod auto;
+mod axis;
+mod border;
+mod plan;
+
+use std::fmt;
+
+use crate::array::Array;
+use crate::error::{Error, Result};
+
+pub use border::Border;
+pub use plan::{Tile, TilePlan};
+
+/// How to cut images into tiles.
+///
+/// ```
+/// use haloscope::tiling::{Strategy, Tiling};
+///
+/// let tiling = Tiling { patch: 128.into(), overlap: 16.into(), ..Tiling::new(Strategy::Overlap) };
+/// let plan = tiling.plan(&[1, 3, 512, 384], 8, 2)?;
+/// assert_eq!((plan.len(), plan.window()), (12, &[160, 160][..]));
+/// assert_eq!(plan.work_multiplier(), 160.0 * 160.0 / (128.0 * 128.0));
+/// # Ok::<(), haloscope::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tiling {
+    /// How results become an image.
+    pub strategy: Strategy,
+    /// The pixels that a tile contributes, along each axis that is cut.
+    pub patch: Patch,
+    /// The pixels that a tile sees beyond its own, on either side.
+    pub overlap: Extent,
+    /// The spatial axes that are cut, counted from 0; all if `None`.
+    pub axes: Option<Vec<usize>>,
+    /// What a tile sees beyond the image's edge.
+    pub border: Border,
+    /// How many tiles the denoiser gets at once.
+    pub batch: Batch,
+}
+
+/// How the results of tiles become an image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Strategy {
+    /// Tiles see nothing but themselves; seams show.
+    Basic,
+    /// Tiles see an overlap, which is cut off the result.
+    #[default]
+    Overlap,
+    /// Results are faded into each other in the inner half of the overlap; no seams show.
+    Blend,
+}
+
+/// The length of a tile along the axes that are cut.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Patch {
+    /// The lengths that give the rank with the most work the least.
+    #[default]
+    Auto,
+    /// These.
+    Given(Extent),
+}
+
+/// A length along the axes that are cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// The same along all of them.
+    Same(usize),
+    /// One for each.
+    PerAxis(Vec<usize>),
+}
+
+/// How many tiles are denoised at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Batch {
+    /// As many as the denoiser takes no more than a gigabyte for, and eight at the most; one if it
+    /// cannot tell what it takes.
+    #[default]
+    Auto,
+    /// As many as fit in so many bytes by the denoiser's own plan.
+    Memory(usize),
+    /// So many at the most.
+    AtMost(usize),
+}
+
+impl From<usize> for Extent {
+    fn from(length: usize) -> Self {
+        Self::Same(length)
+    }
+}
+
+impl From<usize> for Patch {
+    fn from(length: usize) -> Self {
+        Self::Given(length.into())
+    }
+}
+
+impl std::str::FromStr for Strategy {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            "basic" => Ok(Self::Basic),
+            "overlap" => Ok(Self::Overlap),
+            "blend" => Ok(Self::Blend),
+            _ => Err(Error::argument(
+                "strategy",
+                format!("`{name}` is unknown; there are basic, overlap and blend"),
+            )),
+        }
+    }
+}
+
+impl Default for Tiling {
+    fn default() -> Self {
+        Self::new(Strategy::default())
+    }
+}
+
+impl Tiling {
+    /// Tiles of the length that suits the ranks, with an overlap of 32 pixels unless the strategy has
+    /// none.
+    #[must_use]
+    pub fn new(strategy: Strategy) -> Self {
+        let overlap = if strategy == Strategy::Basic { 0 } else { 32 };
+        Self {
+            strategy,
+            patch: Patch::Auto,
+            overlap: overlap.into(),
+            axes: None,
+            border: Border::default(),
+            batch: Batch::default(),
+        }
+    }
+
+    /// The tiles of images of this shape, (batch, channel, spatial…), for a denoiser with this
+    /// alignment and so many ranks.
+    pub fn plan(&self, image: &[usize], alignment: usize, ranks: usize) -> Result<TilePlan> {
+        TilePlan::new(self, image, alignment, ranks)
+    }
+}
+
+/// Tiles of an image: how they are read, and how what became of them is put together.
+///
+/// [`TilePlan`] is the one that ships. Every rank asks for its own tiles only, and gets the parts of all
+/// of them to put together, in order.
+pub trait Tiles: Send + Sync + fmt::Debug {
+    /// How many there are.
+    fn count(&self) -> usize;
+
+    /// The shape of the images, (batch, channel, spatial…).
+    fn image_shape(&self) -> &[usize];
+
+    /// Cuts tile `tile` out of an image, or out of a map that has other channels or batches. Tiles of
+    /// the same shape can be denoised at once.
+    fn extract(&self, image: &Array, tile: usize) -> Result<Array>;
+
+    /// What the image needs of a tile's result: it is this that ranks send each other.
+    fn finish(&self, result: Array, tile: usize) -> Result<Array>;
+
+    /// The elements of what [`finish`](Self::finish) returns, for images of one channel and a batch of 1.
+    fn part_len(&self, tile: usize) -> usize;
+
+    /// Puts a part into the image; called for all tiles in their order on an image of zeros.
+    fn place(&self, image: &mut [f32], part: &[f32], tile: usize) -> Result<()>;
+
+    /// The work that a tile is, for balancing ranks.
+    fn cost(&self, tile: usize) -> f64;
+}
