@@ -2,7 +2,9 @@
 
 pub mod array;
 mod error;
+mod measurements;
 pub mod physics;
 
 pub use array::Array;
 pub use error::{Error, Result};
+pub use measurements::Measurements;
