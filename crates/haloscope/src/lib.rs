@@ -3,8 +3,10 @@
 pub mod array;
 pub mod denoise;
 mod error;
+mod measurements;
 pub mod physics;
 pub mod tiling;
 
 pub use array::Array;
 pub use error::{Error, Result};
+pub use measurements::Measurements;

@@ -6,6 +6,7 @@
 //! take whole arrays and check their shapes.
 
 mod identity;
+mod stack;
 
 use std::fmt;
 
@@ -15,6 +16,7 @@ use crate::array::Array;
 use crate::error::{Error, Result};
 
 pub use identity::Identity;
+pub use stack::Stack;
 
 /// A differentiable map from images to measurements.
 pub trait Physics: Send + Sync + fmt::Debug {
