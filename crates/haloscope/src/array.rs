@@ -3,6 +3,8 @@
 //! Sums are taken in f64 over pieces of a fixed length, and the pieces are added in order, so that
 //! how many threads share the work does not show in the result.
 
+use std::borrow::Cow;
+
 use ndarray::ArrayD;
 use rayon::prelude::*;
 
@@ -101,6 +103,19 @@ pub fn elements<'a>(what: &'static str, array: &'a Array) -> Result<&'a [f32]> {
             "the array is not in standard layout; `as_standard_layout` makes it so",
         )
     })
+}
+
+/// The elements in logical order, copied only if memory has another one.
+pub(crate) fn slice(array: &Array) -> Cow<'_, [f32]> {
+    match array.as_slice() {
+        Some(slice) => slice.into(),
+        None => array.iter().copied().collect::<Vec<_>>().into(),
+    }
+}
+
+/// The elements of an array that was just made, and so is in standard layout.
+pub(crate) fn slice_mut(array: &mut Array) -> &mut [f32] {
+    array.as_slice_mut().expect("an array that was just made is in standard layout")
 }
 
 fn update(y: &mut [f32], x: &[f32], f: impl Fn(&mut f32, f32) + Sync) {

@@ -72,6 +72,15 @@ pub enum Error {
         reason: String,
     },
 
+    /// Another rank could not do its part.
+    #[error("rank {rank}: {reason}")]
+    OnRank {
+        /// The rank.
+        rank: usize,
+        /// What it says.
+        reason: String,
+    },
+
     /// Ranks did not get through a call together.
     #[error(transparent)]
     Ranks(#[from] haloscope_comm::Error),

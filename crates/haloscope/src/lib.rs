@@ -2,6 +2,7 @@
 
 pub mod array;
 pub mod denoise;
+pub mod distribute;
 mod error;
 mod measurements;
 pub mod physics;

@@ -8,6 +8,7 @@ mod level;
 mod network;
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::array::Array;
 use crate::error::{Error, Result};
@@ -36,6 +37,24 @@ pub trait Denoiser: Send + Sync + fmt::Debug {
     fn memory(&self, shape: &[usize]) -> Result<Option<usize>> {
         let _ = shape;
         Ok(None)
+    }
+}
+
+impl<D: Denoiser + ?Sized> Denoiser for Arc<D> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn denoise(&self, image: &Array, level: &NoiseLevel) -> Result<Array> {
+        (**self).denoise(image, level)
+    }
+
+    fn alignment(&self) -> usize {
+        (**self).alignment()
+    }
+
+    fn memory(&self, shape: &[usize]) -> Result<Option<usize>> {
+        (**self).memory(shape)
     }
 }
 

@@ -12,7 +12,7 @@ use std::fmt;
 
 use ndarray::{ArrayD, IxDyn};
 
-use crate::array::Array;
+use crate::array::{Array, slice, slice_mut};
 use crate::error::{Error, Result};
 
 pub use identity::Identity;
@@ -156,18 +156,6 @@ fn zeros(batch: usize, shape: &[usize]) -> Array {
     let mut full = vec![batch];
     full.extend_from_slice(shape);
     ArrayD::zeros(IxDyn(&full))
-}
-
-/// The elements in logical order, copied only if memory has another one.
-fn slice(array: &Array) -> std::borrow::Cow<'_, [f32]> {
-    match array.as_slice() {
-        Some(slice) => slice.into(),
-        None => array.iter().copied().collect::<Vec<_>>().into(),
-    }
-}
-
-fn slice_mut(array: &mut Array) -> &mut [f32] {
-    array.as_slice_mut().expect("an array that was just made is in standard layout")
 }
 
 fn with_slice_mut(array: &mut Array, write: impl FnOnce(&mut [f32]) -> Result<()>) -> Result<()> {

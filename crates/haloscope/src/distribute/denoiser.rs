@@ -1,0 +1,298 @@
+//! A denoiser whose tiles are shared by the ranks.
+//!
+//! Every rank holds the image, cuts and denoises its own tiles, and sends the others the pixels that they
+//! contribute. Those are placed, not summed: a rank receives the pixels that it has not computed, where
+//! summing full images would move each pixel twice.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use haloscope_comm::{Collectives, Context, partition};
+use ndarray::{Axis, IxDyn, Slice, concatenate};
+
+use super::Distribute;
+use super::agree::agree;
+use super::workers::Workers;
+use crate::array::{Array, slice, slice_mut};
+use crate::denoise::{Denoiser, NoiseLevel};
+use crate::error::{Error, Result};
+use crate::tiling::{Batch, Tiles, Tiling};
+
+/// How a denoiser is distributed.
+#[derive(Clone, Debug)]
+pub struct DenoiserOptions {
+    /// How images are cut.
+    pub cutting: Cutting,
+    /// Which rank gets which tile.
+    pub dealing: Dealing,
+}
+
+/// How images are cut into tiles.
+#[derive(Clone, Debug)]
+pub enum Cutting {
+    /// By a plan for the shape that comes.
+    Tiling(Tiling),
+    /// Into these tiles, of images of one shape, so many at once.
+    Custom(Arc<dyn Tiles>, usize),
+}
+
+/// Which rank gets which tile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dealing {
+    /// Contiguous blocks of about equal cost.
+    #[default]
+    Blocks,
+    /// One after the other.
+    RoundRobin,
+}
+
+impl Default for DenoiserOptions {
+    fn default() -> Self {
+        Tiling::default().into()
+    }
+}
+
+impl From<Tiling> for DenoiserOptions {
+    fn from(tiling: Tiling) -> Self {
+        Self { cutting: Cutting::Tiling(tiling), dealing: Dealing::default() }
+    }
+}
+
+/// A [`Denoiser`] over ranks, used like any other: all ranks call it with the same image.
+///
+/// See [`distribute`](super::distribute) for an example.
+pub struct DistributedDenoiser {
+    ctx: Context,
+    workers: Workers,
+    denoiser: Arc<dyn Denoiser>,
+    options: DenoiserOptions,
+    /// The tiles for the last shape.
+    planned: Mutex<Option<Planned>>,
+}
+
+#[derive(Clone)]
+struct Planned {
+    tiles: Arc<dyn Tiles>,
+    batch: usize,
+    /// The tiles of each rank.
+    shares: Arc<[Vec<usize>]>,
+}
+
+/// What one rank's tiles contribute to the image.
+#[derive(Clone, Debug)]
+pub struct LocalTiles {
+    /// The tiles and what became of them, as [`Tiles::finish`] returns it.
+    pub parts: Vec<(usize, Array)>,
+    /// What tiles they are.
+    pub tiles: Arc<dyn Tiles>,
+}
+
+impl DistributedDenoiser {
+    /// What its tiles are for images of this shape, (batch, channel, spatial…).
+    pub fn tiles(&self, image: &[usize]) -> Result<Arc<dyn Tiles>> {
+        Ok(self.planned(image)?.tiles)
+    }
+
+    /// As [`denoise`](Denoiser::denoise), but nothing is sent: each rank keeps what its tiles contribute.
+    pub fn denoise_local(&self, image: &Array, level: &NoiseLevel) -> Result<LocalTiles> {
+        level.check(image.shape())?;
+        let Planned { tiles, batch, shares } = self.planned(image.shape())?;
+        let share = &shares[self.ctx.rank()];
+        let mut parts = Vec::with_capacity(share.len());
+        for group in share.chunks(batch) {
+            let results = self.workers.run(|| self.denoise_group(image, level, &*tiles, group))?;
+            parts.extend(group.iter().copied().zip(results));
+        }
+        Ok(LocalTiles { parts, tiles })
+    }
+
+    /// The parts of some tiles, which the denoiser gets at once if they have one shape.
+    fn denoise_group(
+        &self,
+        image: &Array,
+        level: &NoiseLevel,
+        tiles: &dyn Tiles,
+        group: &[usize],
+    ) -> Result<Vec<Array>> {
+        let cut = |tile: &usize| tiles.extract(image, *tile);
+        let windows = group.iter().map(cut).collect::<Result<Vec<Array>>>()?;
+        if windows.windows(2).any(|pair| pair[0].shape() != pair[1].shape()) {
+            let alone = |tile: &usize| self.denoise_group(image, level, tiles, &[*tile]);
+            return Ok(group.iter().map(alone).collect::<Result<Vec<_>>>()?.concat());
+        }
+        let levels = tile_levels(level, image.shape()[0], tiles, group)?;
+        let views: Vec<_> = windows.iter().map(|window| window.view()).collect();
+        let batch = concatenate(Axis(0), &views).expect("all windows have one shape");
+        drop(windows);
+        let shape = batch.shape().to_vec();
+        let result = self.denoiser.denoise(&batch, &levels)?;
+        if result.shape() != shape {
+            return Err(Error::Shape {
+                what: format!("the result of {}", self.denoiser.name()),
+                expected: format!("it was given {shape:?}"),
+                found: result.shape().to_vec(),
+            });
+        }
+        let images = image.shape()[0];
+        let part = |(index, tile): (usize, &usize)| {
+            let range = index * images..(index + 1) * images;
+            let result = result.slice_axis(Axis(0), Slice::from(range)).to_owned();
+            tiles.finish(result, *tile)
+        };
+        group.iter().enumerate().map(part).collect()
+    }
+
+    fn planned(&self, image: &[usize]) -> Result<Planned> {
+        let mut planned = self.planned.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(planned) = &*planned
+            && planned.tiles.image_shape() == image
+        {
+            return Ok(planned.clone());
+        }
+        let (tiles, batch): (Arc<dyn Tiles>, usize) = match &self.options.cutting {
+            Cutting::Tiling(tiling) => {
+                let plan = tiling.plan(image, self.denoiser.alignment(), self.ctx.size())?;
+                for note in plan.notes() {
+                    self.ctx.log_once(log::Level::Warn, note);
+                }
+                let batch = plan.batch_for(&*self.denoiser)?;
+                (Arc::new(plan), batch)
+            }
+            Cutting::Custom(tiles, batch) if tiles.image_shape() == image => {
+                (tiles.clone(), *batch)
+            }
+            Cutting::Custom(tiles, _) => {
+                return Err(Error::Shape {
+                    what: "the image to cut into tiles".into(),
+                    expected: format!("the tiles are of {:?}", tiles.image_shape()),
+                    found: image.to_vec(),
+                });
+            }
+        };
+        let shares = self.shares(&*tiles)?.into();
+        let made = Planned { tiles, batch: batch.max(1), shares };
+        *planned = Some(made.clone());
+        Ok(made)
+    }
+
+    fn shares(&self, tiles: &dyn Tiles) -> Result<Vec<Vec<usize>>> {
+        let (count, ranks) = (tiles.count(), self.ctx.size());
+        if count < ranks {
+            let idle =
+                format!("{count} tiles for {ranks} ranks: ranks {count} to {} idle", ranks - 1);
+            self.ctx.log_once(log::Level::Warn, idle);
+        }
+        Ok(match self.options.dealing {
+            Dealing::RoundRobin => (0..ranks)
+                .map(|rank| partition::round_robin(count, rank, ranks).collect())
+                .collect(),
+            Dealing::Blocks => {
+                let costs: Vec<f64> = (0..count).map(|tile| tiles.cost(tile)).collect();
+                partition::contiguous(&costs, ranks)?.into_iter().map(Range::collect).collect()
+            }
+        })
+    }
+
+    /// All ranks' parts, put together.
+    fn join(&self, shape: &[usize], local: LocalTiles, shares: &[Vec<usize>]) -> Result<Array> {
+        let LocalTiles { parts, tiles } = local;
+        let planes = shape[0] * shape[1];
+        let mut image = Array::zeros(IxDyn(shape));
+        let pixels = slice_mut(&mut image);
+        if self.ctx.size() == 1 {
+            for (tile, part) in parts {
+                tiles.place(pixels, &slice(&part), tile)?;
+            }
+            return Ok(image);
+        }
+        let len = |tile: &usize| planes * tiles.part_len(*tile);
+        let counts: Vec<usize> = shares.iter().map(|share| share.iter().map(len).sum()).collect();
+        let mut mine = Vec::with_capacity(counts[self.ctx.rank()]);
+        for (_, part) in parts {
+            mine.extend(part.iter());
+        }
+        let mut all = vec![0.0_f32; counts.iter().sum()];
+        self.ctx.comm().all_gather_into(&mine, &counts, &mut all)?;
+        drop(mine);
+        let mut placed = vec![0..0; tiles.count()];
+        let mut begin = 0;
+        for tile in shares.iter().flatten() {
+            placed[*tile] = begin..begin + len(tile);
+            begin = placed[*tile].end;
+        }
+        for (tile, range) in placed.into_iter().enumerate() {
+            tiles.place(pixels, &all[range], tile)?;
+        }
+        Ok(image)
+    }
+}
+
+/// The levels of a batch of tiles.
+fn tile_levels(
+    level: &NoiseLevel,
+    images: usize,
+    tiles: &dyn Tiles,
+    group: &[usize],
+) -> Result<NoiseLevel> {
+    Ok(match level {
+        NoiseLevel::Uniform(level) => NoiseLevel::Uniform(*level),
+        NoiseLevel::PerImage(levels) => NoiseLevel::PerImage(levels.repeat(group.len())),
+        NoiseLevel::Map(map) => {
+            let mut cut = Vec::with_capacity(group.len());
+            for tile in group {
+                let window = tiles.extract(map, *tile)?;
+                let mut full = window.shape().to_vec();
+                full[0] = images;
+                cut.push(
+                    window.broadcast(IxDyn(&full)).expect("one map or one for each").to_owned(),
+                );
+            }
+            let views: Vec<_> = cut.iter().map(|window| window.view()).collect();
+            NoiseLevel::Map(concatenate(Axis(0), &views).expect("all windows have one shape"))
+        }
+    })
+}
+
+impl Denoiser for DistributedDenoiser {
+    fn name(&self) -> &str {
+        self.denoiser.name()
+    }
+
+    fn denoise(&self, image: &Array, level: &NoiseLevel) -> Result<Array> {
+        let local = agree(&self.ctx, self.denoise_local(image, level))?;
+        let shares = self.planned(image.shape())?.shares;
+        self.join(image.shape(), local, &shares)
+    }
+
+    fn alignment(&self) -> usize {
+        self.denoiser.alignment()
+    }
+}
+
+impl fmt::Debug for DistributedDenoiser {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DistributedDenoiser")
+            .field("denoiser", &self.denoiser)
+            .field("options", &self.options)
+            .field("ranks", &self.ctx.size())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<D: Denoiser + 'static> Distribute for D {
+    type Options = DenoiserOptions;
+    type Output = DistributedDenoiser;
+
+    fn distribute(self, ctx: &Context, options: DenoiserOptions) -> Result<DistributedDenoiser> {
+        if let Cutting::Tiling(Tiling { batch: Batch::AtMost(0), .. }) | Cutting::Custom(_, 0) =
+            &options.cutting
+        {
+            let reason = "batches of at most 0 tiles; at least 1 is needed";
+            return Err(Error::argument("tiling", reason));
+        }
+        let workers = agree(ctx, Workers::new(ctx))?;
+        let (ctx, denoiser, planned) = (ctx.clone(), Arc::new(self), Mutex::default());
+        Ok(DistributedDenoiser { ctx, workers, denoiser, options, planned })
+    }
+}

@@ -1,0 +1,368 @@
+//! A stack of operators over ranks.
+
+use std::sync::Arc;
+
+use haloscope_comm::{Collectives, Context};
+
+use super::agree::agree;
+use super::factory::{Factory, broadcast_parameters};
+use super::terms::Terms;
+use super::workers::Workers;
+use super::{Assignment, Distribute, Gather};
+use crate::array::Array;
+use crate::error::{Error, Result};
+use crate::measurements::Measurements;
+use crate::physics::{LinearPhysics, Physics, Stack};
+
+/// How a stack is distributed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StackOptions {
+    /// Which rank owns which operator.
+    pub assignment: Assignment,
+    /// How measurements are gathered.
+    pub gather: Gather,
+}
+
+/// A [`Stack`] over ranks, used like one: all ranks call the same function with the same image.
+///
+/// Measurements may be complete or only those of the rank's own operators, so that no rank need hold all
+/// of them. Each operation exists in two forms: under its own name it brings the result to all ranks; as
+/// `…_terms` it leaves that choice to the caller.
+///
+/// See [`distribute`](super::distribute) for an example.
+#[derive(Clone, Debug)]
+pub struct DistributedStack {
+    ctx: Context,
+    workers: Workers,
+    local: Vec<(usize, Arc<dyn Physics>)>,
+    owners: Vec<usize>,
+    image_shape: Vec<usize>,
+    measurement_shapes: Vec<Vec<usize>>,
+    is_linear: bool,
+    gather: Gather,
+}
+
+impl DistributedStack {
+    /// How many operators there are on all ranks.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.owners.len()
+    }
+
+    /// Never: a stack has at least one operator.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.owners.is_empty()
+    }
+
+    /// The rank of each operator.
+    #[must_use]
+    pub fn owners(&self) -> &[usize] {
+        &self.owners
+    }
+
+    /// The operators that this rank owns.
+    #[must_use]
+    pub fn local_indices(&self) -> impl ExactSizeIterator<Item = usize> {
+        self.local.iter().map(|(index, _)| *index)
+    }
+
+    /// The operators that this rank owns, with their indices.
+    #[must_use]
+    pub fn local_operators(&self) -> &[(usize, Arc<dyn Physics>)] {
+        &self.local
+    }
+
+    /// The shape of an image, without the batch: (channel, spatial…).
+    #[must_use]
+    pub fn image_shape(&self) -> &[usize] {
+        &self.image_shape
+    }
+
+    /// The shape of each operator's measurement, without the batch.
+    #[must_use]
+    pub fn measurement_shapes(&self) -> &[Vec<usize>] {
+        &self.measurement_shapes
+    }
+
+    /// Whether all operators on all ranks are linear.
+    #[must_use]
+    pub fn is_linear(&self) -> bool {
+        self.is_linear
+    }
+
+    /// The ranks.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        &self.ctx
+    }
+
+    /// What all operators measure of the images, without noise.
+    pub fn forward(&self, image: &Array) -> Result<Measurements> {
+        self.forward_terms(image)?.gather()
+    }
+
+    /// What the rank's own operators measure.
+    pub fn forward_terms(&self, image: &Array) -> Result<Terms<'_>> {
+        let batch = self.check_image(image)?;
+        let shapes = self.measurement_shapes.iter().map(|shape| with_batch(batch, shape));
+        Ok(self.map(shapes.collect(), |_, operator| operator.forward(image)))
+    }
+
+    /// `Aᵀ y = Σ Aᵢᵀ yᵢ`.
+    pub fn adjoint(&self, measurements: &Measurements) -> Result<Array> {
+        self.adjoint_terms(measurements)?.sum()
+    }
+
+    /// `Aᵢᵀ yᵢ` of the rank's own operators.
+    pub fn adjoint_terms(&self, measurements: &Measurements) -> Result<Terms<'_>> {
+        self.check_linear("adjoint")?;
+        self.check_count(measurements)?;
+        let batch = self.batch(measurements)?;
+        Ok(self.map_to_images(batch, |index, operator| {
+            linear(index, operator)?.adjoint(part(measurements, index)?)
+        }))
+    }
+
+    /// `Σ Jᵢᵀ vᵢ`, where `Jᵢ` is the derivative of operator i at `image`.
+    pub fn vjp(&self, image: &Array, v: &Measurements) -> Result<Array> {
+        self.vjp_terms(image, v)?.sum()
+    }
+
+    /// `Jᵢᵀ vᵢ` of the rank's own operators.
+    pub fn vjp_terms(&self, image: &Array, v: &Measurements) -> Result<Terms<'_>> {
+        let batch = self.check_image(image)?;
+        self.check_count(v)?;
+        Ok(self.map_to_images(batch, |index, operator| operator.vjp(image, part(v, index)?)))
+    }
+
+    /// `AᵀA x = Σ AᵢᵀAᵢ x`.
+    pub fn normal(&self, image: &Array) -> Result<Array> {
+        self.normal_terms(image)?.sum()
+    }
+
+    /// `AᵢᵀAᵢ x` of the rank's own operators.
+    pub fn normal_terms(&self, image: &Array) -> Result<Terms<'_>> {
+        self.check_linear("normal")?;
+        let batch = self.check_image(image)?;
+        Ok(self.map_to_images(batch, |index, operator| linear(index, operator)?.normal(image)))
+    }
+
+    /// `AAᵀ y`.
+    pub fn gram(&self, measurements: &Measurements) -> Result<Measurements> {
+        self.forward(&self.adjoint(measurements)?)
+    }
+
+    /// `(AAᵀ y)ᵢ` of the rank's own operators; the adjoint in it is summed over all ranks.
+    pub fn gram_terms(&self, measurements: &Measurements) -> Result<Terms<'_>> {
+        self.forward_terms(&self.adjoint(measurements)?)
+    }
+
+    /// Applies `f` to the rank's own operators, to make an image of each.
+    pub(crate) fn map_to_images(
+        &self,
+        batch: usize,
+        f: impl Fn(usize, &dyn Physics) -> Result<Array> + Send + Sync,
+    ) -> Terms<'_> {
+        self.map(vec![with_batch(batch, &self.image_shape); self.len()], f)
+    }
+
+    /// Applies `f` to the rank's own operators, one after the other: each shares its work with the
+    /// rank's threads.
+    pub(crate) fn map(
+        &self,
+        shapes: Vec<Vec<usize>>,
+        f: impl Fn(usize, &dyn Physics) -> Result<Array> + Send + Sync,
+    ) -> Terms<'_> {
+        let apply = || {
+            let operators = self.local.iter();
+            let results = operators.map(|(index, operator)| Ok((*index, f(*index, &**operator)?)));
+            Measurements::partial(self.len(), results.collect::<Result<Vec<_>>>()?)
+        };
+        let local = self.workers.run(apply);
+        Terms { ctx: &self.ctx, how: self.gather, owners: &self.owners, shapes, local }
+    }
+
+    /// The number of images in a batch, which all ranks see alike.
+    pub(crate) fn check_image(&self, image: &Array) -> Result<usize> {
+        let shape = image.shape();
+        if shape.len() == self.image_shape.len() + 1
+            && shape[1..] == self.image_shape
+            && shape[0] > 0
+        {
+            return Ok(shape[0]);
+        }
+        Err(Error::Shape {
+            what: "the image of the stack".into(),
+            expected: format!(
+                "a batch of {:?} is expected: (batch, channel, spatial…)",
+                self.image_shape
+            ),
+            found: shape.to_vec(),
+        })
+    }
+
+    /// Refuses measurements that are not of this stack's number of operators.
+    pub(crate) fn check_count(&self, measurements: &Measurements) -> Result<()> {
+        if measurements.len() == self.len() {
+            return Ok(());
+        }
+        let (parts, operators) = (measurements.len(), self.len());
+        let reason =
+            format!("there are {parts} measurements for {operators} operators; give one for each");
+        Err(Error::argument("stack", reason))
+    }
+
+    pub(crate) fn check_linear(&self, operation: &'static str) -> Result<()> {
+        if self.is_linear {
+            return Ok(());
+        }
+        Err(Error::argument(
+            operation,
+            "not all operators of the stack are linear; `vjp` is for those",
+        ))
+    }
+
+    /// The batch of the measurements, which a rank without operators must ask the others for.
+    fn batch(&self, measurements: &Measurements) -> Result<usize> {
+        let mine = measurements
+            .iter()
+            .next()
+            .map_or(0, |(_, part)| part.shape().first().copied().unwrap_or(0));
+        // Complete measurements, or an operator on every rank: nobody needs to ask, and all know it.
+        let everyone_knows = (0..self.ctx.size()).all(|rank| self.owners.contains(&rank));
+        if everyone_knows {
+            return Ok(mine);
+        }
+        let mut most = [mine as u64];
+        self.ctx.comm().all_reduce(haloscope_comm::Reduction::Max, &mut most)?;
+        Ok(most[0] as usize)
+    }
+
+    fn new(
+        ctx: &Context,
+        owners: Vec<usize>,
+        local: Vec<(usize, Arc<dyn Physics>)>,
+        gather: Gather,
+    ) -> Result<Self> {
+        let workers = agree(ctx, Workers::new(ctx))?;
+        let shapes = agree(ctx, exchange_shapes(ctx, owners.len(), &local))?;
+        let is_linear = shapes.iter().all(|shapes| shapes.is_linear);
+        let image_shape = shapes[0].image.clone();
+        if let Some(index) = shapes.iter().position(|shapes| shapes.image != image_shape) {
+            return Err(Error::Shape {
+                what: format!("the image of operator {index}"),
+                expected: format!("{image_shape:?} is expected, as of operator 0"),
+                found: shapes[index].image.clone(),
+            });
+        }
+        let measurement_shapes = shapes.into_iter().map(|shapes| shapes.measurement).collect();
+        let ctx = ctx.clone();
+        Ok(Self { ctx, workers, local, owners, image_shape, measurement_shapes, is_linear, gather })
+    }
+}
+
+impl Distribute for Stack {
+    type Options = StackOptions;
+    type Output = DistributedStack;
+
+    fn distribute(self, ctx: &Context, options: StackOptions) -> Result<DistributedStack> {
+        self.into_iter().collect::<Vec<_>>().distribute(ctx, options)
+    }
+}
+
+impl Distribute for Vec<Arc<dyn Physics>> {
+    type Options = StackOptions;
+    type Output = DistributedStack;
+
+    fn distribute(self, ctx: &Context, options: StackOptions) -> Result<DistributedStack> {
+        check_not_empty(self.len())?;
+        let costs = || Some(self.iter().map(|operator| operator.cost()).collect());
+        let owners = options.assignment.owners(self.len(), ctx, costs)?;
+        let own = self
+            .into_iter()
+            .enumerate()
+            .filter(|(index, _)| owners[*index] == ctx.rank())
+            .collect();
+        DistributedStack::new(ctx, owners, own, options.gather)
+    }
+}
+
+impl Distribute for Factory {
+    type Options = StackOptions;
+    type Output = DistributedStack;
+
+    fn distribute(self, ctx: &Context, options: StackOptions) -> Result<DistributedStack> {
+        check_not_empty(self.count)?;
+        let owners = options.assignment.owners(self.count, ctx, || None)?;
+        let shared = broadcast_parameters(ctx, self.shared)?;
+        let own = (0..self.count).filter(|index| owners[*index] == ctx.rank());
+        let made = own.map(|index| Ok((index, (self.make)(index, ctx, &shared)?))).collect();
+        DistributedStack::new(ctx, owners, agree(ctx, made)?, options.gather)
+    }
+}
+
+fn check_not_empty(count: usize) -> Result<()> {
+    if count == 0 {
+        return Err(Error::argument("stack", "there are no operators; at least one is needed"));
+    }
+    Ok(())
+}
+
+/// What all ranks know of an operator.
+#[derive(Default)]
+struct Shapes {
+    is_linear: bool,
+    image: Vec<usize>,
+    measurement: Vec<usize>,
+}
+
+/// What each rank knows of its own operators, for all of them.
+fn exchange_shapes(
+    ctx: &Context,
+    count: usize,
+    local: &[(usize, Arc<dyn Physics>)],
+) -> Result<Vec<Shapes>> {
+    let mut words: Vec<u64> = Vec::new();
+    for (index, operator) in local {
+        let (image, measurement) = (operator.image_shape(), operator.measurement_shape());
+        words.extend([*index as u64, u64::from(operator.as_linear().is_some())]);
+        for shape in [image, measurement] {
+            words.push(shape.len() as u64);
+            words.extend(shape.iter().map(|size| *size as u64));
+        }
+    }
+    let mut shapes: Vec<Shapes> = (0..count).map(|_| Shapes::default()).collect();
+    for words in ctx.comm().all_gather(&words)? {
+        let mut words = words.into_iter().map(|word| word as usize);
+        let mut next = || words.next();
+        while let (Some(index), Some(is_linear)) = (next(), next()) {
+            let mut shape = || -> Option<Vec<usize>> {
+                let axes = next()?;
+                (0..axes).map(|_| next()).collect()
+            };
+            let (Some(image), Some(measurement)) = (shape(), shape()) else { break };
+            shapes[index] = Shapes { is_linear: is_linear == 1, image, measurement };
+        }
+    }
+    Ok(shapes)
+}
+
+fn with_batch(batch: usize, shape: &[usize]) -> Vec<usize> {
+    std::iter::once(batch).chain(shape.iter().copied()).collect()
+}
+
+pub(crate) fn linear(index: usize, operator: &dyn Physics) -> Result<&dyn LinearPhysics> {
+    operator.as_linear().ok_or_else(|| {
+        let reason = format!("operator {index} ({}) is not linear", operator.name());
+        Error::argument("stack", reason)
+    })
+}
+
+/// The measurement of an operator, which must be on the rank that owns it.
+pub(crate) fn part(measurements: &Measurements, index: usize) -> Result<&Array> {
+    measurements.get(index).ok_or_else(|| {
+        let reason = format!("the measurement of operator {index} is not on the rank that owns it");
+        Error::argument("stack", reason)
+    })
+}
