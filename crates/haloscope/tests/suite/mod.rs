@@ -1,0 +1,303 @@
+//! What must not depend on the ranks: each operation over ranks, as a name and the bits of its result.
+//!
+//! `tests/distributed.rs` runs it on threads, `tests/mpi.rs` under mpirun; both compare with one rank.
+
+use std::sync::Arc;
+
+use haloscope::denoise::{Denoiser, NetworkDenoiser, NoiseLevel, denoiser_fn};
+use haloscope::distribute::{
+    Assignment, Dealing, DenoiserOptions, DistributedStack, Factory, Gather, Parameters,
+    StackOptions, distribute, distribute_with,
+};
+use haloscope::physics::{LinearPhysics, Physics, Stack};
+use haloscope::tiling::{Batch, Border, Extent, Strategy, Tiling};
+use haloscope::{Array, Measurements, Result};
+use haloscope_comm::Context;
+use haloscope_nn::engine::Options;
+use haloscope_nn::models::{Architecture, Drunet};
+
+/// The name of an operation, and a digest of the bits that every rank got.
+pub type Facts = Vec<(String, u64)>;
+
+/// A dense operator with random entries; each has a measurement shape of its own.
+#[derive(Debug)]
+pub struct Dense {
+    image: Vec<usize>,
+    measurement: Vec<usize>,
+    entries: Vec<f32>,
+}
+
+impl Dense {
+    /// The operator with this index of a heterogeneous stack.
+    pub fn operator(index: usize, image: &[usize]) -> Arc<dyn Physics> {
+        let measurement =
+            if index.is_multiple_of(2) { vec![1, 3 + index] } else { vec![1, 2, 1 + index] };
+        let count = image.iter().product::<usize>() * measurement.iter().product::<usize>();
+        let mut random = fastrand::Rng::with_seed(index as u64);
+        let entries = (0..count).map(|_| random.f32() - 0.5).collect();
+        Arc::new(Self { image: image.to_vec(), measurement, entries })
+    }
+}
+
+impl Physics for Dense {
+    fn name(&self) -> &'static str {
+        "dense"
+    }
+
+    fn image_shape(&self) -> &[usize] {
+        &self.image
+    }
+
+    fn measurement_shape(&self) -> &[usize] {
+        &self.measurement
+    }
+
+    fn apply_forward(&self, batch: usize, image: &[f32], measurement: &mut [f32]) -> Result<()> {
+        let (n, m) = (image.len() / batch, measurement.len() / batch);
+        for (x, y) in image.chunks(n).zip(measurement.chunks_mut(m)) {
+            for (row, y) in self.entries.chunks(n).zip(y) {
+                *y = row.iter().zip(x).map(|(a, x)| a * x).sum();
+            }
+        }
+        Ok(())
+    }
+
+    fn as_linear(&self) -> Option<&dyn LinearPhysics> {
+        Some(self)
+    }
+}
+
+impl LinearPhysics for Dense {
+    fn apply_adjoint(&self, batch: usize, measurement: &[f32], image: &mut [f32]) -> Result<()> {
+        let (n, m) = (image.len() / batch, measurement.len() / batch);
+        image.fill(0.0);
+        for (x, y) in image.chunks_mut(n).zip(measurement.chunks(m)) {
+            for (row, y) in self.entries.chunks(n).zip(y) {
+                x.iter_mut().zip(row).for_each(|(x, a)| *x += a * y);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The square of each pixel: an operator that is not linear.
+#[derive(Debug)]
+struct Square(Vec<usize>);
+
+impl Physics for Square {
+    fn name(&self) -> &'static str {
+        "square"
+    }
+
+    fn image_shape(&self) -> &[usize] {
+        &self.0
+    }
+
+    fn measurement_shape(&self) -> &[usize] {
+        &self.0
+    }
+
+    fn apply_forward(&self, _batch: usize, image: &[f32], measurement: &mut [f32]) -> Result<()> {
+        measurement.iter_mut().zip(image).for_each(|(y, x)| *y = x * x);
+        Ok(())
+    }
+
+    fn apply_vjp(&self, _: usize, image: &[f32], v: &[f32], result: &mut [f32]) -> Result<()> {
+        result.iter_mut().zip(image.iter().zip(v)).for_each(|(r, (x, v))| *r = 2.0 * x * v);
+        Ok(())
+    }
+}
+
+/// Random numbers that are the same everywhere.
+pub fn noise(shape: &[usize], seed: u64) -> Array {
+    let mut random = fastrand::Rng::with_seed(seed);
+    Array::from_shape_simple_fn(shape, || random.f32() - 0.25)
+}
+
+/// Every operation, on the ranks of `ctx`.
+pub fn facts(ctx: &Context) -> Result<Facts> {
+    let mut facts = Facts::new();
+    for count in [1, 4, 7] {
+        for batch in [1, 3] {
+            physics(ctx, count, batch, &mut facts)?;
+        }
+    }
+    nonlinear(ctx, &mut facts)?;
+    closures(ctx, &mut facts)?;
+    networks(ctx, &mut facts)?;
+    Ok(facts)
+}
+
+fn physics(ctx: &Context, count: usize, batch: usize, facts: &mut Facts) -> Result<()> {
+    let shape = [2, 5, 7];
+    let image = noise(&[batch, 2, 5, 7], 3);
+    let operators = || (0..count).map(|index| Dense::operator(index, &shape)).collect::<Vec<_>>();
+    let last = ctx.size() - 1;
+    let options = [
+        StackOptions::default(),
+        StackOptions { gather: Gather::Naive, ..StackOptions::default() },
+        StackOptions { gather: Gather::Broadcast, assignment: Assignment::Balanced },
+        StackOptions {
+            assignment: Assignment::Costs((0..count).map(|index| index as f64).collect()),
+            ..StackOptions::default()
+        },
+        StackOptions {
+            assignment: Assignment::Owners(vec![last; count]),
+            ..StackOptions::default()
+        },
+    ];
+    for option in options {
+        let stack = distribute_with(Stack::new(operators())?, ctx, option.clone())?;
+        of_stack(&format!("{count} operators, {batch} images"), &stack, &image, facts)?;
+        let list = distribute_with(operators(), ctx, option)?;
+        of_stack(&format!("{count} operators, {batch} images"), &list, &image, facts)?;
+    }
+    let shared = Parameters::from([("scale".to_owned(), noise(&[3], 9))]);
+    let factory = Factory::new(count, move |index, _, shared| {
+        assert_eq!(shared["scale"], noise(&[3], 9));
+        Ok(Dense::operator(index, &shape))
+    });
+    // What other ranks give is replaced by what rank 0 gives.
+    let factory = factory.shared(if ctx.is_root() { shared } else { Parameters::new() });
+    let made = distribute(factory, ctx)?;
+    of_stack(&format!("{count} operators, {batch} images"), &made, &image, facts)
+}
+
+fn of_stack(name: &str, stack: &DistributedStack, image: &Array, facts: &mut Facts) -> Result<()> {
+    let mut add = |what: &str, digest: u64| facts.push((format!("{name}: {what}"), digest));
+    let y = stack.forward(image)?;
+    assert!(y.is_complete());
+    add("forward", digest_all(&y));
+    let local = stack.forward_terms(image)?.into_local()?;
+    assert!(local.iter().all(|(index, part)| y.get(index) == Some(part)));
+    assert_eq!(local.iter().count(), stack.local_indices().len());
+
+    let adjoint = stack.adjoint(&y)?;
+    add("adjoint", digest(&adjoint));
+    // Measurements that never left their ranks will do.
+    assert_eq!(stack.adjoint(&local)?, adjoint);
+    add("vjp", digest(&stack.vjp(image, &local)?));
+    add("normal", digest(&stack.normal(image)?));
+    assert_eq!(stack.normal(image)?, adjoint);
+    add("gram", digest_all(&stack.gram(&y)?));
+    add("mean of adjoints", digest(&stack.adjoint_terms(&y)?.mean()?));
+    add("adjoint, not reduced", digest_all(&stack.adjoint_terms(&y)?.gather()?));
+    let own = stack.adjoint_terms(&y)?.into_local()?;
+    let sum = stack.adjoint_terms(&y)?.local_sum()?;
+    let by_hand = own.iter().fold(Array::zeros(sum.raw_dim()), |sum, (_, term)| sum + term);
+    assert!((&sum - &by_hand).iter().all(|difference| difference.abs() < 1e-5));
+    Ok(())
+}
+
+fn nonlinear(ctx: &Context, facts: &mut Facts) -> Result<()> {
+    let shape = vec![1, 6, 4];
+    let operators: Vec<Arc<dyn Physics>> =
+        vec![Arc::new(Square(shape.clone())), Dense::operator(1, &shape), Arc::new(Square(shape))];
+    let stack = distribute(operators, ctx)?;
+    assert!(!stack.is_linear());
+    let image = noise(&[2, 1, 6, 4], 5);
+    let y = stack.forward(&image)?;
+    facts.push(("nonlinear: forward".into(), digest_all(&y)));
+    facts.push(("nonlinear: vjp".into(), digest(&stack.vjp(&image, &y)?)));
+    let error = stack.adjoint(&y).expect_err("not linear").to_string();
+    assert!(error.contains("not all operators of the stack are linear"), "{error}");
+    Ok(())
+}
+
+/// Denoisers that are closures: every strategy, 1 to 3 axes, odd sizes, batches, maps.
+fn closures(ctx: &Context, facts: &mut Facts) -> Result<()> {
+    // A pixel's result depends on its neighbours in the row and on the level.
+    let smooth = || {
+        denoiser_fn("smooth", |image, level| {
+            let level = match level {
+                NoiseLevel::Uniform(level) => Array::from_elem(image.raw_dim(), *level),
+                NoiseLevel::PerImage(levels) => {
+                    Array::from_shape_fn(image.raw_dim(), |i| levels[i[0]])
+                }
+                NoiseLevel::Map(map) => map.broadcast(image.raw_dim()).expect("a map").to_owned(),
+            };
+            let last = image.ndim() - 1;
+            let mut result = image.clone();
+            for (index, value) in result.indexed_iter_mut() {
+                let mut beside = index.clone();
+                beside[last] = (index[last] + 1) % image.shape()[last];
+                *value += level[&index] * image[&beside];
+            }
+            Ok(result)
+        })
+    };
+    let shapes: [&[usize]; 4] = [&[1, 1, 40], &[2, 3, 33, 50], &[1, 1, 9, 20, 17], &[1, 2, 3, 3]];
+    for shape in shapes {
+        let image = noise(shape, 11);
+        let mut one_channel = shape.to_vec();
+        one_channel[1] = 1;
+        let levels = [
+            NoiseLevel::Uniform(0.3),
+            NoiseLevel::PerImage((0..shape[0]).map(|index| index as f32).collect()),
+            NoiseLevel::Map(noise(&one_channel, 13).mapv(f32::abs)),
+        ];
+        for strategy in [Strategy::Basic, Strategy::Overlap, Strategy::Blend] {
+            for (patch, overlap, border, batch) in [
+                (8, 3, Border::Reflect, Batch::AtMost(3)),
+                (16, 20, Border::Inside, Batch::Auto),
+                (5, 2, Border::Zero, Batch::Memory(1 << 20)),
+            ] {
+                let tiling = Tiling {
+                    strategy,
+                    patch: patch.into(),
+                    overlap: Extent::Same(overlap),
+                    border,
+                    batch,
+                    axes: None,
+                };
+                let blocks = distribute_with(smooth(), ctx, tiling.clone())?;
+                let mut options = DenoiserOptions::from(tiling);
+                options.dealing = Dealing::RoundRobin;
+                let dealt = distribute_with(smooth(), ctx, options)?;
+                for level in &levels {
+                    let result = blocks.denoise(&image, level)?;
+                    assert_eq!(result, dealt.denoise(&image, level)?);
+                    let own = blocks.denoise_local(&image, level)?;
+                    assert!(own.parts.len() <= own.tiles.count());
+                    facts.push((format!("smooth {strategy:?} {patch} {shape:?}"), digest(&result)));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn networks(ctx: &Context, facts: &mut Facts) -> Result<()> {
+    for (rank, shape) in [(2, vec![2, 3, 45, 70]), (3, vec![1, 1, 16, 24, 40])] {
+        let channels = shape[1];
+        let model = Drunet {
+            rank,
+            image_channels: channels,
+            output_channels: channels,
+            channels: [8, 8, 16, 16],
+            blocks: 1,
+            ..Drunet::default()
+        };
+        let options = Options { threads: ctx.threads_per_rank(), ..Options::default() };
+        let network = NetworkDenoiser::new(model.random(1)?, options)?;
+        let tiling = Tiling { patch: 16.into(), overlap: 8.into(), ..Tiling::new(Strategy::Blend) };
+        let denoiser = distribute_with(network, ctx, tiling)?;
+        let result = denoiser.denoise(&noise(&shape, 17), &0.1.into())?;
+        facts.push((format!("drunet in {rank} dimensions"), digest(&result)));
+    }
+    Ok(())
+}
+
+/// FNV-1a over the bits.
+pub fn digest(array: &Array) -> u64 {
+    let bytes = array.iter().flat_map(|value| value.to_bits().to_le_bytes());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    })
+}
+
+fn digest_all(measurements: &Measurements) -> u64 {
+    measurements.iter().fold(0, |hash: u64, (index, part)| {
+        hash.rotate_left(7) ^ digest(part).wrapping_add(index as u64)
+    })
+}
