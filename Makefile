@@ -6,7 +6,7 @@ help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 # The crates that are built once more for each MPI library.
-MPI_CRATES = -p haloscope-comm -p haloscope-cli
+MPI_CRATES = -p haloscope-comm -p haloscope -p haloscope-cli
 
 test: tools lint docs unit mpi deny ## install what the tests need, then run all of them
 
