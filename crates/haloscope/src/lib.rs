@@ -3,7 +3,9 @@
 pub mod array;
 mod error;
 mod measurements;
+pub mod noise;
 pub mod physics;
+mod random;
 
 pub use array::Array;
 pub use error::{Error, Result};
