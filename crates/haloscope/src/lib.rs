@@ -2,6 +2,7 @@
 
 pub mod array;
 mod error;
+pub mod fidelity;
 mod measurements;
 pub mod noise;
 pub mod physics;
