@@ -3,6 +3,7 @@
 pub mod array;
 mod error;
 pub mod fidelity;
+pub mod least_squares;
 mod measurements;
 pub mod noise;
 pub mod physics;
