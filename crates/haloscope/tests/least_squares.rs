@@ -46,7 +46,7 @@ proptest! {
     fn proxes_are_those_of_dense_solutions(seed: u64) {
         let mut random = Random::with_seed(seed);
         let (rows, columns) = (random.usize(1..13), random.usize(1..13));
-        let rank = random.usize(1..rows.min(columns) + 1);
+        let rank = random.usize(1..=rows.min(columns));
         let operator = matrix(&mut random, rows, columns, rank, 0.8);
         let (z, y) = (uniform(&mut random, columns), uniform(&mut random, rows));
         let gamma = 10_f64.powf(f64::from(random.f32()) * 3.0 - 1.0);
@@ -66,7 +66,7 @@ proptest! {
         let mut random = Random::with_seed(seed);
         let (rows, columns) = (random.usize(1..10), random.usize(1..10));
         // Well-conditioned on its range: an identity in random coordinates, of any rank.
-        let rank = random.usize(1..rows.min(columns) + 1);
+        let rank = random.usize(1..=rows.min(columns));
         let mut operator = matrix(&mut random, rows, columns, rank, 1.0);
         for k in 0..rank {
             operator.entries[k * columns + k] += 3.0;
@@ -119,7 +119,7 @@ fn an_ill_conditioned_operator_is_solved_or_reported_and_residuals_are_true() {
         assert!(found.image.iter().all(|x| x.is_finite()), "{method}");
         assert!((residual - reported).abs() < 1e-5, "{method}: {residual}, reported {reported}");
         assert_eq!(found.report.converged(), reported <= 1e-6, "{method}: {:?}", found.report.stop);
-        assert!(reported < 1e-2, "{method}: {:?}", found.report);
+        assert!(reported < 1e-3, "{method}: {reported}, {:?}", found.report.stop);
     }
 }
 
@@ -317,8 +317,8 @@ fn a_rotation_breaks_bicgstab_down_with_a_reason_and_a_finite_image() {
 #[test]
 fn results_have_the_same_bits_on_any_number_of_threads() {
     let shape = [1, 300, 300];
-    let frames: Vec<Arc<dyn Physics>> = vec![Arc::new(Identity::new(&shape)); 3];
-    let stack = Stack::new(frames).expect("a stack");
+    let frame: Arc<dyn Physics> = Arc::new(Identity::new(&shape));
+    let stack = Stack::new(vec![frame; 3]).expect("a stack");
     let mut random = Random::with_seed(12);
     let part = Array::from_shape_fn(vec![1, 1, 300, 300], |_| random.f32());
     let data = Measurements::new(vec![part.clone(), &part * 0.3, &part - 1.0]);

@@ -34,9 +34,9 @@ pub(super) fn sweep<S: System + ?Sized>(
         add(&mut r, -alpha, &image)?;
         let half = norm(system, &r, "the residual")?;
         if half <= monitor.target() {
-            return Ok(match monitor.step(half)? {
+            return Ok(match monitor.step(x, half)? {
                 ControlFlow::Break(end) => end,
-                ControlFlow::Continue(()) => End::Reached,
+                ControlFlow::Continue(()) => End::Check,
             });
         }
         let smoothed = system.apply(&r)?;
@@ -49,7 +49,7 @@ pub(super) fn sweep<S: System + ?Sized>(
         add(x, omega, &r)?;
         add(&mut r, -omega, &smoothed)?;
         let residual = norm(system, &r, "the residual")?;
-        if let ControlFlow::Break(end) = monitor.step(residual)? {
+        if let ControlFlow::Break(end) = monitor.step(x, residual)? {
             return Ok(end);
         }
         let next_rho = system.dot(&shadow, &r)?;

@@ -32,7 +32,7 @@ pub(super) fn sweep<S: System + ?Sized>(
         add(x, step, &direction)?;
         add(&mut r, -step, &image)?;
         let next = system.dot(&r, &r)?;
-        if let ControlFlow::Break(end) = monitor.step(next.sqrt())? {
+        if let ControlFlow::Break(end) = monitor.step(x, next.sqrt())? {
             return Ok(end);
         }
         multiply_add(&mut direction, next / squares, &r)?;

@@ -62,13 +62,13 @@ fn sweep<M: LinearMap + ?Sized>(
 ) -> Result<End> {
     let beta = rows.norm(&u)?;
     if is_zero(beta) {
-        return Ok(End::Reached);
+        return Ok(End::Check);
     }
     rows.scale(&mut u, 1.0 / beta)?;
     let mut v = rows.adjoint(&u)?;
     let mut alpha = rows.image_norm(&v)?;
     if is_zero(alpha) {
-        return Ok(End::Reached);
+        return Ok(End::Check);
     }
     multiply(&mut v, 1.0 / alpha)?;
     let mut w = v.clone();
@@ -105,7 +105,7 @@ fn sweep<M: LinearMap + ?Sized>(
         remaining *= sine;
         // ‖Aᵀ r‖ for the rows together.
         let gradient = remaining * alpha * cosine.abs();
-        if let ControlFlow::Break(end) = monitor.step(gradient)? {
+        if let ControlFlow::Break(end) = monitor.step(x, gradient)? {
             return Ok(end);
         }
     }

@@ -19,7 +19,7 @@ pub(super) fn sweep<S: System + ?Sized>(
 ) -> Result<End> {
     let mut beta = norm(system, &r, "the residual")?;
     if is_zero(beta) {
-        return Ok(End::Reached);
+        return Ok(End::Check);
     }
     let mut residual = beta;
     let mut v = r;
@@ -59,7 +59,7 @@ pub(super) fn sweep<S: System + ?Sized>(
         previous_w = std::mem::replace(&mut w, column);
         add(x, cosine * residual, &w)?;
         residual *= sine;
-        if let ControlFlow::Break(end) = monitor.step(residual.abs())? {
+        if let ControlFlow::Break(end) = monitor.step(x, residual.abs())? {
             return Ok(end);
         }
         if is_zero(next_beta) {

@@ -1,9 +1,9 @@
 //! Iterative refinement around a method, which is what makes its report true.
 //!
-//! In f32 the residual that a method updates goes to zero while the one of its image does not. So when
-//! a method believes to be done, or breaks down, the residual is computed anew and the method begins
-//! again from it, as long as that at least halves it. The image with the smallest residual is
-//! returned.
+//! In f32 the residual that a method updates goes to zero while the one of its image does not, and may
+//! even grow. So the residual is computed anew every 32 iterations, and when a method believes to be
+//! done or breaks down. A method that was wrong begins again from the best image, as long as that
+//! at least halves the residual. The image with the smallest true residual is returned.
 
 use std::ops::ControlFlow;
 
@@ -13,7 +13,15 @@ use crate::error::{Error, Result};
 
 /// Curvatures below this fraction of the largest one seen are rounding errors of f32: following them
 /// would blow up the part of the image that the operator does not see.
-pub(super) const NO_CURVATURE: f64 = 1e-9;
+pub(super) const NO_CURVATURE: f64 = 1e-8;
+
+/// How many iterations a method is believed for. The check costs about one of them.
+const CHECK: usize = 32;
+
+/// What f32 leaves of a residual, relatively: below the first, what a method goes on to remove is
+/// rounding; below the second, beginning again is no use.
+const ROUNDING: f64 = f32::EPSILON as f64;
+const NO_RESTART: f64 = 8.0 * ROUNDING;
 
 /// Where a method begins, and what it is measured by.
 pub(super) struct Attempt<'a, R> {
@@ -28,29 +36,31 @@ pub(super) struct Attempt<'a, R> {
 /// Why a method returned.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum End {
-    /// It believes that the residual is small enough.
-    Reached,
+    /// It believes that the residual is small enough, or was found to be wrong about it.
+    Check,
     /// There are no more iterations, or the watcher stopped it.
     Told(Stop),
     /// It cannot go on.
     Breakdown(&'static str),
 }
 
-/// Counts iterations, and decides when a method returns.
+/// Counts iterations, keeps the best image, and decides when a method returns.
 pub(super) struct Monitor<'a> {
     options: &'a Options<'a>,
     reference: f64,
+    true_norm: &'a dyn Fn(&Array) -> Result<f64>,
+    best: Option<(Array, f64)>,
     history: Vec<f64>,
 }
 
 impl Monitor<'_> {
-    /// The norm of a residual that is small enough.
+    /// The norm of a residual at which a method can stop.
     pub(super) fn target(&self) -> f64 {
-        self.options.tolerance * self.reference
+        self.options.tolerance.max(ROUNDING) * self.reference
     }
 
-    /// Notes an iteration with the norm of its residual.
-    pub(super) fn step(&mut self, residual: f64) -> Result<ControlFlow<End>> {
+    /// Notes an iteration with the image it gave and the norm that its residual should have.
+    pub(super) fn step(&mut self, x: &Array, residual: f64) -> Result<ControlFlow<End>> {
         finite("the residual", residual)?;
         let relative = residual / self.reference;
         self.history.push(relative);
@@ -59,12 +69,30 @@ impl Monitor<'_> {
             return Ok(ControlFlow::Break(End::Told(Stop::Watcher)));
         }
         if residual <= self.target() {
-            return Ok(ControlFlow::Break(End::Reached));
+            return Ok(ControlFlow::Break(End::Check));
         }
         if self.is_exhausted() {
             return Ok(ControlFlow::Break(End::Told(Stop::IterationLimit)));
         }
+        if step.iteration.is_multiple_of(CHECK) {
+            let norm = (self.true_norm)(x)?;
+            self.keep_best(x, norm);
+            if norm > 2.0 * residual {
+                return Ok(ControlFlow::Break(End::Check));
+            }
+        }
         Ok(ControlFlow::Continue(()))
+    }
+
+    fn keep_best(&mut self, x: &Array, norm: f64) {
+        match &mut self.best {
+            Some((_, least)) if norm >= *least => {}
+            Some((image, least)) => {
+                image.assign(x);
+                *least = norm;
+            }
+            None => self.best = Some((x.clone(), norm)),
+        }
     }
 
     fn is_exhausted(&self) -> bool {
@@ -78,39 +106,47 @@ pub(super) fn refine<R>(
     residual: impl Fn(&Array) -> Result<(R, f64)>,
     mut method: impl FnMut(&mut Array, R, &mut Monitor) -> Result<End>,
 ) -> Result<Solution> {
-    let Attempt { mut x, mut first, reference, options } = attempt;
-    let mut monitor = Monitor { options, reference, history: Vec::new() };
-    let mut end = None;
-    let mut best: Option<(Array, f64)> = None;
+    let Attempt { mut x, first, reference, options } = attempt;
+    let true_norm = |x: &Array| residual(x).map(|(_, norm)| norm);
+    let mut monitor =
+        Monitor { options, reference, true_norm: &true_norm, best: None, history: Vec::new() };
+    let (mut r, mut norm) = match first {
+        Some(first) => first,
+        None => residual(&x)?,
+    };
+    monitor.keep_best(&x, norm);
+    let mut before = f64::INFINITY;
+    let mut end = End::Check;
     let stop = loop {
-        let (r, norm) = match first.take() {
-            Some(first) => first,
-            None => residual(&x)?,
-        };
-        let improved = best.as_ref().is_none_or(|(_, least)| norm < *least);
-        let halved = best.as_ref().is_none_or(|(_, least)| norm <= 0.5 * least);
-        if improved {
-            best = Some((x.clone(), norm));
-        }
-        if norm <= monitor.target() {
+        if norm <= options.tolerance * reference {
             break Stop::Converged;
         }
+        let helped = norm <= 0.5 * before && norm > NO_RESTART * reference;
         match end {
-            Some(End::Told(stop)) => break stop,
-            Some(End::Breakdown(reason)) if !halved => break Stop::Breakdown(reason),
-            Some(End::Reached) if !halved => break Stop::Stagnation,
+            End::Told(stop) => break stop,
+            End::Breakdown(reason) if !helped => break Stop::Breakdown(reason),
+            End::Check if !helped => break Stop::Stagnation,
             _ if monitor.is_exhausted() => break Stop::IterationLimit,
-            _ => end = Some(method(&mut x, r, &mut monitor)?),
+            _ => {}
+        }
+        before = norm;
+        end = method(&mut x, r, &mut monitor)?;
+        (r, norm) = residual(&x)?;
+        monitor.keep_best(&x, norm);
+        if let Some((best, least)) = &monitor.best
+            && *least < norm
+        {
+            x.assign(best);
+            (r, norm) = residual(&x)?;
         }
     };
-    let (image, norm) = best.unwrap_or((x, f64::INFINITY));
     let report = Report {
         stop,
         iterations: monitor.history.len(),
         residual: Some(norm / reference),
         history: monitor.history,
     };
-    Ok(Solution { image, report })
+    Ok(Solution { image: x, report })
 }
 
 /// A scalar that must be finite.

@@ -122,9 +122,10 @@ pub fn eigen(mut a: Vec<Vec<f64>>) -> (Vec<f64>, Vec<Vec<f64>>) {
                 let tangent = theta.signum() / (theta.abs() + theta.hypot(1.0));
                 let cosine = 1.0 / tangent.hypot(1.0);
                 let sine = tangent * cosine;
-                for k in 0..n {
-                    let (kp, kq) = (a[k][p], a[k][q]);
-                    (a[k][p], a[k][q]) = (cosine * kp - sine * kq, sine * kp + cosine * kq);
+                for line in &mut a {
+                    let (left, right) = (line[p], line[q]);
+                    line[p] = cosine * left - sine * right;
+                    line[q] = sine * left + cosine * right;
                 }
                 for k in 0..n {
                     let (pk, qk) = (a[p][k], a[q][k]);
