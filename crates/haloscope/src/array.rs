@@ -127,7 +127,7 @@ fn update(y: &mut [f32], x: &[f32], f: impl Fn(&mut f32, f32) + Sync) {
 }
 
 /// A sum in eight interleaved parts, which the compiler can keep in vector registers.
-fn lanes(values: impl Iterator<Item = f64>) -> f64 {
+pub(crate) fn lanes(values: impl Iterator<Item = f64>) -> f64 {
     let mut sums = [0.0; 8];
     for (i, value) in values.enumerate() {
         sums[i % 8] += value;

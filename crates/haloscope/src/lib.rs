@@ -4,8 +4,12 @@ pub mod array;
 pub mod denoise;
 pub mod distribute;
 mod error;
+pub mod fidelity;
+pub mod least_squares;
 mod measurements;
+pub mod noise;
 pub mod physics;
+mod random;
 pub mod tiling;
 
 pub use array::Array;

@@ -174,7 +174,7 @@ impl Stack {
     }
 
     /// The terms of all operators, added from the first to the last.
-    fn sum(&self, term: impl Fn(usize, &dyn Physics) -> Result<Array>) -> Result<Array> {
+    pub(crate) fn sum(&self, term: impl Fn(usize, &dyn Physics) -> Result<Array>) -> Result<Array> {
         let mut terms = self.operators.iter().enumerate().map(|(i, operator)| term(i, &**operator));
         let mut sum = match terms.next() {
             Some(first) => standard(first?),

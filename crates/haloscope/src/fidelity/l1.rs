@@ -1,0 +1,53 @@
+//! Least absolute deviations: the likelihood of Laplacian noise, which forgives outliers.
+
+use super::{Fidelity, Pair, check_gamma};
+use crate::array::Array;
+use crate::error::Result;
+
+/// `d(u, y) = Σ |uᵢ − yᵢ|`.
+///
+/// Where `u = y` it has no gradient; `gradient` gives 0 there, which is a subgradient.
+///
+/// ```
+/// use haloscope::{Array, fidelity::{Fidelity, L1}};
+///
+/// let (u, y) = (Array::ones(vec![1, 1, 2, 2]), Array::zeros(vec![1, 1, 2, 2]));
+/// assert_eq!(L1.value(&u, &y)?, 4.0);
+/// assert_eq!(L1.prox(&u, &y, 0.25)?, &u * 0.75);
+/// # Ok::<(), haloscope::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct L1;
+
+impl Fidelity for L1 {
+    fn name(&self) -> &'static str {
+        "l1"
+    }
+
+    fn value(&self, u: &Array, y: &Array) -> Result<f64> {
+        Ok(Pair::new(self.name(), u, y)?.sum(|u, y| (u - y).abs()))
+    }
+
+    fn gradient(&self, u: &Array, y: &Array) -> Result<Array> {
+        let sign = |difference: f32| if difference == 0.0 { 0.0 } else { difference.signum() };
+        Ok(Pair::new(self.name(), u, y)?.map(|u, y| sign(u - y)))
+    }
+
+    fn prox(&self, u: &Array, y: &Array, gamma: f64) -> Result<Array> {
+        check_gamma(self.name(), gamma)?;
+        let gamma = gamma as f32;
+        // Moving u by at most γ towards y keeps the bits of y where it is reached, and NaNs as NaNs.
+        Ok(Pair::new(self.name(), u, y)?.map(|u, y| {
+            let difference = u - y;
+            if difference > gamma {
+                u - gamma
+            } else if difference < -gamma {
+                u + gamma
+            } else if difference.is_nan() {
+                difference
+            } else {
+                y
+            }
+        }))
+    }
+}

@@ -1,0 +1,140 @@
+//! How far measurements that an image would give are from those that were made.
+//!
+//! A fidelity `d(u, y)` compares `u = A x` to the data `y` and knows nothing of `A`; the provided
+//! functions with a `physics` bring in the operator by the chain rule. All fidelities here are convex
+//! in `u`. Values are sums over all elements, the batch included.
+
+mod amplitude;
+mod ball;
+mod l1;
+mod l2;
+mod list;
+mod poisson;
+
+use std::borrow::Cow;
+use std::fmt;
+
+use rayon::prelude::*;
+
+use crate::array::{Array, lanes, ordered_sum};
+use crate::error::{Error, Result};
+use crate::physics::Physics;
+
+pub use amplitude::Amplitude;
+pub use ball::Ball;
+pub use l1::L1;
+pub use l2::L2;
+pub use list::Fidelities;
+pub use poisson::Poisson;
+
+/// A distance between measurements `u = A x` and data `y`, convex in `u`.
+pub trait Fidelity: Send + Sync + fmt::Debug {
+    /// What it is called in messages and job files: `l2`.
+    fn name(&self) -> &'static str;
+
+    /// `d(u, y)`, which may be infinite.
+    fn value(&self, u: &Array, y: &Array) -> Result<f64>;
+
+    /// `∇d(u, y)` with respect to `u`.
+    fn gradient(&self, u: &Array, y: &Array) -> Result<Array> {
+        let _ = (u, y);
+        Err(Error::argument(self.name(), "this fidelity has no gradient; use its prox"))
+    }
+
+    /// The minimiser of `γ d(v, y) + ½‖v − u‖²` over `v`.
+    fn prox(&self, u: &Array, y: &Array, gamma: f64) -> Result<Array> {
+        let _ = (u, y, gamma);
+        Err(Error::argument(self.name(), "this fidelity has no prox; use its gradient"))
+    }
+
+    /// The prox of the convex conjugate, by Moreau's identity:
+    /// `prox of γd* at u = u − γ · (prox of d/γ at u/γ)`.
+    fn prox_conjugate(&self, u: &Array, y: &Array, gamma: f64) -> Result<Array> {
+        check_gamma(self.name(), gamma)?;
+        let scaled = (u * (1.0 / gamma) as f32).as_standard_layout().into_owned();
+        let prox = self.prox(&scaled, y, 1.0 / gamma)?;
+        Ok(u - &(prox * gamma as f32))
+    }
+
+    /// `w` where `d(u, y) = w/2 ‖u − y‖²`: then the prox of `d(A·, y)` is a linear system.
+    fn quadratic_weight(&self) -> Option<f64> {
+        None
+    }
+
+    /// `d(A x, y)`.
+    fn value_at(&self, physics: &dyn Physics, image: &Array, y: &Array) -> Result<f64> {
+        self.value(&physics.forward(image)?, y)
+    }
+
+    /// `Jᵀ ∇d(A x, y)`, where `J` is the derivative of `A` at the image.
+    fn gradient_at(&self, physics: &dyn Physics, image: &Array, y: &Array) -> Result<Array> {
+        physics.vjp(image, &self.gradient(&physics.forward(image)?, y)?)
+    }
+}
+
+/// The elements of `u` and `y`, which must have one shape.
+struct Pair<'a> {
+    shape: &'a [usize],
+    u: Cow<'a, [f32]>,
+    y: Cow<'a, [f32]>,
+}
+
+impl<'a> Pair<'a> {
+    fn new(name: &'static str, u: &'a Array, y: &'a Array) -> Result<Self> {
+        if u.shape() == y.shape() {
+            return Ok(Self { shape: u.shape(), u: in_order(u), y: in_order(y) });
+        }
+        Err(Error::Shape {
+            what: format!("the measurement of {name}"),
+            expected: format!("the data have {:?}, which is expected", y.shape()),
+            found: u.shape().to_vec(),
+        })
+    }
+
+    /// `Σ f(uᵢ, yᵢ)`.
+    fn sum(&self, f: impl Fn(f64, f64) -> f64 + Sync) -> f64 {
+        ordered_sum(self.u.len(), |range| {
+            let pairs = self.u[range.clone()].iter().zip(&self.y[range]);
+            lanes(pairs.map(|(&u, &y)| f(f64::from(u), f64::from(y))))
+        })
+    }
+
+    /// The array of `f(uᵢ, yᵢ)`.
+    fn map(&self, f: impl Fn(f32, f32) -> f32 + Sync) -> Array {
+        const PIECE: usize = 1 << 14;
+        let mut result = Array::zeros(self.shape);
+        let values = result.as_slice_mut().expect("an array that was just made is contiguous");
+        let pieces = self.u.par_chunks(PIECE).zip(self.y.par_chunks(PIECE));
+        values.par_chunks_mut(PIECE).zip(pieces).for_each(|(values, (u, y))| {
+            for (value, (&u, &y)) in values.iter_mut().zip(u.iter().zip(y)) {
+                *value = f(u, y);
+            }
+        });
+        result
+    }
+
+    /// The first pair for which `is_bad` holds.
+    fn find(&self, is_bad: impl Fn(f32, f32) -> bool + Sync) -> Option<(usize, f32, f32)> {
+        let pairs = self.u.par_iter().zip(&*self.y);
+        let i = pairs.position_first(|(&u, &y)| is_bad(u, y))?;
+        Some((i, self.u[i], self.y[i]))
+    }
+}
+
+fn in_order(array: &Array) -> Cow<'_, [f32]> {
+    match array.as_slice() {
+        Some(slice) => slice.into(),
+        None => array.iter().copied().collect::<Vec<_>>().into(),
+    }
+}
+
+fn check_gamma(name: &'static str, gamma: f64) -> Result<()> {
+    check_positive(name, "the step γ of its prox", gamma)
+}
+
+fn check_positive(name: &'static str, parameter: &str, value: f64) -> Result<()> {
+    if value.is_finite() && value > 0.0 {
+        return Ok(());
+    }
+    Err(Error::argument(name, format!("{parameter} is {value}; it must be finite and above 0")))
+}

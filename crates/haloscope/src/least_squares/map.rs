@@ -1,0 +1,162 @@
+//! What an iterative method needs to know of an operator, a stack, or a stack over ranks.
+
+use crate::array::{Array, add_scaled, dot, elements, scale, squared_norm};
+use crate::error::{Error, Result};
+use crate::measurements::Measurements;
+use crate::physics::{LinearPhysics, Physics, Stack};
+
+/// A linear map from images to data, with the arithmetic of its data.
+///
+/// Norms and inner products are where ranks have to talk, so they are functions of the map: one whose
+/// data or images are divided over ranks adds the ranks' shares up in them.
+pub trait LinearMap {
+    /// What it makes of an image: an array, or a list of them.
+    type Data: Clone;
+
+    /// The shape of an image, without the batch.
+    fn image_shape(&self) -> &[usize];
+
+    /// `A x`.
+    fn forward(&self, image: &Array) -> Result<Self::Data>;
+
+    /// `Aᵀ y`.
+    fn adjoint(&self, data: &Self::Data) -> Result<Array>;
+
+    /// `AᵀA x`.
+    fn normal(&self, image: &Array) -> Result<Array> {
+        self.adjoint(&self.forward(image)?)
+    }
+
+    /// The sum of the squares of all elements of the data.
+    fn data_squared_norm(&self, data: &Self::Data) -> Result<f64>;
+
+    /// `to ← to + factor · data`.
+    fn data_add_scaled(&self, to: &mut Self::Data, factor: f32, data: &Self::Data) -> Result<()>;
+
+    /// `data ← factor · data`.
+    fn data_scale(&self, data: &mut Self::Data, factor: f32) -> Result<()>;
+
+    /// The inner product of two images.
+    fn image_dot(&self, a: &Array, b: &Array) -> Result<f64> {
+        local_dot(a, b)
+    }
+
+    /// `‖A‖²`, where it is known exactly.
+    fn exact_squared_norm(&self) -> Option<f64> {
+        None
+    }
+
+    /// The solution of `(AᵀA + shift·I) x = b`, where it has a closed form; of least norm for shift 0.
+    fn solve_normal(&self, b: &Array, shift: f64) -> Option<Result<Array>> {
+        let _ = (b, shift);
+        None
+    }
+}
+
+impl<P: LinearPhysics + ?Sized> LinearMap for P {
+    type Data = Array;
+
+    fn image_shape(&self) -> &[usize] {
+        Physics::image_shape(self)
+    }
+
+    fn forward(&self, image: &Array) -> Result<Array> {
+        Physics::forward(self, image)
+    }
+
+    fn adjoint(&self, data: &Array) -> Result<Array> {
+        LinearPhysics::adjoint(self, data)
+    }
+
+    fn normal(&self, image: &Array) -> Result<Array> {
+        LinearPhysics::normal(self, image)
+    }
+
+    fn data_squared_norm(&self, data: &Array) -> Result<f64> {
+        Ok(squared_norm(elements("least squares", data)?))
+    }
+
+    fn data_add_scaled(&self, to: &mut Array, factor: f32, data: &Array) -> Result<()> {
+        let from = elements("least squares", data)?;
+        add_scaled(elements_mut(to, data.shape())?, factor, from);
+        Ok(())
+    }
+
+    fn data_scale(&self, data: &mut Array, factor: f32) -> Result<()> {
+        let shape = data.shape().to_vec();
+        scale(elements_mut(data, &shape)?, factor);
+        Ok(())
+    }
+
+    fn exact_squared_norm(&self) -> Option<f64> {
+        LinearPhysics::exact_squared_norm(self)
+    }
+
+    fn solve_normal(&self, b: &Array, shift: f64) -> Option<Result<Array>> {
+        LinearPhysics::solve_normal(self, b, shift)
+    }
+}
+
+impl LinearMap for Stack {
+    type Data = Measurements;
+
+    fn image_shape(&self) -> &[usize] {
+        Stack::image_shape(self)
+    }
+
+    fn forward(&self, image: &Array) -> Result<Measurements> {
+        Stack::forward(self, image)
+    }
+
+    fn adjoint(&self, data: &Measurements) -> Result<Array> {
+        Stack::adjoint(self, data)
+    }
+
+    fn normal(&self, image: &Array) -> Result<Array> {
+        Stack::normal(self, image)
+    }
+
+    fn data_squared_norm(&self, data: &Measurements) -> Result<f64> {
+        Ok(data.squared_norm())
+    }
+
+    fn data_add_scaled(
+        &self,
+        to: &mut Measurements,
+        factor: f32,
+        data: &Measurements,
+    ) -> Result<()> {
+        to.add_scaled(factor, data)
+    }
+
+    fn data_scale(&self, data: &mut Measurements, factor: f32) -> Result<()> {
+        data.scale(factor);
+        Ok(())
+    }
+}
+
+/// The inner product of two images of one shape that are here as a whole.
+pub(super) fn local_dot(a: &Array, b: &Array) -> Result<f64> {
+    check_shape(a.shape(), b)?;
+    Ok(dot(elements("least squares", a)?, elements("least squares", b)?))
+}
+
+/// The elements of an array that must have this shape, in logical order.
+pub(super) fn elements_mut<'a>(array: &'a mut Array, shape: &[usize]) -> Result<&'a mut [f32]> {
+    check_shape(shape, array)?;
+    if !array.is_standard_layout() {
+        *array = array.as_standard_layout().into_owned();
+    }
+    Ok(array.as_slice_mut().expect("the array is in standard layout"))
+}
+
+fn check_shape(shape: &[usize], array: &Array) -> Result<()> {
+    if array.shape() == shape {
+        return Ok(());
+    }
+    Err(Error::Shape {
+        what: "an array of a least-squares problem".into(),
+        expected: format!("{shape:?} is expected, to go with the others"),
+        found: array.shape().to_vec(),
+    })
+}

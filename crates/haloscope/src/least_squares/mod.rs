@@ -1,0 +1,255 @@
+//! Least squares with operators that are only known by what they do to an image.
+//!
+//! [`pseudo_inverse`] and [`prox_l2`] take the closed form of an operator where it has one and one of
+//! four iterative methods elsewhere. The methods see a [`LinearMap`] or a [`System`], never an
+//! operator, so that a map which is spread over ranks is solved by the same code. Vectors are f32,
+//! scalars f64. Reports give the residual of the answer itself, recomputed at the end: the one that a
+//! method updates as it goes drifts away from it in f32. A batch is solved as one system.
+
+mod bicgstab;
+mod conjugate_gradient;
+mod lsqr;
+mod map;
+mod minres;
+mod norm;
+mod refine;
+mod system;
+
+use std::fmt;
+use std::ops::ControlFlow;
+
+use crate::array::Array;
+use crate::error::{Error, Result};
+
+pub use map::LinearMap;
+pub use norm::{NormOptions, SquaredNorm, squared_norm};
+pub use system::{Normal, System, solve};
+
+/// An iterative method.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Method {
+    /// Conjugate gradients on the normal equations (Hestenes and Stiefel).
+    #[default]
+    ConjugateGradient,
+    /// Golub and Kahan's bidiagonalisation (Paige and Saunders): as many steps as conjugate gradients,
+    /// less harm from rounding when the operator is ill-conditioned.
+    Lsqr,
+    /// Minimal residual on the normal equations (Paige and Saunders): the residual never grows.
+    Minres,
+    /// Stabilised biconjugate gradients (van der Vorst): for systems that are not symmetric.
+    Bicgstab,
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Method {
+    fn name(self) -> &'static str {
+        match self {
+            Self::ConjugateGradient => "conjugate gradients",
+            Self::Lsqr => "LSQR",
+            Self::Minres => "MINRES",
+            Self::Bicgstab => "BiCGSTAB",
+        }
+    }
+}
+
+/// Sees each iteration, and may stop there.
+pub type Watch<'a> = dyn Fn(&Step) -> ControlFlow<()> + 'a;
+
+/// When to stop, where to begin, and who watches.
+#[derive(Clone, Copy)]
+pub struct Options<'a> {
+    /// The method, where there is no closed form.
+    pub method: Method,
+    /// Stop when `‖b − (AᵀA + shift) x‖ ≤ tolerance · ‖b‖`.
+    pub tolerance: f64,
+    /// Stop after so many iterations.
+    pub max_iterations: usize,
+    /// Where to begin; zero if there is none. Of several solutions the one nearest to it is found.
+    pub start: Option<&'a Array>,
+    /// Called after each iteration; `Break` stops there.
+    pub watch: Option<&'a Watch<'a>>,
+}
+
+impl Default for Options<'_> {
+    fn default() -> Self {
+        Self {
+            method: Method::default(),
+            tolerance: 1e-5,
+            max_iterations: 100,
+            start: None,
+            watch: None,
+        }
+    }
+}
+
+impl fmt::Debug for Options<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("method", &self.method)
+            .field("tolerance", &self.tolerance)
+            .field("max_iterations", &self.max_iterations)
+            .field("start", &self.start.map(Array::shape))
+            .finish_non_exhaustive()
+    }
+}
+
+/// One iteration, as [`Options::watch`] sees it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    /// How many iterations have been done.
+    pub iteration: usize,
+    /// The relative residual that the method believes to have.
+    pub residual: f64,
+}
+
+/// Why a solver stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The residual is within the tolerance.
+    Converged,
+    /// The operator has a closed form, and nothing was iterated.
+    ClosedForm,
+    /// All iterations that were allowed are done.
+    IterationLimit,
+    /// [`Options::watch`] asked for it.
+    Watcher,
+    /// f32 does not reach the tolerance: beginning again from the residual no longer helps.
+    Stagnation,
+    /// The method cannot go on, for this reason; the best image so far is returned.
+    Breakdown(&'static str),
+}
+
+/// How a solver fared.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// Why it stopped.
+    pub stop: Stop,
+    /// How many iterations it took.
+    pub iterations: usize,
+    /// `‖b − (AᵀA + shift) x‖ / ‖b‖` of the image that is returned, recomputed; not measured for a
+    /// closed form.
+    pub residual: Option<f64>,
+    /// The relative residuals that the method believed to have after each iteration.
+    pub history: Vec<f64>,
+}
+
+impl Report {
+    /// Whether the tolerance was reached, or the solution needed no iterations.
+    #[must_use]
+    pub fn converged(&self) -> bool {
+        matches!(self.stop, Stop::Converged | Stop::ClosedForm)
+    }
+
+    fn without_iterations(stop: Stop, residual: Option<f64>) -> Self {
+        Self { stop, iterations: 0, residual, history: Vec::new() }
+    }
+}
+
+/// An image and how it was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Solution {
+    /// The image.
+    pub image: Array,
+    /// How it was found.
+    pub report: Report,
+}
+
+/// The image of least norm among those that minimise `‖A x − y‖`: `A⁺ y`.
+///
+/// With a start it is the minimiser nearest to that.
+///
+/// ```
+/// use haloscope::least_squares::{Options, pseudo_inverse};
+/// use haloscope::physics::{Identity, Physics};
+///
+/// let operator = Identity::new(&[1, 4, 4]);
+/// let image = ndarray::ArrayD::ones(vec![1, 1, 4, 4]);
+/// let solution = pseudo_inverse(&operator, &operator.forward(&image)?, &Options::default())?;
+/// assert!(solution.report.converged());
+/// assert_eq!(solution.image, image);
+/// # Ok::<(), haloscope::Error>(())
+/// ```
+///
+/// # Errors
+/// If the measurement has a wrong shape or is not finite. Reaching no tolerance is no error: see
+/// [`Report::stop`].
+pub fn pseudo_inverse<M: LinearMap + ?Sized>(
+    map: &M,
+    y: &M::Data,
+    options: &Options,
+) -> Result<Solution> {
+    regularised(map, y, 0.0, None, options)
+}
+
+/// The prox of the L2 fidelity: the minimiser of `γ/2 ‖A x − y‖² + ½ ‖x − z‖²`.
+///
+/// Iterations begin at `z` unless the options have a start.
+///
+/// ```
+/// use haloscope::least_squares::{Options, prox_l2};
+/// use haloscope::physics::Identity;
+///
+/// let y = ndarray::ArrayD::ones(vec![1, 1, 4, 4]);
+/// let z = ndarray::ArrayD::zeros(vec![1, 1, 4, 4]);
+/// let prox = prox_l2(&Identity::new(&[1, 4, 4]), &z, &y, 1.0, &Options::default())?;
+/// assert_eq!(prox.image, y * 0.5);
+/// # Ok::<(), haloscope::Error>(())
+/// ```
+pub fn prox_l2<M: LinearMap + ?Sized>(
+    map: &M,
+    z: &Array,
+    y: &M::Data,
+    gamma: f64,
+    options: &Options,
+) -> Result<Solution> {
+    let shift = 1.0 / gamma;
+    if !(gamma > 0.0 && shift > 0.0 && shift.is_finite()) {
+        let reason = format!("γ is {gamma}; it must be finite and above 0");
+        return Err(Error::argument("the prox of the L2 fidelity", reason));
+    }
+    regularised(map, y, shift, Some(z), options)
+}
+
+/// The minimiser of `‖A x − y‖² + shift ‖x − center‖²`.
+fn regularised<M: LinearMap + ?Sized>(
+    map: &M,
+    y: &M::Data,
+    shift: f64,
+    center: Option<&Array>,
+    options: &Options,
+) -> Result<Solution> {
+    refine::check_options(options)?;
+    let b = right_hand_side(map, y, shift, center)?;
+    // A closed form has no place to begin: with a shift of 0 it would not find the nearest solution.
+    if (shift > 0.0 || options.start.is_none())
+        && let Some(image) = map.solve_normal(&b, shift)
+    {
+        let image = image?;
+        refine::finite("the closed form", map.image_dot(&image, &image)?)?;
+        return Ok(Solution { image, report: Report::without_iterations(Stop::ClosedForm, None) });
+    }
+    let options = Options { start: options.start.or(center), ..*options };
+    match options.method {
+        Method::Lsqr => lsqr::lsqr(map, y, shift, center, &b, &options),
+        _ => solve(&Normal::new(map, shift)?, &b, &options),
+    }
+}
+
+/// `Aᵀ y + shift · center`.
+fn right_hand_side<M: LinearMap + ?Sized>(
+    map: &M,
+    y: &M::Data,
+    shift: f64,
+    center: Option<&Array>,
+) -> Result<Array> {
+    let mut b = map.adjoint(y)?;
+    if let Some(center) = center {
+        system::add(&mut b, shift, center)?;
+    }
+    Ok(b)
+}
