@@ -1,6 +1,6 @@
 //! Ordinary objects over ranks.
 //!
-//! [`distribute`] turns a stack of operators, a list of them, a factory, or a denoiser into one
+//! [`distribute`] turns a stack of operators, a list of them, a factory, data fidelities or a denoiser into one
 //! that is used like the original, by all ranks at once, and shares the work between them. The results have
 //! the same bits on any number of ranks. `README.md` in this folder says what each operation sends.
 #![doc = include_str!("README.md")]
@@ -9,7 +9,9 @@ mod agree;
 mod assignment;
 mod denoiser;
 mod factory;
+mod fidelity;
 mod gather;
+mod map;
 mod stack;
 mod terms;
 mod workers;
@@ -21,7 +23,9 @@ use crate::error::Result;
 pub use assignment::Assignment;
 pub use denoiser::{Cutting, Dealing, DenoiserOptions, DistributedDenoiser, LocalTiles};
 pub use factory::{Factory, Parameters};
+pub use fidelity::{DistributedFidelity, FidelityFactory, FidelityReduction};
 pub use gather::Gather;
+pub use map::DistributedMap;
 pub use stack::{DistributedStack, StackOptions};
 pub use terms::Terms;
 

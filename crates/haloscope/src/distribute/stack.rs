@@ -12,6 +12,7 @@ use super::{Assignment, Distribute, Gather};
 use crate::array::Array;
 use crate::error::{Error, Result};
 use crate::measurements::Measurements;
+use crate::noise::{Noise, NoiseSource};
 use crate::physics::{LinearPhysics, Physics, Stack};
 
 /// How a stack is distributed.
@@ -109,6 +110,35 @@ impl DistributedStack {
         Ok(self.map(shapes.collect(), |_, operator| operator.forward(image)))
     }
 
+    /// What all operators measure of the images, with noise: one kind for all operators, or one for
+    /// each. It is the same on any number of ranks.
+    pub fn measure(&self, image: &Array, noise: &[Noise], seed: u64) -> Result<Measurements> {
+        self.measure_terms(image, noise, seed)?.gather()
+    }
+
+    /// What the rank's own operators measure, with noise.
+    pub fn measure_terms(&self, image: &Array, noise: &[Noise], seed: u64) -> Result<Terms<'_>> {
+        if noise.len() != 1 && noise.len() != self.len() {
+            let (kinds, operators) = (noise.len(), self.len());
+            let reason =
+                format!("{kinds} kinds for {operators} operators; give one, or one for each");
+            return Err(Error::argument("noise", reason));
+        }
+        let mut terms = self.forward_terms(image)?;
+        if let Ok(local) = &mut terms.local {
+            let add = || {
+                local.iter_mut().try_for_each(|(index, part)| {
+                    let source = NoiseSource { seed, operator: index as u32 };
+                    noise[index.min(noise.len() - 1)].add(part, source)
+                })
+            };
+            if let Err(error) = self.workers.run(add) {
+                terms.local = Err(error);
+            }
+        }
+        Ok(terms)
+    }
+
     /// `Aᵀ y = Σ Aᵢᵀ yᵢ`.
     pub fn adjoint(&self, measurements: &Measurements) -> Result<Array> {
         self.adjoint_terms(measurements)?.sum()
@@ -183,6 +213,16 @@ impl DistributedStack {
         Terms { ctx: &self.ctx, how: self.gather, owners: &self.owners, shapes, local }
     }
 
+    /// A number for each of the rank's own operators.
+    pub(crate) fn map_values(
+        &self,
+        f: impl Fn(usize, &dyn Physics) -> Result<f64> + Send + Sync,
+    ) -> Result<Vec<(usize, f64)>> {
+        let operators = self.local.iter();
+        let values = operators.map(|(index, operator)| Ok((*index, f(*index, &**operator)?)));
+        self.workers.run(|| values.collect())
+    }
+
     /// The number of images in a batch, which all ranks see alike.
     pub(crate) fn check_image(&self, image: &Array) -> Result<usize> {
         let shape = image.shape();
@@ -224,7 +264,7 @@ impl DistributedStack {
     }
 
     /// The batch of the measurements, which a rank without operators must ask the others for.
-    fn batch(&self, measurements: &Measurements) -> Result<usize> {
+    pub(super) fn batch(&self, measurements: &Measurements) -> Result<usize> {
         let mine = measurements
             .iter()
             .next()

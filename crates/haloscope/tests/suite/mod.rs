@@ -6,9 +6,12 @@ use std::sync::Arc;
 
 use haloscope::denoise::{Denoiser, NetworkDenoiser, NoiseLevel, denoiser_fn};
 use haloscope::distribute::{
-    Assignment, Dealing, DenoiserOptions, DistributedStack, Factory, Gather, Parameters,
-    StackOptions, distribute, distribute_with,
+    Assignment, Dealing, DenoiserOptions, DistributedStack, Factory, FidelityFactory,
+    FidelityReduction, Gather, Parameters, StackOptions, distribute, distribute_with,
 };
+use haloscope::fidelity::{Fidelities, Fidelity, L1, L2};
+use haloscope::least_squares::{self, Method, NormOptions};
+use haloscope::noise::Noise;
 use haloscope::physics::{LinearPhysics, Physics, Stack};
 use haloscope::tiling::{Batch, Border, Extent, Strategy, Tiling};
 use haloscope::{Array, Measurements, Result};
@@ -182,10 +185,58 @@ fn of_stack(name: &str, stack: &DistributedStack, image: &Array, facts: &mut Fac
     add("gram", digest_all(&stack.gram(&y)?));
     add("mean of adjoints", digest(&stack.adjoint_terms(&y)?.mean()?));
     add("adjoint, not reduced", digest_all(&stack.adjoint_terms(&y)?.gather()?));
+    let noise = [Noise::gaussian(0.1)?];
+    add("measure", digest_all(&stack.measure(image, &noise, 5)?));
+    let each = vec![Noise::uniform(0.1)?; stack.len()];
+    let noisy = stack.measure_terms(image, &each, 5)?.into_local()?;
+    for method in [Method::ConjugateGradient, Method::Lsqr, Method::Minres, Method::Bicgstab] {
+        let options = least_squares::Options { method, max_iterations: 7, ..Default::default() };
+        let exact = stack.pseudo_inverse(&noisy, &options)?;
+        add(&format!("pseudo-inverse by {method}"), digest(&exact.image));
+        add("its residual", exact.report.residual.unwrap_or(-1.0).to_bits());
+    }
+    let options = least_squares::Options { max_iterations: 5, ..Default::default() };
+    add("mean of pseudo-inverses", digest(&stack.mean_of_pseudo_inverses(&noisy, &options)?));
+    let options = NormOptions { max_iterations: 20, ..NormOptions::default() };
+    let norm = stack.squared_norm(&options)?;
+    add("squared norm", norm.estimate.to_bits());
+    let bound = stack.squared_norm_bound(&options)?;
+    assert!(bound * (1.0 + 1e-5) >= norm.lower, "{bound} < {norm:?}");
+    add("bound of the squared norm", bound.to_bits());
+    fidelities(name, stack, image, &noisy, facts)?;
+
     let own = stack.adjoint_terms(&y)?.into_local()?;
     let sum = stack.adjoint_terms(&y)?.local_sum()?;
     let by_hand = own.iter().fold(Array::zeros(sum.raw_dim()), |sum, (_, term)| sum + term);
     assert!((&sum - &by_hand).iter().all(|difference| difference.abs() < 1e-5));
+    Ok(())
+}
+
+fn fidelities(
+    name: &str,
+    stack: &DistributedStack,
+    image: &Array,
+    noisy: &Measurements,
+    facts: &mut Facts,
+) -> Result<()> {
+    let ctx = stack.context();
+    let mixed = |index: usize| -> Arc<dyn Fidelity> {
+        if index.is_multiple_of(2) { Arc::new(L2::default()) } else { Arc::new(L1) }
+    };
+    let list = Fidelities::each((0..stack.len()).map(mixed).collect());
+    let factory = FidelityFactory::new(stack.len(), move |index| Ok(mixed(index)));
+    let same = distribute(Fidelities::from(L2::new(0.5)?), ctx)?;
+    let each = distribute(list.clone(), ctx)?;
+    let made = distribute(factory, ctx)?;
+    let mean = distribute_with(list, ctx, FidelityReduction::Mean)?;
+    let mut add = |what: &str, digest: u64| facts.push((format!("{name}: {what}"), digest));
+    for (what, fidelity) in [("same", &same), ("each", &each), ("made", &made), ("mean", &mean)] {
+        add(&format!("value, {what}"), fidelity.value(stack, image, noisy)?.to_bits());
+        add(&format!("gradient, {what}"), digest(&fidelity.gradient(stack, image, noisy)?));
+    }
+    assert_eq!(each.gradient(stack, image, noisy)?, made.gradient(stack, image, noisy)?);
+    let options = least_squares::Options { max_iterations: 9, ..Default::default() };
+    add("prox", digest(&same.prox(stack, image, noisy, 0.7, &options)?.image));
     Ok(())
 }
 

@@ -1,0 +1,190 @@
+//! Data fidelities over ranks: each rank compares its own measurements, and one sum brings the value or the
+//! gradient to all.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use haloscope_comm::Context;
+
+use super::stack::part;
+use super::{Distribute, DistributedStack};
+use crate::array::Array;
+use crate::error::{Error, Result};
+use crate::fidelity::{Fidelities, Fidelity};
+use crate::least_squares::{Options, Solution, prox_l2};
+use crate::measurements::Measurements;
+
+/// How the operators' fidelities become one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FidelityReduction {
+    /// Their sum.
+    #[default]
+    Sum,
+    /// Their mean.
+    Mean,
+}
+
+/// `Σ dᵢ(Aᵢ x, yᵢ)` over ranks, or the mean.
+#[derive(Clone, Debug)]
+pub struct DistributedFidelity {
+    source: Source,
+    reduction: FidelityReduction,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    List(Fidelities),
+    Factory(FidelityFactory),
+}
+
+type Make = dyn Fn(usize) -> Result<Arc<dyn Fidelity>> + Send + Sync;
+
+/// A function that makes the fidelity of an operator, called only where the operator is.
+#[derive(Clone)]
+pub struct FidelityFactory {
+    count: usize,
+    make: Arc<Make>,
+    made: Arc<Mutex<BTreeMap<usize, Arc<dyn Fidelity>>>>,
+}
+
+impl FidelityFactory {
+    /// A factory for `count` operators.
+    pub fn new<F>(count: usize, make: F) -> Self
+    where
+        F: Fn(usize) -> Result<Arc<dyn Fidelity>> + Send + Sync + 'static,
+    {
+        Self { count, make: Arc::new(make), made: Arc::default() }
+    }
+
+    fn get(&self, operator: usize) -> Result<Arc<dyn Fidelity>> {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(fidelity) = made.get(&operator) {
+            return Ok(fidelity.clone());
+        }
+        let fidelity = (self.make)(operator)?;
+        made.insert(operator, fidelity.clone());
+        Ok(fidelity)
+    }
+}
+
+impl fmt::Debug for FidelityFactory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FidelityFactory").field("count", &self.count).finish_non_exhaustive()
+    }
+}
+
+impl DistributedFidelity {
+    /// `Σ dᵢ(Aᵢ x, yᵢ)`. Each rank needs the measurements of its own operators only.
+    pub fn value(
+        &self,
+        stack: &DistributedStack,
+        image: &Array,
+        data: &Measurements,
+    ) -> Result<f64> {
+        self.check(stack, image, data)?;
+        let values = stack.map_values(|index, operator| {
+            self.with(index, |fidelity| fidelity.value_at(operator, image, part(data, index)?))
+        });
+        Ok(stack.sum_values(values)? / self.divisor(stack))
+    }
+
+    /// `Σ Jᵢᵀ ∇dᵢ(Aᵢ x, yᵢ)`, where `Jᵢ` is the derivative of operator i at the image.
+    pub fn gradient(
+        &self,
+        stack: &DistributedStack,
+        image: &Array,
+        data: &Measurements,
+    ) -> Result<Array> {
+        let batch = self.check(stack, image, data)?;
+        let terms = stack.map_to_images(batch, |index, operator| {
+            self.with(index, |fidelity| fidelity.gradient_at(operator, image, part(data, index)?))
+        });
+        match self.reduction {
+            FidelityReduction::Sum => terms.sum(),
+            FidelityReduction::Mean => terms.mean(),
+        }
+    }
+
+    /// The minimiser of `γ Σ dᵢ(Aᵢ v, yᵢ) + ½ ‖v − x‖²` over `v`, for quadratic fidelities of one weight.
+    pub fn prox(
+        &self,
+        stack: &DistributedStack,
+        image: &Array,
+        data: &Measurements,
+        gamma: f64,
+        options: &Options,
+    ) -> Result<Solution> {
+        self.check(stack, image, data)?;
+        let weight = match &self.source {
+            Source::List(list) => list.quadratic_weight(),
+            Source::Factory(_) => None,
+        };
+        let weight = weight.ok_or_else(|| {
+            let reason = "only quadratic fidelities of one weight have a prox over a stack";
+            Error::argument("fidelity", reason)
+        })?;
+        let own = super::agree::agree(stack.context(), stack.own(data))?;
+        prox_l2(&stack.as_map()?, image, &own, gamma * weight / self.divisor(stack), options)
+    }
+
+    fn check(&self, stack: &DistributedStack, image: &Array, data: &Measurements) -> Result<usize> {
+        match &self.source {
+            Source::List(list) => list.check_count(stack.len())?,
+            Source::Factory(factory) if factory.count != stack.len() => {
+                let (count, operators) = (factory.count, stack.len());
+                let reason = format!("there are {count} fidelities for {operators} operators");
+                return Err(Error::argument("fidelities", reason));
+            }
+            Source::Factory(_) => (),
+        }
+        stack.check_count(data)?;
+        stack.check_image(image)
+    }
+
+    fn with<T>(&self, operator: usize, f: impl FnOnce(&dyn Fidelity) -> Result<T>) -> Result<T> {
+        match &self.source {
+            Source::Factory(factory) => f(&*factory.get(operator)?),
+            Source::List(list) => match list.get(operator) {
+                Some(fidelity) => f(fidelity),
+                None => Err(Error::argument(
+                    "fidelities",
+                    format!("there is none for operator {operator}"),
+                )),
+            },
+        }
+    }
+
+    fn divisor(&self, stack: &DistributedStack) -> f64 {
+        match self.reduction {
+            FidelityReduction::Sum => 1.0,
+            FidelityReduction::Mean => stack.len() as f64,
+        }
+    }
+}
+
+impl Distribute for Fidelities {
+    type Options = FidelityReduction;
+    type Output = DistributedFidelity;
+
+    fn distribute(
+        self,
+        _ctx: &Context,
+        reduction: FidelityReduction,
+    ) -> Result<DistributedFidelity> {
+        Ok(DistributedFidelity { source: Source::List(self), reduction })
+    }
+}
+
+impl Distribute for FidelityFactory {
+    type Options = FidelityReduction;
+    type Output = DistributedFidelity;
+
+    fn distribute(
+        self,
+        _ctx: &Context,
+        reduction: FidelityReduction,
+    ) -> Result<DistributedFidelity> {
+        Ok(DistributedFidelity { source: Source::Factory(self), reduction })
+    }
+}

@@ -1,0 +1,152 @@
+//! A distributed stack as least-squares methods see it: measurements stay on their ranks, and the ranks
+//! talk in sums and norms only.
+
+use haloscope_comm::Collectives;
+
+use super::agree::agree;
+use super::stack::{DistributedStack, linear, part};
+use crate::array::{Array, slice, squared_norm};
+use crate::error::Result;
+use crate::least_squares::{self, LinearMap, NormOptions, Options, Solution, SquaredNorm};
+use crate::measurements::Measurements;
+
+/// A [`DistributedStack`] whose data are each rank's own measurements.
+#[derive(Clone, Copy, Debug)]
+pub struct DistributedMap<'a>(&'a DistributedStack);
+
+impl DistributedStack {
+    /// The stack for the methods of [`least_squares`], which all ranks run side by side.
+    pub fn as_map(&self) -> Result<DistributedMap<'_>> {
+        self.check_linear("least squares")?;
+        Ok(DistributedMap(self))
+    }
+
+    /// The least-squares solution of least norm, exactly: the ranks iterate together.
+    pub fn pseudo_inverse(
+        &self,
+        measurements: &Measurements,
+        options: &Options,
+    ) -> Result<Solution> {
+        let own = agree(self.context(), self.own(measurements))?;
+        least_squares::pseudo_inverse(&self.as_map()?, &own, options)
+    }
+
+    /// The mean of the operators' own pseudo-inverses: one reduction instead of one per iteration, and
+    /// an approximation of [`pseudo_inverse`](Self::pseudo_inverse) at best.
+    pub fn mean_of_pseudo_inverses(
+        &self,
+        measurements: &Measurements,
+        options: &Options,
+    ) -> Result<Array> {
+        self.check_linear("mean of pseudo-inverses")?;
+        self.check_count(measurements)?;
+        let batch = self.batch(measurements)?;
+        // The options' observer belongs to the caller's thread, and sees one system only.
+        let (method, tolerance, max_iterations) =
+            (options.method, options.tolerance, options.max_iterations);
+        let start = options.start;
+        let terms = self.map_to_images(batch, |index, operator| {
+            let options = Options { method, tolerance, max_iterations, start, watch: None };
+            let y = part(measurements, index)?;
+            Ok(least_squares::pseudo_inverse(linear(index, operator)?, y, &options)?.image)
+        });
+        terms.mean()
+    }
+
+    /// `‖A‖²` by power iteration over all ranks.
+    pub fn squared_norm(&self, options: &NormOptions) -> Result<SquaredNorm> {
+        least_squares::squared_norm(&self.as_map()?, options)
+    }
+
+    /// `Σ ‖Aᵢ‖²`, which is at least `‖A‖²`: one reduction instead of one per iteration.
+    pub fn squared_norm_bound(&self, options: &NormOptions) -> Result<f64> {
+        self.check_linear("squared norm")?;
+        let bounds = self.map_values(|index, operator| {
+            Ok(least_squares::squared_norm(linear(index, operator)?, options)?.upper)
+        });
+        self.sum_values(bounds)
+    }
+
+    /// The measurements of the rank's own operators.
+    pub fn own(&self, measurements: &Measurements) -> Result<Measurements> {
+        self.check_count(measurements)?;
+        let parts =
+            self.local_indices().map(|index| Ok((index, part(measurements, index)?.clone())));
+        Measurements::partial(self.len(), parts.collect::<Result<Vec<_>>>()?)
+    }
+
+    /// The sum of a number for each operator, in their order.
+    pub(crate) fn sum_values(&self, local: Result<Vec<(usize, f64)>>) -> Result<f64> {
+        let local = agree(self.context(), local)?;
+        let values: Vec<[f64; 1]> = local.iter().map(|(_, value)| [*value]).collect();
+        let terms: Vec<(u64, &[f64])> = local
+            .iter()
+            .zip(&values)
+            .map(|((index, _), value)| (*index as u64, &value[..]))
+            .collect();
+        let mut sum = [0.0];
+        self.context().comm().ordered_sum(&terms, &mut sum)?;
+        Ok(sum[0])
+    }
+}
+
+impl LinearMap for DistributedMap<'_> {
+    type Data = Measurements;
+
+    fn image_shape(&self) -> &[usize] {
+        self.0.image_shape()
+    }
+
+    fn forward(&self, image: &Array) -> Result<Measurements> {
+        agree(self.0.context(), self.0.forward_terms(image)?.into_local())
+    }
+
+    fn adjoint(&self, data: &Measurements) -> Result<Array> {
+        self.0.adjoint(data)
+    }
+
+    fn normal(&self, image: &Array) -> Result<Array> {
+        self.0.normal(image)
+    }
+
+    fn data_squared_norm(&self, data: &Measurements) -> Result<f64> {
+        let squares = data.iter().map(|(index, part)| (index, squared_norm(&slice(part))));
+        self.0.sum_values(Ok(squares.collect()))
+    }
+
+    fn data_add_scaled(
+        &self,
+        to: &mut Measurements,
+        factor: f32,
+        data: &Measurements,
+    ) -> Result<()> {
+        to.add_scaled(factor, data)
+    }
+
+    fn data_scale(&self, data: &mut Measurements, factor: f32) -> Result<()> {
+        data.scale(factor);
+        Ok(())
+    }
+
+    /// A stack of one operator has its closed form, which its owner computes.
+    fn solve_normal(&self, b: &Array, shift: f64) -> Option<Result<Array>> {
+        let [owner] = self.0.owners() else { return None };
+        let solution = self
+            .0
+            .local_operators()
+            .first()
+            .and_then(|(_, one)| one.as_linear()?.solve_normal(b, shift));
+        let mut exists = [u8::from(solution.is_some())];
+        if let Err(error) = self.0.context().comm().broadcast(*owner, &mut exists) {
+            return Some(Err(error.into()));
+        }
+        (exists[0] == 1).then(|| {
+            let batch = self.0.check_image(b)?;
+            self.0
+                .map_to_images(batch, |_, _| {
+                    solution.clone().unwrap_or_else(|| Ok(Array::zeros(b.raw_dim())))
+                })
+                .sum()
+        })
+    }
+}
