@@ -6,6 +6,7 @@
 mod function;
 mod level;
 mod network;
+mod total_variation;
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use crate::error::{Error, Result};
 pub use function::{FunctionDenoiser, denoiser_fn};
 pub use level::NoiseLevel;
 pub use network::NetworkDenoiser;
+pub use total_variation::TotalVariation;
 
 /// Something that removes noise of a known level from images.
 ///
