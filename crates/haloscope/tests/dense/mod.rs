@@ -1,5 +1,7 @@
 //! Small dense matrices: as an operator in f32, and their decompositions in f64 to compare with.
 
+#![allow(dead_code, reason = "each test uses a part of it")]
+
 use haloscope::Array;
 use haloscope::Result;
 use haloscope::physics::{LinearPhysics, Physics};
@@ -138,6 +140,11 @@ pub fn eigen(mut a: Vec<Vec<f64>>) -> (Vec<f64>, Vec<Vec<f64>>) {
         }
     }
     ((0..n).map(|i| a[i][i]).collect(), vectors)
+}
+
+/// ‖x‖.
+pub fn norm<T: Copy + Into<f64>>(x: &[T]) -> f64 {
+    x.iter().map(|x| (*x).into().powi(2)).sum::<f64>().sqrt()
 }
 
 /// An array of shape (1, 1, length).
