@@ -10,6 +10,7 @@ mod measurements;
 pub mod noise;
 pub mod physics;
 mod random;
+pub mod solve;
 pub mod tiling;
 
 pub use array::Array;

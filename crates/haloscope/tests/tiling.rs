@@ -40,7 +40,7 @@ fn mean(image: &Array) -> Array {
 #[test]
 fn overlapping_tiles_and_their_result_are_those_of_deepinv() {
     let tensors =
-        StateDict::open(&fixture("tiling.safetensors"), &Limits::default()).expect("fixture");
+        StateDict::open(fixture("tiling.safetensors"), &Limits::default()).expect("fixture");
     let tensor = |name: &str| {
         let tensor = tensors.get(name).expect("a tensor");
         ArrayD::from_shape_vec(IxDyn(tensor.shape().sizes()), tensor.values().to_vec())
@@ -121,7 +121,7 @@ fn blended_tiles_of_a_trained_network_have_no_seams() {
         let (y, x) = (index[2] as f32, index[3] as f32);
         let clean = 0.5
             + 0.2 * (x / 9.0).sin() * (y / 17.0).cos()
-            + if (x / 31.0) as usize % 2 == 0 { 0.2 } else { 0.0 };
+            + if ((x / 31.0) as usize).is_multiple_of(2) { 0.2 } else { 0.0 };
         let normal: f32 = (0..12).map(|_| random.f32()).sum::<f32>() - 6.0;
         clean + 0.1 * normal
     });

@@ -3,6 +3,7 @@
 //! A [`Denoiser`] takes images and the level of their noise. Networks, classical methods and closures
 //! are all the same to what is built on it: tiling, distribution and solvers.
 
+pub(crate) mod differences;
 mod function;
 mod level;
 mod network;

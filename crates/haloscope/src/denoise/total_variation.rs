@@ -2,12 +2,13 @@
 //!
 //! The minimiser of `½ ‖x − y‖² + λ TV(x)` by projected gradients on its dual with Nesterov's momentum
 //! (Beck and Teboulle's fast gradient projection), in any number of dimensions. TV is isotropic: the sum over
-//! pixels of the length of the gradient, of each channel or of all channels of a pixel together.
+//! pixels of the length of the gradient of all channels together.
 
 use rayon::prelude::*;
 
+use super::differences::{gradient, gradient_adjoint, lengths, project};
 use super::{Denoiser, NoiseLevel, check_finite};
-use crate::array::{Array, slice};
+use crate::array::{Array, add_scaled, distance, norm, ordered_sum, scale_and_add, slice};
 use crate::error::{Error, Result};
 
 /// The denoiser whose prior is total variation; the noise level is the weight `λ` of TV.
@@ -38,61 +39,58 @@ impl TotalVariation {
     /// `TV(x)`, summed over the batch.
     #[must_use]
     pub fn value(image: &Array) -> f64 {
-        let values = slice(image);
-        let grid = Grid::of(image.shape());
-        let sums = values.chunks(grid.image).map(|image| {
-            (0..grid.pixels)
-                .map(|pixel| {
-                    let mut square = 0.0;
-                    for channel in image.chunks(grid.pixels) {
-                        for (axis, stride) in grid.strides.iter().enumerate() {
-                            if grid.has_next(pixel, axis) {
-                                square += f64::from(channel[pixel + stride] - channel[pixel]).powi(2);
-                            }
-                        }
-                    }
-                    square.sqrt()
-                })
-                .sum::<f64>()
-        });
-        sums.sum()
+        let rise = gradient(&slice(image), image.shape());
+        let lengths = lengths(&rise, image.shape());
+        ordered_sum(lengths.len(), |range| {
+            lengths[range].iter().map(|length| f64::from(*length)).sum()
+        })
     }
 
-    /// One image, of all its channels.
-    fn solve(&self, image: &[f32], grid: &Grid, weight: f32) -> Vec<f32> {
+    /// One image of this shape, which has a batch of 1.
+    fn solve(&self, image: &[f32], shape: &[usize], weight: f32) -> Vec<f32> {
         if weight == 0.0 {
             return image.to_vec();
         }
-        let axes = grid.sides.len();
+        let axes = shape.len() - 2;
+        // image − weight ∇ᵀ dual
+        let primal = |dual: &[f32]| {
+            let mut result = gradient_adjoint(dual, shape);
+            scale_and_add(&mut result, -weight, image);
+            result
+        };
         let mut dual = vec![0.0_f32; image.len() * axes];
         let mut ahead = dual.clone();
         let mut result = image.to_vec();
         let mut momentum = 1.0_f32;
         // ‖∇‖² is at most 4 per axis.
         let step = 1.0 / (4.0 * axes as f32 * weight);
-        for _ in 0..self.iterations {
-            let estimate = grid.primal(image, &ahead, weight);
-            let next = grid.ascend(&ahead, &estimate, step);
-            let following = (1.0 + (1.0 + 4.0 * momentum * momentum).sqrt()) / 2.0;
+        for iteration in 0..self.iterations {
+            let estimate = primal(&ahead);
+            let mut next = ahead.clone();
+            add_scaled(&mut next, step, &gradient(&estimate, shape));
+            project(&mut next, shape, 1.0);
+            let following = f32::midpoint(1.0, (1.0 + 4.0 * momentum * momentum).sqrt());
             let factor = (momentum - 1.0) / following;
-            ahead.par_iter_mut().zip(next.par_iter().zip(&dual)).for_each(|(ahead, (next, old))| {
-                *ahead = next + factor * (next - old);
-            });
+            ahead.par_iter_mut().zip(next.par_iter().zip(&dual)).for_each(
+                |(ahead, (next, old))| {
+                    *ahead = next + factor * (next - old);
+                },
+            );
             dual = next;
             momentum = following;
-            let change = crate::array::distance(&estimate, &result);
-            let norm = crate::array::norm(&estimate);
+            let change = distance(&estimate, &result);
             result = estimate;
-            if change <= self.tolerance * norm {
+            // The first estimate is the image itself.
+            if iteration > 0 && change <= self.tolerance * norm(&result) {
                 break;
             }
         }
-        grid.primal(image, &dual, weight)
+        primal(&dual)
     }
 }
 
 impl Denoiser for TotalVariation {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "total variation"
     }
 
@@ -106,10 +104,11 @@ impl Denoiser for TotalVariation {
                 found: image.shape().to_vec(),
             });
         }
-        let grid = Grid::of(image.shape());
         let values = slice(image);
+        let mut shape = image.shape().to_vec();
+        shape[0] = 1;
         let mut result = Vec::with_capacity(values.len());
-        for (index, values) in values.chunks(grid.image.max(1)).enumerate() {
+        for (index, values) in values.chunks(shape.iter().product::<usize>().max(1)).enumerate() {
             let weight = match level {
                 NoiseLevel::Uniform(level) => *level,
                 NoiseLevel::PerImage(levels) => levels[index],
@@ -120,86 +119,9 @@ impl Denoiser for TotalVariation {
                     ));
                 }
             };
-            result.extend(self.solve(values, &grid, weight));
+            result.extend(self.solve(values, &shape, weight));
         }
         Ok(Array::from_shape_vec(image.raw_dim(), result).expect("as many as the image has"))
-    }
-}
-
-/// The pixels of an image and how they lie beside each other.
-struct Grid {
-    sides: Vec<usize>,
-    strides: Vec<usize>,
-    /// Pixels of a channel.
-    pixels: usize,
-    /// Values of an image.
-    image: usize,
-}
-
-impl Grid {
-    fn of(shape: &[usize]) -> Self {
-        let sides = shape[2..].to_vec();
-        let strides = (0..sides.len()).map(|axis| sides[axis + 1..].iter().product()).collect();
-        let pixels: usize = sides.iter().product();
-        Self { sides, strides, pixels, image: pixels * shape[1] }
-    }
-
-    fn has_next(&self, pixel: usize, axis: usize) -> bool {
-        pixel / self.strides[axis] % self.sides[axis] + 1 < self.sides[axis]
-    }
-
-    fn has_previous(&self, pixel: usize, axis: usize) -> bool {
-        !(pixel / self.strides[axis]).is_multiple_of(self.sides[axis])
-    }
-
-    /// `image − weight ∇ᵀ dual`. The dual is (channel, axis, pixel).
-    fn primal(&self, image: &[f32], dual: &[f32], weight: f32) -> Vec<f32> {
-        let mut result = image.to_vec();
-        let row = self.sides.last().copied().unwrap_or(1).max(1);
-        result.par_chunks_mut(row).enumerate().for_each(|(index, values)| {
-            let (channel, first) = (index * row / self.pixels, index * row % self.pixels);
-            for (axis, stride) in self.strides.iter().enumerate() {
-                let dual = &dual[(channel * self.sides.len() + axis) * self.pixels..][..self.pixels];
-                for (offset, value) in values.iter_mut().enumerate() {
-                    let pixel = first + offset;
-                    // The adjoint of a forward difference: the last one of an axis is zero.
-                    let mut sum = 0.0;
-                    if self.has_next(pixel, axis) {
-                        sum -= dual[pixel];
-                    }
-                    if self.has_previous(pixel, axis) {
-                        sum += dual[pixel - stride];
-                    }
-                    *value -= weight * sum;
-                }
-            }
-        });
-        result
-    }
-
-    /// `dual + step ∇ image`, with each pixel's vector brought back to the unit ball.
-    fn ascend(&self, dual: &[f32], image: &[f32], step: f32) -> Vec<f32> {
-        let axes = self.sides.len();
-        let mut next = dual.to_vec();
-        next.par_chunks_mut(self.pixels.max(1)).enumerate().for_each(|(index, values)| {
-            let (channel, axis) = (index / axes, index % axes);
-            let image = &image[channel * self.pixels..][..self.pixels];
-            for (pixel, value) in values.iter_mut().enumerate() {
-                if self.has_next(pixel, axis) {
-                    *value += step * (image[pixel + self.strides[axis]] - image[pixel]);
-                }
-            }
-        });
-        let mut lengths = vec![0.0_f32; self.pixels];
-        for values in next.chunks(self.pixels.max(1)) {
-            lengths.par_iter_mut().zip(values).for_each(|(length, value)| *length += value * value);
-        }
-        next.par_chunks_mut(self.pixels.max(1)).for_each(|values| {
-            for (value, length) in values.iter_mut().zip(&lengths) {
-                *value /= length.sqrt().max(1.0);
-            }
-        });
-        next
     }
 }
 
@@ -220,7 +142,8 @@ mod tests {
             let noisy = image(shape);
             let weight = 0.15;
             let value = |x: &Array| {
-                let distance = x.iter().zip(&noisy).map(|(x, y)| f64::from(x - y).powi(2)).sum::<f64>();
+                let distance =
+                    x.iter().zip(&noisy).map(|(x, y)| f64::from(x - y).powi(2)).sum::<f64>();
                 distance / 2.0 + f64::from(weight) * TotalVariation::value(x)
             };
             let best = exact.denoise(&noisy, &weight.into()).expect("denoised");

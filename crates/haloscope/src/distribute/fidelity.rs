@@ -106,6 +106,39 @@ impl DistributedFidelity {
         }
     }
 
+    /// Value and gradient, with one forward for the two.
+    pub fn value_and_gradient(
+        &self,
+        stack: &DistributedStack,
+        image: &Array,
+        data: &Measurements,
+    ) -> Result<(f64, Array)> {
+        let batch = self.check(stack, image, data)?;
+        let values = Mutex::new(Vec::new());
+        let terms = stack.map_to_images(batch, |index, operator| {
+            let (u, y) = (operator.forward(image)?, part(data, index)?);
+            let (value, gradient) = self
+                .with(index, |fidelity| Ok((fidelity.value(&u, y)?, fidelity.gradient(&u, y)?)))?;
+            values.lock().unwrap_or_else(PoisonError::into_inner).push((index, value));
+            operator.vjp(image, &gradient)
+        });
+        let gradient = match self.reduction {
+            FidelityReduction::Sum => terms.sum(),
+            FidelityReduction::Mean => terms.mean(),
+        }?;
+        let values = values.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok((stack.sum_values(Ok(values))? / self.divisor(stack), gradient))
+    }
+
+    /// `w` where the whole is `w/2 ‖A x − y‖²`.
+    #[must_use]
+    pub fn quadratic_weight(&self, stack: &DistributedStack) -> Option<f64> {
+        match &self.source {
+            Source::List(list) => Some(list.quadratic_weight()? / self.divisor(stack)),
+            Source::Factory(_) => None,
+        }
+    }
+
     /// The minimiser of `γ Σ dᵢ(Aᵢ v, yᵢ) + ½ ‖v − x‖²` over `v`, for quadratic fidelities of one weight.
     pub fn prox(
         &self,
@@ -116,16 +149,12 @@ impl DistributedFidelity {
         options: &Options,
     ) -> Result<Solution> {
         self.check(stack, image, data)?;
-        let weight = match &self.source {
-            Source::List(list) => list.quadratic_weight(),
-            Source::Factory(_) => None,
-        };
-        let weight = weight.ok_or_else(|| {
+        let weight = self.quadratic_weight(stack).ok_or_else(|| {
             let reason = "only quadratic fidelities of one weight have a prox over a stack";
             Error::argument("fidelity", reason)
         })?;
         let own = super::agree::agree(stack.context(), stack.own(data))?;
-        prox_l2(&stack.as_map()?, image, &own, gamma * weight / self.divisor(stack), options)
+        prox_l2(&stack.as_map()?, image, &own, gamma * weight, options)
     }
 
     fn check(&self, stack: &DistributedStack, image: &Array, data: &Measurements) -> Result<usize> {

@@ -1,0 +1,153 @@
+//! Differences between neighbouring pixels, their adjoint, and the ball that total variation is the support of.
+//!
+//! The gradient of an image (batch, channel, spatial…) is (batch, channel, axis, spatial…): the next pixel along the
+//! axis minus this one, and zero at the end. Everything is done row by row, so that the inner loops have no
+//! conditions.
+
+use rayon::prelude::*;
+
+/// The rows of an image and how they lie beside each other.
+struct Rows {
+    /// Pixels of a row.
+    length: usize,
+    /// Rows of a channel.
+    count: usize,
+    /// For each axis but the last: its size, and the rows between neighbours.
+    axes: Vec<(usize, usize)>,
+}
+
+impl Rows {
+    fn of(shape: &[usize]) -> Self {
+        let sides = &shape[2..];
+        let (length, outer) =
+            sides.split_last().map_or((1, &[][..]), |(last, outer)| (*last, outer));
+        let axes = (0..outer.len()).map(|axis| (outer[axis], outer[axis + 1..].iter().product()));
+        Self { length: length.max(1), count: outer.iter().product(), axes: axes.collect() }
+    }
+
+    fn pixels(&self) -> usize {
+        self.length * self.count
+    }
+
+    fn dimensions(&self) -> usize {
+        self.axes.len() + 1
+    }
+
+    /// The place of a row along an axis.
+    fn place(&self, row: usize, axis: usize) -> usize {
+        row / self.axes[axis].1 % self.axes[axis].0
+    }
+}
+
+/// The gradient of an image.
+pub(crate) fn gradient(image: &[f32], shape: &[usize]) -> Vec<f32> {
+    let rows = Rows::of(shape);
+    let mut result = vec![0.0; image.len() * rows.dimensions()];
+    result.par_chunks_mut(rows.length).enumerate().for_each(|(index, to)| {
+        let (plane, row) = (index / rows.count, index % rows.count);
+        let (channel, axis) = (plane / rows.dimensions(), plane % rows.dimensions());
+        let begin = channel * rows.pixels() + row * rows.length;
+        let here = &image[begin..begin + rows.length];
+        if axis == rows.axes.len() {
+            for (to, pair) in to.iter_mut().zip(here.windows(2)) {
+                *to = pair[1] - pair[0];
+            }
+        } else if rows.place(row, axis) + 1 < rows.axes[axis].0 {
+            let beside = &image[begin + rows.axes[axis].1 * rows.length..][..rows.length];
+            for (to, (here, beside)) in to.iter_mut().zip(here.iter().zip(beside)) {
+                *to = beside - here;
+            }
+        }
+    });
+    result
+}
+
+/// The adjoint of [`gradient`].
+pub(crate) fn gradient_adjoint(dual: &[f32], shape: &[usize]) -> Vec<f32> {
+    let rows = Rows::of(shape);
+    let mut result = vec![0.0; dual.len() / rows.dimensions()];
+    result.par_chunks_mut(rows.length).enumerate().for_each(|(index, to)| {
+        let (channel, row) = (index / rows.count, index % rows.count);
+        for axis in 0..rows.axes.len() {
+            let begin = (channel * rows.dimensions() + axis) * rows.pixels() + row * rows.length;
+            let (size, stride) = rows.axes[axis];
+            let place = rows.place(row, axis);
+            if place + 1 < size {
+                to.iter_mut().zip(&dual[begin..]).for_each(|(to, dual)| *to -= dual);
+            }
+            if place > 0 {
+                let before = &dual[begin - stride * rows.length..];
+                to.iter_mut().zip(before).for_each(|(to, dual)| *to += dual);
+            }
+        }
+        let begin =
+            (channel * rows.dimensions() + rows.axes.len()) * rows.pixels() + row * rows.length;
+        let along = &dual[begin..][..rows.length - 1];
+        to.iter_mut().zip(along).for_each(|(to, dual)| *to -= dual);
+        to[1..].iter_mut().zip(along).for_each(|(to, dual)| *to += dual);
+    });
+    result
+}
+
+/// The length of the gradient of each pixel, over all its channels and axes.
+pub(crate) fn lengths(gradient: &[f32], shape: &[usize]) -> Vec<f32> {
+    let rows = Rows::of(shape);
+    let pixels = rows.pixels();
+    let planes = shape[1] * rows.dimensions();
+    let mut lengths = vec![0.0_f32; shape[0] * pixels];
+    lengths.par_chunks_mut(rows.length).enumerate().for_each(|(index, to)| {
+        let (image, row) = (index / rows.count, index % rows.count);
+        for plane in 0..planes {
+            let begin = (image * planes + plane) * pixels + row * rows.length;
+            to.iter_mut().zip(&gradient[begin..]).for_each(|(to, value)| *to += value * value);
+        }
+        for value in to {
+            *value = value.sqrt();
+        }
+    });
+    lengths
+}
+
+/// Shortens the vectors of pixels that are longer than `radius`.
+pub(crate) fn project(dual: &mut [f32], shape: &[usize], radius: f32) {
+    let pixels = Rows::of(shape).pixels();
+    let planes = shape[1] * Rows::of(shape).dimensions();
+    let mut factors = lengths(dual, shape);
+    factors
+        .par_iter_mut()
+        .for_each(|length| *length = radius / length.max(radius).max(f32::MIN_POSITIVE));
+    dual.par_chunks_mut(pixels).enumerate().for_each(|(plane, values)| {
+        let factors = &factors[plane / planes * pixels..][..pixels];
+        values.iter_mut().zip(factors).for_each(|(value, factor)| *value *= factor);
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::dot;
+
+    #[test]
+    fn the_adjoint_of_the_gradient_is_exact() {
+        let mut random = fastrand::Rng::with_seed(2);
+        for shape in [&[1, 1, 9][..], &[2, 3, 5, 7], &[1, 2, 3, 4, 5], &[1, 1, 1, 6], &[1, 1, 6, 1]]
+        {
+            let count: usize = shape.iter().product();
+            let image: Vec<f32> = (0..count).map(|_| random.f32() - 0.5).collect();
+            let rise = gradient(&image, shape);
+            let dual: Vec<f32> = rise.iter().map(|_| random.f32() - 0.5).collect();
+            let (left, right) = (dot(&rise, &dual), dot(&image, &gradient_adjoint(&dual, shape)));
+            assert!((left - right).abs() < 1e-5, "{shape:?}: {left}, {right}");
+        }
+    }
+
+    #[test]
+    fn projection_shortens_long_vectors_only() {
+        let shape = [1, 1, 1, 2];
+        // Axis 0 of both pixels, then axis 1.
+        let mut dual = vec![3.0, 0.1, 4.0, 0.2];
+        project(&mut dual, &shape, 1.0);
+        assert!((dual[0] - 0.6).abs() < 1e-6 && (dual[2] - 0.8).abs() < 1e-6);
+        assert_eq!((dual[1], dual[3]), (0.1, 0.2));
+    }
+}

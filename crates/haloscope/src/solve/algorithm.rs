@@ -1,0 +1,101 @@
+//! One step of a method, and what it is given.
+
+use std::cell::Cell;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use haloscope_comm::{Communicator, Cost};
+
+use super::problem::Problem;
+use super::record::{Record, Seconds};
+use super::state::State;
+use crate::array::Array;
+use crate::error::Result;
+
+/// A method: one step from a state to the next.
+///
+/// All that a step remembers is in the [`State`], so that a run can be continued from it.
+pub trait Algorithm: Send + Sync + fmt::Debug {
+    /// What it is called in messages and job files: `pgd`.
+    fn name(&self) -> &'static str;
+
+    /// Takes `state.iteration` + 1 iterations' worth of a state to the next.
+    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<()>;
+}
+
+/// The problem, with a clock for each part of a step.
+#[derive(Debug)]
+pub struct Setting<'a> {
+    problem: &'a Problem,
+    iteration: usize,
+    data_term: Cell<Option<f64>>,
+    gradient: Cell<Duration>,
+    prior: Cell<Duration>,
+}
+
+impl<'a> Setting<'a> {
+    pub(super) fn new(problem: &'a Problem, iteration: usize) -> Self {
+        let zero = || Cell::new(Duration::ZERO);
+        Self { problem, iteration, data_term: Cell::new(None), gradient: zero(), prior: zero() }
+    }
+
+    /// The number of iterations that are done.
+    #[must_use]
+    pub fn iteration(&self) -> usize {
+        self.iteration
+    }
+
+    /// The problem, for what is not timed.
+    #[must_use]
+    pub fn problem(&self) -> &'a Problem {
+        self.problem
+    }
+
+    /// The gradient of the data term, whose value is recorded on the way.
+    pub fn gradient(&self, image: &Array) -> Result<Array> {
+        let (value, gradient) = timed(&self.gradient, || self.problem.value_and_gradient(image))?;
+        self.data_term.set(Some(value));
+        Ok(gradient)
+    }
+
+    /// The prox of `step` times the data term.
+    pub fn prox(&self, image: &Array, step: f64) -> Result<Array> {
+        timed(&self.gradient, || self.problem.prox(image, step))
+    }
+
+    /// Something that counts as the time of the prior.
+    pub fn prior<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        timed(&self.prior, work)
+    }
+
+    /// Notes a data term that a step knows for nothing.
+    pub fn note_data_term(&self, value: f64) {
+        self.data_term.set(Some(value));
+    }
+
+    pub(super) fn into_record(
+        self,
+        iteration: usize,
+        relative_change: f64,
+        total: Duration,
+        before: &Cost,
+        comm: &dyn Communicator,
+    ) -> Record {
+        let after = comm.statistics().total();
+        let seconds = Seconds {
+            total: total.as_secs_f64(),
+            data: self.gradient.get().as_secs_f64(),
+            prior: self.prior.get().as_secs_f64(),
+            communication: after.transfer.saturating_sub(before.transfer).as_secs_f64(),
+            waiting: after.waiting.saturating_sub(before.waiting).as_secs_f64(),
+        };
+        Record { iteration, data_term: self.data_term.get(), relative_change, seconds }
+    }
+}
+
+fn timed<T>(clock: &Cell<Duration>, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let begin = Instant::now();
+    let result = work();
+    clock.set(clock.get() + begin.elapsed());
+    result
+}

@@ -1,0 +1,79 @@
+//! Half-quadratic splitting with a denoiser whose level falls: the method of DPIR.
+
+use super::algorithm::{Algorithm, Setting};
+use super::prior::Plug;
+use super::state::State;
+use crate::error::{Error, Result};
+
+/// `x = prox f(z)` with a step that falls with the level, `z = D(x, σ)`; the image is `z`.
+#[derive(Clone, Debug)]
+pub struct HalfQuadratic {
+    /// The denoiser.
+    pub prior: Plug,
+    /// The level and the step of each iteration.
+    pub schedule: Schedule,
+}
+
+/// Noise levels and step sizes, one of each for every iteration; the last ones stay.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Schedule {
+    /// The level that the denoiser is told.
+    pub levels: Vec<f32>,
+    /// The step of the data term's prox.
+    pub steps: Vec<f64>,
+}
+
+impl Schedule {
+    /// DPIR's: levels that fall from `first` to `last` on a logarithmic scale, and steps of `level² / (noise² ·
+    /// weight)`. `weight` is 0.23 there, `noise` the standard deviation of the measurements' noise.
+    pub fn falling(
+        first: f64,
+        last: f64,
+        iterations: usize,
+        noise: f64,
+        weight: f64,
+    ) -> Result<Self> {
+        let positive = |value: f64| value > 0.0 && value.is_finite();
+        if !(positive(first) && positive(last) && positive(noise) && positive(weight))
+            || iterations == 0
+        {
+            return Err(Error::argument(
+                "schedule",
+                format!(
+                    "levels from {first} to {last} in {iterations} iterations with noise {noise} and weight \
+                     {weight}; all must be above 0"
+                ),
+            ));
+        }
+        let level = |index: usize| {
+            let share = index as f64 / (iterations - 1).max(1) as f64;
+            first * (last / first).powf(share)
+        };
+        let levels: Vec<f64> = (0..iterations).map(level).collect();
+        Ok(Self {
+            steps: levels.iter().map(|level| level * level / (noise * noise * weight)).collect(),
+            levels: levels.into_iter().map(|level| level as f32).collect(),
+        })
+    }
+}
+
+impl Algorithm for HalfQuadratic {
+    fn name(&self) -> &'static str {
+        "hqs"
+    }
+
+    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<()> {
+        let (levels, steps) = (&self.schedule.levels, &self.schedule.steps);
+        let (Some(last), true) = (levels.len().checked_sub(1), levels.len() == steps.len()) else {
+            return Err(Error::argument(
+                "schedule",
+                "as many levels as steps are needed, and at least one",
+            ));
+        };
+        let index = setting.iteration().min(last);
+        let near_data = setting.prox(&state.image, steps[index])?;
+        let denoiser = self.prior.with_level(levels[index]);
+        state.image = setting.prior(|| denoiser.denoise(&near_data))?;
+        Ok(())
+    }
+}

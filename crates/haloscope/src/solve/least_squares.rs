@@ -1,0 +1,64 @@
+//! No prior at all: Landweber's iteration and conjugate gradients, one step at a time, so that they are watched,
+//! stopped and continued like the others.
+
+use super::algorithm::{Algorithm, Setting};
+use super::proximal_gradient::descend;
+use super::state::State;
+use crate::array::{add_scaled, dot, scale_and_add, slice, slice_mut, squared_norm};
+use crate::error::Result;
+
+/// `x ← x − γ ∇f(x)`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Landweber {
+    /// The step size.
+    pub step: f64,
+}
+
+impl Algorithm for Landweber {
+    fn name(&self) -> &'static str {
+        "landweber"
+    }
+
+    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<()> {
+        state.image = descend(setting, &state.image, self.step)?;
+        Ok(())
+    }
+}
+
+/// Conjugate gradients on the normal equations of `½ ‖A x − y‖²`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConjugateGradient;
+
+impl Algorithm for ConjugateGradient {
+    fn name(&self) -> &'static str {
+        "cg"
+    }
+
+    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<()> {
+        let physics = setting.problem().physics();
+        let residual = match state.arrays.remove("residual") {
+            Some(residual) => residual,
+            None => physics.adjoint(setting.problem().data())? - physics.normal(&state.image)?,
+        };
+        let direction = state.take("direction", |_| residual.clone());
+        let square = squared_norm(&slice(&residual));
+        if square == 0.0 {
+            state.put("residual", residual);
+            state.put("direction", direction);
+            return Ok(());
+        }
+        let mapped = physics.normal(&direction)?;
+        let step = square / dot(&slice(&direction), &slice(&mapped));
+        let mut image = state.image.as_standard_layout().into_owned();
+        add_scaled(slice_mut(&mut image), step as f32, &slice(&direction));
+        let mut next = residual;
+        add_scaled(slice_mut(&mut next), -step as f32, &slice(&mapped));
+        let mut following = direction;
+        let factor = squared_norm(&slice(&next)) / square;
+        scale_and_add(slice_mut(&mut following), factor as f32, &slice(&next));
+        state.put("residual", next);
+        state.put("direction", following);
+        state.image = image;
+        Ok(())
+    }
+}

@@ -1,0 +1,135 @@
+//! From measurements to an image: iterative methods over a distributed problem.
+//!
+//! A [`Problem`] is the data term, a [`Prior`] the other one. An [`Algorithm`] is one step on a [`State`]; the
+//! loop around it ([`solve`]) does what all of them share: when to stop, what to record, whom to tell. All ranks
+//! run the same loop on the same image, and agree on stopping, so the result has the same bits on any number of
+//! ranks, and a run that is continued from a saved state has those of one that never stopped.
+
+mod algorithm;
+mod half_quadratic;
+mod least_squares;
+mod primal_dual;
+mod prior;
+mod problem;
+mod proximal_gradient;
+mod record;
+mod red;
+mod splitting;
+mod state;
+mod stop;
+
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use haloscope_comm::{Collectives, Reduction};
+
+use crate::array::{distance, norm, slice};
+use crate::error::{Error, Result};
+
+pub use algorithm::{Algorithm, Setting};
+pub use half_quadratic::{HalfQuadratic, Schedule};
+pub use least_squares::{ConjugateGradient, Landweber};
+pub use primal_dual::PrimalDual;
+pub use prior::{Plug, Prior, Range, TotalVariationPrior};
+pub use problem::{Problem, Start};
+pub use proximal_gradient::{Fista, ProximalGradient};
+pub use record::{Record, Seconds};
+pub use red::{RedFixedPoint, RedGradient};
+pub use splitting::{Admm, DouglasRachford};
+pub use state::State;
+pub use stop::{Reason, Stopping};
+
+/// Sees every iteration, and may stop there.
+pub type Watch<'a> = dyn FnMut(&Record, &State) -> Result<ControlFlow<()>> + 'a;
+
+/// What came out, and how.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The image, and what a continuation needs.
+    pub state: State,
+    /// Why it ended.
+    pub reason: Reason,
+    /// Every iteration of this run.
+    pub records: Vec<Record>,
+}
+
+/// Iterates from `state` until one of the `stopping` rules holds. `watch` is called on every rank after each
+/// iteration, outside the times that are recorded.
+///
+/// ```
+/// use std::sync::Arc;
+/// use haloscope::distribute::distribute;
+/// use haloscope::fidelity::{Fidelities, L2};
+/// use haloscope::physics::{Identity, Physics, Stack};
+/// use haloscope::solve::{Landweber, Problem, Start, State, Stopping, solve};
+/// use haloscope_comm::Context;
+///
+/// let ctx = Context::solo();
+/// let frame: Arc<dyn Physics> = Arc::new(Identity::new(&[1, 8, 8]));
+/// let physics = distribute(Stack::new(vec![frame])?, &ctx)?;
+/// let data = physics.forward(&ndarray::ArrayD::ones(vec![1, 1, 8, 8]))?;
+/// let fidelity = distribute(Fidelities::from(L2::default()), &ctx)?;
+/// let problem = Problem::new(physics, data, fidelity)?;
+///
+/// let start = State::new(problem.start(&Start::Zeros)?);
+/// let stopping = Stopping { iterations: 100, relative_change: 1e-7, ..Stopping::default() };
+/// let outcome = solve(&problem, &Landweber { step: 0.5 }, start, &stopping, None)?;
+/// assert!(outcome.state.image.iter().all(|value| (value - 1.0).abs() < 1e-5));
+/// # Ok::<(), haloscope::Error>(())
+/// ```
+pub fn solve(
+    problem: &Problem,
+    algorithm: &dyn Algorithm,
+    mut state: State,
+    stopping: &Stopping,
+    mut watch: Option<&mut Watch<'_>>,
+) -> Result<Outcome> {
+    stopping.check()?;
+    problem.physics().check_image(&state.image)?;
+    let begin = Instant::now();
+    let mut records = Vec::new();
+    let reason = loop {
+        if state.iteration >= stopping.iterations {
+            break Reason::Iterations;
+        }
+        let before = state.image.clone();
+        let comm = problem.physics().context().comm();
+        let spent = comm.statistics().total();
+        let clock = Instant::now();
+        let setting = Setting::new(problem, state.iteration);
+        algorithm.step(&setting, &mut state)?;
+        let total = clock.elapsed();
+        state.iteration += 1;
+
+        let length = norm(&slice(&state.image));
+        if !length.is_finite() {
+            return Err(Error::Numeric {
+                what: algorithm.name(),
+                reason: format!(
+                    "the image is not finite after iteration {}; a smaller step size may help",
+                    state.iteration
+                ),
+            });
+        }
+        let change =
+            distance(&slice(&state.image), &slice(&before)) / length.max(f64::MIN_POSITIVE);
+        let record = setting.into_record(state.iteration, change, total, &spent, comm);
+        let wants_stop = match &mut watch {
+            Some(watch) => watch(&record, &state)?.is_break(),
+            None => false,
+        };
+        let late = stopping.time_limit.is_some_and(|limit| begin.elapsed() >= limit);
+        let reason = stopping.reason(&record);
+        records.push(record);
+        // Clocks and callers differ between ranks; the others differ nowhere.
+        let mut word = [u64::from(late), u64::from(wants_stop)];
+        comm.all_reduce(Reduction::Max, &mut word)?;
+        match (reason, word) {
+            (Some(reason), _) => break reason,
+            (None, [_, 1]) => break Reason::Watcher,
+            (None, [1, _]) => break Reason::TimeLimit,
+            _ => (),
+        }
+    };
+    Ok(Outcome { state, reason, records })
+}

@@ -1,0 +1,121 @@
+//! What is known of images before anything is measured.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::array::Array;
+use crate::denoise::{Denoiser, NoiseLevel, TotalVariation};
+use crate::error::{Error, Result};
+
+/// The other term: something with a prox, a gradient, or both.
+pub trait Prior: Send + Sync + fmt::Debug {
+    /// The prox of `step` times the prior.
+    fn prox(&self, image: &Array, step: f64) -> Result<Array>;
+
+    /// The gradient of the prior; for a denoiser, what it removes.
+    fn gradient(&self, image: &Array) -> Result<Array> {
+        let _ = image;
+        Err(Error::argument("prior", "this prior has no gradient; use a method with its prox"))
+    }
+}
+
+/// A denoiser in the place of a prox (plug-and-play), or of a gradient (regularisation by denoising).
+#[derive(Clone, Debug)]
+pub struct Plug {
+    denoiser: Arc<dyn Denoiser>,
+    level: NoiseLevel,
+    range: Range,
+}
+
+/// What is done to an image around the denoiser.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Range {
+    /// Nothing.
+    #[default]
+    AsIs,
+    /// Values are brought into these bounds before and after.
+    Clamp(f32, f32),
+    /// The image is scaled to 0 to 1, the noise level with it, and back: for images whose values have another range
+    /// than those that the network was trained on.
+    Normalise,
+}
+
+impl Plug {
+    /// A denoiser with the level of the noise that it is told.
+    pub fn new(denoiser: Arc<dyn Denoiser>, level: impl Into<NoiseLevel>) -> Self {
+        Self { denoiser, level: level.into(), range: Range::default() }
+    }
+
+    /// With something done around the denoiser.
+    #[must_use]
+    pub fn range(mut self, range: Range) -> Self {
+        self.range = range;
+        self
+    }
+
+    /// With another level: for schedules.
+    #[must_use]
+    pub fn with_level(&self, level: impl Into<NoiseLevel>) -> Self {
+        Self { level: level.into(), ..self.clone() }
+    }
+
+    /// The denoised image.
+    pub fn denoise(&self, image: &Array) -> Result<Array> {
+        match self.range {
+            Range::AsIs => self.denoiser.denoise(image, &self.level),
+            Range::Clamp(low, high) => {
+                let clamped = image.mapv(|value| value.clamp(low, high));
+                let mut result = self.denoiser.denoise(&clamped, &self.level)?;
+                result.mapv_inplace(|value| value.clamp(low, high));
+                Ok(result)
+            }
+            Range::Normalise => {
+                let (low, high) =
+                    image.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), v| {
+                        (low.min(*v), high.max(*v))
+                    });
+                let width = high - low;
+                if !(width > 0.0 && width.is_finite()) {
+                    return self.denoiser.denoise(image, &self.level);
+                }
+                let level = match &self.level {
+                    NoiseLevel::Uniform(level) => NoiseLevel::Uniform(level / width),
+                    NoiseLevel::PerImage(levels) => {
+                        NoiseLevel::PerImage(levels.iter().map(|level| level / width).collect())
+                    }
+                    NoiseLevel::Map(map) => NoiseLevel::Map(map / width),
+                };
+                let scaled = image.mapv(|value| (value - low) / width);
+                let mut result = self.denoiser.denoise(&scaled, &level)?;
+                result.mapv_inplace(|value| value * width + low);
+                Ok(result)
+            }
+        }
+    }
+}
+
+impl Prior for Plug {
+    /// The denoised image, whatever the step: it is the level that says how much is removed.
+    fn prox(&self, image: &Array, _step: f64) -> Result<Array> {
+        self.denoise(image)
+    }
+
+    fn gradient(&self, image: &Array) -> Result<Array> {
+        Ok(image - &self.denoise(image)?)
+    }
+}
+
+/// `weight · TV`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TotalVariationPrior {
+    /// The weight.
+    pub weight: f64,
+    /// How its prox is computed.
+    pub denoiser: TotalVariation,
+}
+
+impl Prior for TotalVariationPrior {
+    fn prox(&self, image: &Array, step: f64) -> Result<Array> {
+        self.denoiser.denoise(image, &((step * self.weight) as f32).into())
+    }
+}

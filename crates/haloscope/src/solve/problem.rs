@@ -1,0 +1,137 @@
+//! The data term: operators, their measurements, and the distance between both.
+
+use super::super::distribute::{DistributedFidelity, DistributedStack};
+use crate::array::{Array, scale, slice, slice_mut};
+use crate::error::{Error, Result};
+use crate::least_squares::{NormOptions, Options};
+use crate::measurements::Measurements;
+
+/// `Σ dᵢ(Aᵢ x, yᵢ)` over ranks.
+#[derive(Debug)]
+pub struct Problem {
+    physics: DistributedStack,
+    data: Measurements,
+    fidelity: DistributedFidelity,
+    inner: InnerOptions,
+}
+
+/// How carefully proxes of the data term are computed, where they have no closed form.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct InnerOptions {
+    tolerance: f64,
+    iterations: usize,
+}
+
+/// Where an iteration begins.
+#[derive(Clone, Debug, Default)]
+pub enum Start {
+    /// Zeros.
+    Zeros,
+    /// `Aᵀy`, scaled so that it fits the data best: the first step of steepest descent from zeros.
+    #[default]
+    Adjoint,
+    /// The least-squares solution, after so many iterations at the most.
+    PseudoInverse(usize),
+    /// This image: a filtered back-projection, say, or one from a file.
+    Image(Array),
+}
+
+impl Problem {
+    /// A problem; each rank needs the measurements of its own operators only.
+    pub fn new(
+        physics: DistributedStack,
+        data: Measurements,
+        fidelity: DistributedFidelity,
+    ) -> Result<Self> {
+        physics.check_count(&data)?;
+        let inner = InnerOptions { tolerance: 1e-6, iterations: 50 };
+        Ok(Self { physics, data, fidelity, inner })
+    }
+
+    /// How exactly proxes are computed where there is no closed form: a relative residual, and the most
+    /// iterations (1e-6 and 50 unless this is called).
+    #[must_use]
+    pub fn with_inner(mut self, tolerance: f64, iterations: usize) -> Self {
+        self.inner = InnerOptions { tolerance, iterations };
+        self
+    }
+
+    /// The operators.
+    #[must_use]
+    pub fn physics(&self) -> &DistributedStack {
+        &self.physics
+    }
+
+    /// The measurements.
+    #[must_use]
+    pub fn data(&self) -> &Measurements {
+        &self.data
+    }
+
+    /// The data term.
+    pub fn value(&self, image: &Array) -> Result<f64> {
+        self.fidelity.value(&self.physics, image, &self.data)
+    }
+
+    /// The gradient of the data term.
+    pub fn gradient(&self, image: &Array) -> Result<Array> {
+        self.fidelity.gradient(&self.physics, image, &self.data)
+    }
+
+    /// Both, with one forward for the two.
+    pub fn value_and_gradient(&self, image: &Array) -> Result<(f64, Array)> {
+        self.fidelity.value_and_gradient(&self.physics, image, &self.data)
+    }
+
+    /// The minimiser of `step · (data term) + ½ ‖v − image‖²` over `v`.
+    pub fn prox(&self, image: &Array, step: f64) -> Result<Array> {
+        let options = Options {
+            tolerance: self.inner.tolerance,
+            max_iterations: self.inner.iterations,
+            ..Options::default()
+        };
+        Ok(self.fidelity.prox(&self.physics, image, &self.data, step, &options)?.image)
+    }
+
+    /// 0.99 over the Lipschitz constant of the gradient, for quadratic fidelities.
+    pub fn step_size(&self) -> Result<f64> {
+        let weight = self.fidelity.quadratic_weight(&self.physics).ok_or_else(|| {
+            let reason = "the fidelity has no step size of its own; give one";
+            Error::argument("step size", reason)
+        })?;
+        let norm = self.physics.squared_norm(&NormOptions::default())?;
+        let constant = weight * norm.estimate;
+        if constant <= 0.0 {
+            return Err(Error::argument("step size", "the operators map everything to zero"));
+        }
+        Ok(0.99 / constant)
+    }
+
+    /// The image to begin with.
+    pub fn start(&self, start: &Start) -> Result<Array> {
+        match start {
+            Start::Image(image) => {
+                self.physics.check_image(image)?;
+                Ok(image.clone())
+            }
+            Start::Zeros => Ok(Array::zeros(self.adjoint()?.raw_dim())),
+            Start::PseudoInverse(iterations) => {
+                let options = Options { max_iterations: *iterations, ..Options::default() };
+                Ok(self.physics.pseudo_inverse(&self.data, &options)?.image)
+            }
+            Start::Adjoint => {
+                let mut image = self.adjoint()?;
+                let normal = self.physics.normal(&image)?;
+                let square = crate::array::squared_norm(&slice(&image));
+                let curvature = crate::array::dot(&slice(&image), &slice(&normal));
+                let factor = if curvature > 0.0 { square / curvature } else { 0.0 };
+                scale(slice_mut(&mut image), factor as f32);
+                Ok(image)
+            }
+        }
+    }
+
+    fn adjoint(&self) -> Result<Array> {
+        self.physics.adjoint(&self.data)
+    }
+}
