@@ -2,6 +2,8 @@
 
 pub mod array;
 mod error;
+pub mod io;
+pub mod metrics;
 pub mod physics;
 
 pub use array::Array;
