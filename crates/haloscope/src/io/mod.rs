@@ -225,7 +225,16 @@ pub fn read(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Image> {
     if path.is_dir() {
         return read_folder(path, &name, options);
     }
-    let file = File::open(path).map_err(failed)?;
+    let mut file = File::open(path).map_err(failed)?;
+    #[cfg(feature = "hdf5")]
+    {
+        let mut start = Vec::new();
+        (&mut file).take(8).read_to_end(&mut start).map_err(failed)?;
+        if Format::of_content(&start) == Some(Format::Hdf5) {
+            return exchange::read_path(path, &name, options);
+        }
+    }
+    file.rewind().map_err(failed)?;
     decode(&name, BufReader::with_capacity(1 << 18, file), options)
 }
 
@@ -237,11 +246,7 @@ pub fn read(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Image> {
 /// let error = io::decode("upload", std::io::Cursor::new(b"hello"), &ReadOptions::default());
 /// assert!(error.unwrap_err().to_string().starts_with("upload: it is not a PNG"));
 /// ```
-pub fn decode(
-    name: &str,
-    mut reader: impl Read + Seek + Send + 'static,
-    options: &ReadOptions,
-) -> Result<Image> {
+pub fn decode(name: &str, mut reader: impl Read + Seek, options: &ReadOptions) -> Result<Image> {
     let failed = |error: std::io::Error| samples::failed_read(name, &error);
     let length = reader.seek(SeekFrom::End(0)).map_err(failed)?;
     reader.rewind().map_err(failed)?;
@@ -263,7 +268,11 @@ pub fn decode(
         Some(Format::NiftiGz) => nifti::read_compressed(&mut source),
         Some(Format::Fits) => fits::read(&mut source),
         #[cfg(feature = "hdf5")]
-        Some(Format::Hdf5) => exchange::read_dataset(&mut source),
+        Some(Format::Hdf5) => {
+            let mut bytes = Vec::new();
+            source.reader.read_to_end(&mut bytes).map_err(failed)?;
+            exchange::read_bytes(name, bytes, options)
+        }
         Some(format) => Err(needs_feature(name, format)),
         None => Err(Error::Content {
             file: name.into(),
