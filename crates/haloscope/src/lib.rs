@@ -4,6 +4,7 @@ pub mod array;
 mod error;
 pub mod io;
 pub mod metrics;
+pub mod phantom;
 pub mod physics;
 
 pub use array::Array;

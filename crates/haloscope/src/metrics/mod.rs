@@ -10,7 +10,7 @@ mod ssim;
 use crate::array::{Array, ordered_sum};
 use crate::error::{Error, Result};
 
-pub use ssim::Ssim;
+pub use ssim::{Border, Ssim};
 
 /// The mean squared error, per image.
 ///

@@ -17,6 +17,17 @@ const BAND: usize = 48;
 /// Filtered at once: x, y, x² + y² and xy.
 const FIELDS: usize = 4;
 
+/// What is done where the window reaches over the border.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Border {
+    /// The image is mirrored about its outermost pixels, and all pixels count: torchmetrics.
+    #[default]
+    Reflect,
+    /// Only pixels whose window lies inside the image count: `structural_similarity` of scikit-image
+    /// with `gaussian_weights=True, use_sample_covariance=False`, and the authors' own program.
+    Inside,
+}
+
 /// The structural similarity of Wang, Bovik, Sheikh and Simoncelli (2004).
 ///
 /// At every pixel, with means μ, variances σ² and covariance σₓᵧ under a Gaussian window,
@@ -24,9 +35,9 @@ const FIELDS: usize = 4;
 /// `C₂ = (0.03 L)²` and L is the data range. The window has a standard deviation of 1.5 and 11 taps per
 /// spatial axis; weights sum to 1, and variances are those of the population.
 ///
-/// **Border:** the mean is taken over the pixels whose window lies inside the image, so no padding is
-/// invented; channels are averaged. That is `StructuralSimilarityIndexMeasure` of torchmetrics, and
-/// `structural_similarity` of scikit-image with `gaussian_weights=True, use_sample_covariance=False`.
+/// Channels and pixels are averaged; which pixels, is the [`Border`]. The default is that of
+/// `StructuralSimilarityIndexMeasure` of torchmetrics. The values of scikit-image, which leaves the
+/// border out, differ in the third digit on photographs and more on small images.
 ///
 /// ```
 /// use haloscope::metrics::Ssim;
@@ -39,6 +50,7 @@ const FIELDS: usize = 4;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ssim {
+    border: Border,
     window: Vec<f64>,
     c1: f64,
     c2: f64,
@@ -65,7 +77,18 @@ impl Ssim {
         let gaussian = |i: i64| (-0.5 * (i as f64 / sigma).powi(2)).exp();
         let sum: f64 = (-radius..=radius).map(gaussian).sum();
         let window = (-radius..=radius).map(|i| gaussian(i) / sum).collect();
-        Ok(Self { window, c1: (0.01 * data_range).powi(2), c2: (0.03 * data_range).powi(2) })
+        Ok(Self {
+            border: Border::Reflect,
+            window,
+            c1: (0.01 * data_range).powi(2),
+            c2: (0.03 * data_range).powi(2),
+        })
+    }
+
+    /// With another rule for the border.
+    #[must_use]
+    pub fn with_border(self, border: Border) -> Self {
+        Self { border, ..self }
     }
 
     /// The taps of the window along one axis.
@@ -76,16 +99,21 @@ impl Ssim {
 
     /// The similarity of each image of a batch to its reference.
     ///
-    /// Images have two or three spatial axes, each at least as long as the window.
+    /// Images have two or three spatial axes, each at least as long as the window; with a mirrored
+    /// border, longer than half of it.
     pub fn per_image(&self, image: &Array, reference: &Array) -> Result<Vec<f64>> {
         let shape = image.shape();
-        let taps = self.window.len();
-        if !(4..=5).contains(&shape.len()) || shape[2..].iter().any(|&side| side < taps) {
+        let least = match self.border {
+            Border::Reflect => self.window.len() / 2 + 1,
+            Border::Inside => self.window.len(),
+        };
+        if !(4..=5).contains(&shape.len()) || shape[2..].iter().any(|&side| side < least) {
             return Err(Error::Shape {
                 what: "the image of ssim".into(),
                 expected: format!(
                     "(batch, channel, spatial…) is expected with two or three spatial axes of at \
-                     least {taps}, the length of the window"
+                     least {least}, for a window of {}",
+                    self.window.len()
                 ),
                 found: shape.to_vec(),
             });
@@ -99,29 +127,34 @@ impl Ssim {
         })
     }
 
-    /// The mean over the inside of one channel.
+    /// The mean over one channel.
     fn of_channel(&self, x: &[f32], y: &[f32], sides: &[usize]) -> f64 {
         let taps = self.window.len();
+        let pad = match self.border {
+            Border::Reflect => taps / 2,
+            Border::Inside => 0,
+        };
+        let results = |side: usize| side + 2 * pad - (taps - 1);
         let (height, width) = (sides[sides.len() - 2], sides[sides.len() - 1]);
         // A picture is one slice that is seen through a window of one tap.
-        let through: &[f64] = if sides.len() == 3 { &self.window } else { &[1.0] };
-        let slices = if sides.len() == 3 { sides[0] - taps + 1 } else { 1 };
-        let (rows, columns) = (height - taps + 1, width - taps + 1);
+        let (through, slices): (&[f64], usize) = match sides {
+            [depth, _, _] => (&self.window, results(*depth)),
+            _ => (&[1.0], 1),
+        };
+        let (rows, columns) = (results(height), results(width));
         let bands = rows.div_ceil(BAND);
         let sums: Vec<f64> = (0..slices * bands)
             .into_par_iter()
             .map_init(
-                || Scratch::new(taps, width, columns),
+                || Scratch::new(taps, width + 2 * pad, columns),
                 |scratch, task| {
                     let (slice, band) = (task / bands, task % bands);
-                    let plane = slice * height * width..(slice + through.len()) * height * width;
-                    let planes = Planes {
-                        x: &x[plane.clone()],
-                        y: &y[plane],
-                        weights: through,
-                        height,
-                        width,
-                    };
+                    let seen = (slice..slice + through.len()).map(|at| match sides {
+                        [depth, _, _] => mirrored(at, pad, *depth),
+                        _ => 0,
+                    });
+                    let slices = seen.zip(through.iter().copied()).collect();
+                    let planes = Planes { x, y, slices, height, width, pad };
                     self.of_band(&planes, band * BAND..((band + 1) * BAND).min(rows), scratch)
                 },
             )
@@ -170,25 +203,31 @@ impl Ssim {
     }
 }
 
-/// The slices that one slice of the result sees.
+/// A channel, and what one slice of the result sees of it.
 struct Planes<'a> {
     x: &'a [f32],
     y: &'a [f32],
-    weights: &'a [f64],
+    /// Which slices, and how much of each.
+    slices: Vec<(usize, f64)>,
     height: usize,
     width: usize,
+    /// Pixels beyond each border.
+    pad: usize,
 }
 
 impl Planes<'_> {
-    /// The weighted sums over the slices of x, y, x² + y² and xy along one row.
+    /// The weighted sums over the slices of x, y, x² + y² and xy along one row of the padded image.
     fn fields_of_row(&self, row: usize, fields: &mut [Vec<f64>; FIELDS]) {
         fields.iter_mut().for_each(|field| field.fill(0.0));
-        let [xs, ys, squares, products] = fields;
-        for (slice, &weight) in self.weights.iter().enumerate() {
-            let from = (slice * self.height + row) * self.width;
-            let x = &self.x[from..from + self.width];
-            let y = &self.y[from..from + self.width];
-            for i in 0..self.width {
+        let (pad, width) = (self.pad, self.width);
+        let row = mirrored(row, pad, self.height);
+        let [xs, ys, squares, products] =
+            fields.each_mut().map(|field| &mut field[pad..pad + width]);
+        for &(slice, weight) in &self.slices {
+            let from = (slice * self.height + row) * width;
+            let x = &self.x[from..from + width];
+            let y = &self.y[from..from + width];
+            for i in 0..width {
                 let (x, y) = (f64::from(x[i]), f64::from(y[i]));
                 let (weighted_x, weighted_y) = (weight * x, weight * y);
                 xs[i] += weighted_x;
@@ -197,6 +236,23 @@ impl Planes<'_> {
                 products[i] += weighted_x * y;
             }
         }
+        for field in fields {
+            for i in 0..pad {
+                field[i] = field[2 * pad - i];
+                field[pad + width + i] = field[pad + width - 2 - i];
+            }
+        }
+    }
+}
+
+/// Where a place of the padded axis is, with the first and last values as mirrors.
+fn mirrored(at: usize, pad: usize, side: usize) -> usize {
+    if at < pad {
+        pad - at
+    } else if at - pad < side {
+        at - pad
+    } else {
+        2 * (side - 1) - (at - pad)
     }
 }
 
@@ -277,9 +333,34 @@ mod tests {
         for shape in [vec![1, 1, 75, 23], vec![1, 1, 13, 12, 14], vec![1, 1, 11, 11]] {
             let (x, y) = (noise(&shape, 1), noise(&shape, 2));
             let y = (&x + &y) / 2.0;
-            let fast = Ssim::new(1.0).expect("a range").per_image(&x, &y).expect("fits")[0];
+            let inside = Ssim::new(1.0).expect("a range").with_border(Border::Inside);
+            let fast = inside.per_image(&x, &y).expect("fits")[0];
             let slow = plain(&x, &y, 1.0);
             assert!((fast - slow).abs() < 1e-12, "{shape:?}: {fast} {slow}");
+        }
+    }
+
+    #[test]
+    fn mirrored_border_is_that_of_a_padded_image() {
+        for shape in [vec![1, 1, 20, 23], vec![1, 1, 8, 12, 9], vec![1, 1, 6, 6]] {
+            let (x, y) = (noise(&shape, 1), noise(&shape, 2));
+            let padded = |a: &Array| {
+                let larger: Vec<usize> = shape
+                    .iter()
+                    .enumerate()
+                    .map(|(i, s)| if i < 2 { *s } else { s + 10 })
+                    .collect();
+                Array::from_shape_fn(larger, |at| {
+                    let axis = |i: usize| if i < 2 { at[i] } else { mirrored(at[i], 5, shape[i]) };
+                    let index: Vec<usize> = (0..shape.len()).map(axis).collect();
+                    a[&index[..]]
+                })
+            };
+            let ssim = Ssim::new(1.0).expect("a range");
+            let found = ssim.per_image(&x, &y).expect("fits")[0];
+            let inside = ssim.with_border(Border::Inside);
+            let expected = inside.per_image(&padded(&x), &padded(&y)).expect("fits")[0];
+            assert!((found - expected).abs() < 1e-12, "{shape:?}: {found} {expected}");
         }
     }
 
@@ -296,8 +377,11 @@ mod tests {
 
     #[test]
     fn images_smaller_than_the_window_are_refused() {
-        let small = Array::zeros(vec![1, 1, 10, 50]);
-        let error = Ssim::new(1.0).expect("a range").per_image(&small, &small);
+        let small = Array::zeros(vec![1, 1, 5, 50]);
+        let ssim = Ssim::new(1.0).expect("a range");
+        let error = ssim.per_image(&small, &small).expect_err("too small");
+        assert!(error.to_string().contains("at least 6"), "{error}");
+        let error = ssim.with_border(Border::Inside).per_image(&small, &small);
         assert!(error.expect_err("too small").to_string().contains("at least 11"));
     }
 }
