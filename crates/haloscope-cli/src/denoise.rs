@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use haloscope::io::{self, Image, ReadOptions};
 use haloscope_nn::engine::{Accuracy, Options, Plan};
 use haloscope_nn::models::{Model, Sigma};
 use haloscope_nn::weights::{Limits, StateDict};
@@ -13,15 +14,14 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::machine;
-use crate::picture::Picture;
 
 /// The options of `haloscope denoise`.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The noisy image (PNG, gray or colour, 8 or 16 bits)
+    /// The noisy image, gray or colour: PNG, JPEG, TIFF, NPY, NPZ, NIfTI or FITS
     input: PathBuf,
 
-    /// Where the result goes (PNG, like the input)
+    /// Where the result goes; the ending says as what
     #[arg(long, short)]
     out: PathBuf,
 
@@ -79,6 +79,13 @@ struct Report {
 /// Reads, denoises and writes the image.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let picture = Picture::read(&arguments.input)?;
+    // What cannot be written is better known before the work than after it.
+    if io::Format::of_name(&arguments.out.display().to_string()).is_none() {
+        anyhow::bail!(
+            "{}: the ending does not say what to write, as .png would",
+            arguments.out.display()
+        );
+    }
     let model = load_model(&arguments.model)?;
     let threads = arguments
         .threads
@@ -108,7 +115,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         .zip(before)
         .map(|(peak, before)| peak.saturating_sub(before));
 
-    restore(&picture, &output).write(&arguments.out)?;
+    let array = restore(&picture, output)?;
+    io::write(&arguments.out, &array, &picture.image.write_options(&arguments.out))?;
     let pixels = picture.width * picture.height;
     let report = Report {
         input: arguments.input.display().to_string(),
@@ -123,7 +131,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         planning_seconds: planning.as_secs_f64(),
         seconds: seconds.as_secs_f64(),
         megapixels_per_second: pixels as f64 / 1e6 / seconds.as_secs_f64(),
-        memory_predicted_bytes: plan.memory().total() + size_of_val(&output[..]),
+        memory_predicted_bytes: plan.memory().total() + 4 * plan.output_shape().count(),
         memory_measured_bytes: measured,
     };
     let text = if arguments.json {
@@ -139,13 +147,39 @@ fn load_model(path: &Path) -> Result<Model> {
     Model::recognize(&state).with_context(|| path.display().to_string())
 }
 
+/// A picture of one or three channels.
+struct Picture {
+    image: Image,
+    width: usize,
+    height: usize,
+    channels: usize,
+}
+
+impl Picture {
+    fn read(path: &Path) -> Result<Self> {
+        let image = io::read(path, &ReadOptions::default())?;
+        let &[1, channels @ (1 | 3), height, width] = image.array.shape() else {
+            anyhow::bail!(
+                "{}: an array of shape {:?}; one picture of 1 or 3 channels can be denoised",
+                path.display(),
+                image.array.shape()
+            );
+        };
+        Ok(Self { width, height, channels, image })
+    }
+
+    fn values(&self) -> Vec<f32> {
+        self.image.array.iter().copied().collect()
+    }
+}
+
 /// The picture as the model takes it: a gray one for a colour model three times, the channels of a
 /// colour one for a gray model one by one.
 fn arrange(picture: &Picture, model: &Model) -> Result<Tensor> {
     let (batch, channels, values) = match (picture.channels, model.image_channels()) {
-        (have, need) if have == need => (1, have, picture.values.clone()),
-        (1, 3) => (1, 3, picture.values.repeat(3)),
-        (3, 1) => (3, 1, picture.values.clone()),
+        (have, need) if have == need => (1, have, picture.values()),
+        (1, 3) => (1, 3, picture.values().repeat(3)),
+        (3, 1) => (3, 1, picture.values()),
         (have, need) => anyhow::bail!(
             "{} takes images of {need} channels, and this one has {have}; models of 1 and 3 channels \
              can be used for gray and colour images",
@@ -157,16 +191,16 @@ fn arrange(picture: &Picture, model: &Model) -> Result<Tensor> {
 }
 
 /// Undoes [`arrange`]: the mean of three gray images, or three channels side by side.
-fn restore(picture: &Picture, output: &[f32]) -> Picture {
+fn restore(picture: &Picture, output: Vec<f32>) -> Result<haloscope::Array> {
     let pixels = picture.width * picture.height;
     let values = if picture.channels == 1 && output.len() == 3 * pixels {
         let (red, rest) = output.split_at(pixels);
         let (green, blue) = rest.split_at(pixels);
         red.iter().zip(green).zip(blue).map(|((r, g), b)| (r + g + b) / 3.0).collect()
     } else {
-        output.to_vec()
+        output
     };
-    Picture { values, ..picture.clone() }
+    Ok(haloscope::Array::from_shape_vec(picture.image.array.raw_dim(), values)?)
 }
 
 /// Runs the plan with a bar that moves with the operations done.

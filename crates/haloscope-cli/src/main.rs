@@ -6,7 +6,6 @@ mod denoise;
 mod info;
 mod logger;
 mod machine;
-mod picture;
 mod ranks;
 
 use std::io::Write;

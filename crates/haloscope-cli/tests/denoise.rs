@@ -60,6 +60,27 @@ fn identity_gives_the_picture_back() {
 }
 
 #[test]
+fn formats_may_differ_between_input_and_result() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let model = path("model.safetensors");
+    write_identity(Path::new(&model));
+    let gray = image::GrayImage::from_fn(19, 25, |x, y| image::Luma([(x * y / 2) as u8]));
+    gray.save(path("in.png")).expect("the picture is written");
+    let mut input = path("in.png");
+    // Each result is the next input.
+    for name in ["a.tif", "b.npy", "c.fits", "d.nii.gz", "e.npz", "f.png"] {
+        let output = path(name);
+        let done =
+            haloscope(&["denoise", &input, "--out", &output, "--model", &model, "--sigma", "0.1"]);
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        input = output;
+    }
+    let back = image::open(input).expect("the result is a picture");
+    assert_eq!(back.as_bytes(), gray.as_raw());
+}
+
+#[test]
 fn refusals_name_the_file_and_write_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name).display().to_string();
@@ -76,6 +97,7 @@ fn refusals_name_the_file_and_write_nothing() {
         (&input, &output, &path("cut.safetensors"), "0.1", 1, "cut.safetensors"),
         (&input, &output, &input, "0.1", 1, "not a file of weights"),
         (&input, &path("no/out.png"), &model, "0.1", 1, "cannot write"),
+        (&input, &path("out.doc"), &model, "0.1", 1, "out.doc"),
     ] {
         let done =
             haloscope(&["denoise", input, "--out", output, "--model", model, "--sigma", sigma]);

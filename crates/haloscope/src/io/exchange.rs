@@ -1,0 +1,256 @@
+//! HDF5: any dataset as an image, and tomographic scans in the layout of Data Exchange.
+//!
+//! A scan has projections, flat and dark frames and angles under `/exchange`; [`Scan`] holds them and
+//! makes line integrals of them. Files are read by a library in pure Rust.
+
+use std::path::Path;
+
+use hdf5_pure::{AttrValue, DType, Dataset, File, FileBuilder};
+use ndarray::IxDyn;
+
+use super::{Axes, Format, Image, Limits, ReadOptions, Sample, Scaling, Target};
+use crate::array::Array;
+use crate::error::{Error, Result};
+
+/// Deflate shrinks to one in 1032 at most.
+const MOST_SHRUNK: u64 = 1100;
+
+/// The dataset that is read and written if none is named.
+const STANDARD: &str = "exchange/data";
+
+/// A scan: projections of an object and what is needed to make sense of them.
+///
+/// ```
+/// use haloscope::io::exchange::Scan;
+/// use ndarray::ArrayD;
+///
+/// let scan = Scan {
+///     projections: ArrayD::from_elem(vec![4, 1, 8], 110.0),
+///     white: Some(ArrayD::from_elem(vec![2, 1, 8], 210.0)),
+///     dark: Some(ArrayD::from_elem(vec![2, 1, 8], 10.0)),
+///     angles: vec![0.0, 0.8, 1.6, 2.4],
+/// };
+/// let sinograms = scan.line_integrals()?;
+/// assert_eq!(sinograms.shape(), [1, 1, 4, 8]);
+/// assert!((sinograms[[0, 0, 0, 0]] - 2_f32.ln()).abs() < 1e-6);
+/// # Ok::<(), haloscope::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scan {
+    /// What the detector counted: (angle, row, column).
+    pub projections: Array,
+    /// Counts without the object: (frame, row, column).
+    pub white: Option<Array>,
+    /// Counts without the beam: (frame, row, column).
+    pub dark: Option<Array>,
+    /// The angle of each projection, in radians.
+    pub angles: Vec<f64>,
+}
+
+impl Scan {
+    /// Reads `/exchange/data`, `data_white`, `data_dark` and `theta`.
+    ///
+    /// Angles are in degrees unless the attribute `units` of `theta` says radians; without `theta` they
+    /// are spread evenly from 0 to 180 degrees, the last one left out.
+    pub fn read(path: impl AsRef<Path>, limits: &Limits) -> Result<Self> {
+        let name = path.as_ref().display().to_string();
+        let file = open(path.as_ref(), &name, limits)?;
+        let options =
+            ReadOptions { limits: limits.clone(), axes: Axes::AsStored, ..ReadOptions::default() };
+        let damaged = |reason: String| Error::Content { file: name.clone(), reason };
+        let read = |entry: &str| {
+            let dataset = file.dataset(entry).ok()?;
+            Some(image_of(&name, &dataset, file.file_size(), &options).map(|image| image.array))
+        };
+        let projections =
+            read(STANDARD).ok_or_else(|| damaged("it has no dataset /exchange/data".into()))??;
+        let &[count, rows, columns] = projections.shape() else {
+            let found = projections.shape();
+            return Err(damaged(format!(
+                "/exchange/data has shape {found:?} instead of (angle, row, column)"
+            )));
+        };
+        let frames = |entry: &str| {
+            let Some(frames) = read(entry).transpose()? else {
+                return Ok(None);
+            };
+            match frames.shape() {
+                [_, r, c] if (*r, *c) == (rows, columns) => Ok(Some(frames)),
+                found => Err(damaged(format!(
+                    "/{entry} has shape {found:?}, and the projections have {rows} rows of {columns}"
+                ))),
+            }
+        };
+        let (white, dark) = (frames("exchange/data_white")?, frames("exchange/data_dark")?);
+        let angles = match file.dataset("exchange/theta") {
+            Ok(theta) => angles_of(&name, &theta, count)?,
+            Err(_) => (0..count).map(|i| i as f64 * std::f64::consts::PI / count as f64).collect(),
+        };
+        Ok(Self { projections, white, dark, angles })
+    }
+
+    /// What part of the beam arrives: (counts − dark) / (white − dark), with the means of the frames.
+    /// Axes stay (angle, row, column).
+    pub fn transmission(&self) -> Result<Array> {
+        let Some(white) = &self.white else {
+            return Err(Error::argument(
+                "scan",
+                "there are no frames without the object (data_white)",
+            ));
+        };
+        let mean = |frames: &Array| frames.mean_axis(ndarray::Axis(0));
+        let zeros = || Some(Array::zeros(&self.projections.shape()[1..]));
+        let dark = self.dark.as_ref().map_or_else(zeros, mean);
+        let (Some(white), Some(dark)) = (mean(white), dark) else {
+            return Err(Error::argument("scan", "data_white or data_dark has no frames"));
+        };
+        let counts = &self.projections - &dark;
+        let beam = &white - &dark;
+        // A detector element that sees no beam tells nothing: it counts as seeing all of it.
+        let part = |counts: f32, beam: f32| if beam > 0.0 { counts / beam } else { 1.0 };
+        let beam = beam.broadcast(counts.raw_dim());
+        let beam = beam.ok_or_else(|| Error::argument("scan", "frames of another size"))?;
+        Ok(ndarray::Zip::from(&counts).and(&beam).map_collect(|&counts, &beam| part(counts, beam)))
+    }
+
+    /// The integrals of the attenuation along each ray, −ln of the transmission, as a batch of
+    /// sinograms: (row, 1, angle, column). Counts at or below the dark level count as one in 10⁶.
+    pub fn line_integrals(&self) -> Result<Array> {
+        let transmission = self.transmission()?;
+        let integrals = transmission.mapv_into(|part| -part.max(1e-6).ln());
+        let sinograms = integrals.permuted_axes(vec![1, 0, 2]).insert_axis(ndarray::Axis(1));
+        Ok(sinograms.as_standard_layout().into_owned())
+    }
+}
+
+/// Reads the dataset that the options name from a file that may be larger than memory.
+pub(super) fn read_path(path: &Path, name: &str, options: &ReadOptions) -> Result<Image> {
+    read_file(name, &open(path, name, &options.limits)?, options)
+}
+
+/// Reads a file that is in memory.
+pub(super) fn read_bytes(name: &str, bytes: Vec<u8>, options: &ReadOptions) -> Result<Image> {
+    let file = File::from_bytes(bytes).map_err(|error| refused(name, &error))?;
+    read_file(name, &file, options)
+}
+
+fn open(path: &Path, name: &str, limits: &Limits) -> Result<File> {
+    let failed =
+        |error: std::io::Error| Error::File { file: name.into(), reason: error.to_string() };
+    let length = std::fs::metadata(path).map_err(failed)?.len();
+    if length > limits.file_bytes {
+        let reason = format!("it has {length} bytes; the limit is {}", limits.file_bytes);
+        return Err(Error::Limit { file: name.into(), reason });
+    }
+    File::open_streaming(path).map_err(|error| refused(name, &error))
+}
+
+fn read_file(name: &str, file: &File, options: &ReadOptions) -> Result<Image> {
+    let entry = options.entry.as_deref().unwrap_or(STANDARD).trim_start_matches('/');
+    let dataset = file.dataset(entry).map_err(|error| Error::Content {
+        file: name.into(),
+        reason: format!("it has no dataset /{entry}: {error}; `entry` names another"),
+    })?;
+    image_of(name, &dataset, file.file_size(), options)
+}
+
+fn image_of(name: &str, dataset: &Dataset, length: u64, options: &ReadOptions) -> Result<Image> {
+    let refused = |error: hdf5_pure::Error| refused(name, &error);
+    let sample = match dataset.dtype().map_err(refused)? {
+        DType::U8 => Sample::U8,
+        DType::I8 => Sample::I8,
+        DType::U16 => Sample::U16,
+        DType::I16 => Sample::I16,
+        DType::U32 => Sample::U32,
+        DType::I32 => Sample::I32,
+        DType::U64 => Sample::U64,
+        DType::I64 => Sample::I64,
+        DType::F32 => Sample::F32,
+        DType::F64 => Sample::F64,
+        other => {
+            let reason = format!("values of type {other}; real numbers of 8 to 64 bits are read");
+            return Err(Error::Unsupported { file: name.into(), reason });
+        }
+    };
+    let shape = dataset.shape().map_err(refused)?;
+    let count = options.limits.check(name, &shape)?;
+    check_plausible(name, count as u64 * sample.bytes() as u64, length)?;
+    if let Some(chunk) = dataset.chunk_shape().map_err(refused)? {
+        let count = options.limits.check(name, &chunk)?;
+        check_plausible(name, count as u64 * sample.bytes() as u64, length)?;
+    }
+    let values = dataset.read_f32().map_err(refused)?;
+    let shape: Vec<usize> = shape.iter().map(|&side| side as usize).collect();
+    let array = Array::from_shape_vec(IxDyn(&shape), values)
+        .map_err(|error| Error::Content { file: name.into(), reason: error.to_string() })?;
+    let array = options.axes.arrange(name, array)?;
+    let scaling = Scaling::NONE;
+    Ok(Image { array, format: Format::Hdf5, sample, scaling, spacing: None, affine: None })
+}
+
+/// Refuses what no file of this length can hold. Data that was never written takes no place in a file,
+/// and is no measurement.
+fn check_plausible(name: &str, bytes: u64, length: u64) -> Result<()> {
+    if bytes / MOST_SHRUNK <= length {
+        return Ok(());
+    }
+    Err(Error::Content {
+        file: name.into(),
+        reason: format!("{bytes} bytes of values are announced, which cannot be in {length} bytes"),
+    })
+}
+
+fn angles_of(name: &str, theta: &Dataset, count: usize) -> Result<Vec<f64>> {
+    let refused = |error: hdf5_pure::Error| refused(name, &error);
+    let shape = theta.shape().map_err(refused)?;
+    if shape != [count as u64] {
+        return Err(Error::Content {
+            file: name.into(),
+            reason: format!("/exchange/theta has shape {shape:?} for {count} projections"),
+        });
+    }
+    let units = theta.attrs().map_err(refused)?.remove("units");
+    let is_radians = match units {
+        Some(
+            AttrValue::String(units)
+            | AttrValue::AsciiString(units)
+            | AttrValue::VarLenAsciiString(units),
+        ) => units.starts_with("rad"),
+        _ => false,
+    };
+    let angles = theta.read_f64().map_err(refused)?;
+    Ok(if is_radians { angles } else { angles.into_iter().map(f64::to_radians).collect() })
+}
+
+/// Writes one dataset, under the name of the options.
+pub(super) fn write_dataset(target: &Target, path: &Path, array: &Array) -> Result<()> {
+    let entry = target.options.entry.as_deref().unwrap_or(STANDARD).trim_matches('/');
+    let standard = array.as_standard_layout();
+    let values = standard.as_slice().unwrap_or_default();
+    let shape: Vec<u64> = array.shape().iter().map(|&side| side as u64).collect();
+    let mut builder = FileBuilder::new();
+    match entry.split('/').collect::<Vec<_>>()[..] {
+        [name] if !name.is_empty() => {
+            builder.create_dataset(name).with_f32_data(values).with_shape(&shape);
+        }
+        [group, name] if !group.is_empty() && !name.is_empty() => {
+            let mut group = builder.create_group(group);
+            group.create_dataset(name).with_f32_data(values).with_shape(&shape);
+            builder.add_group(group.finish());
+        }
+        _ => {
+            let reason = format!("{entry:?} names no dataset; `name` and `group/name` do");
+            return Err(Error::argument("entry", reason));
+        }
+    }
+    let bytes = builder.finish().map_err(|error| target.failed(error))?;
+    super::write_atomically(path, |file| file.write_all(&bytes))
+}
+
+fn refused(name: &str, error: &hdf5_pure::Error) -> Error {
+    let (file, reason) = (name.to_owned(), error.to_string());
+    match error {
+        hdf5_pure::Error::Io(_) => Error::File { file, reason },
+        _ => Error::Content { file, reason },
+    }
+}

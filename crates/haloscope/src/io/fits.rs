@@ -1,0 +1,228 @@
+//! FITS images: cards of 80 letters in blocks of 2880 bytes, and big-endian values, NAXIS1 fastest.
+//!
+//! The first header unit that has values is read: the primary one, or else the first extension of type
+//! IMAGE. Tables and tile-compressed images are not read.
+
+use std::io::{Read, SeekFrom};
+use std::path::Path;
+
+use ndarray::IxDyn;
+
+use super::samples::{self, Encoded, Order, failed_read};
+use super::{Axes, Format, Image, Sample, Scaling, Source, Target};
+use crate::array::Array;
+use crate::error::Result;
+
+const BLOCK: usize = 2880;
+const CARD: usize = 80;
+
+/// More cards than any instrument writes.
+const MOST_BLOCKS: usize = 4096;
+
+/// More units than are looked through for an image.
+const MOST_UNITS: usize = 1024;
+
+pub(super) fn read(source: &mut Source) -> Result<Image> {
+    for unit in 0..MOST_UNITS {
+        let Some(header) = Header::read(source, unit == 0)? else {
+            break;
+        };
+        let sides = header.sides(source)?;
+        let is_image = unit == 0 || header.text("XTENSION").is_some_and(|kind| kind == "IMAGE");
+        if is_image && !sides.is_empty() && !sides.contains(&0) {
+            return read_values(source, &header, &sides);
+        }
+        if header.text("ZIMAGE").is_some_and(|value| value == "T") {
+            return Err(source.unsupported("its image is compressed in tiles; unpack it first"));
+        }
+        header.skip_values(source, &sides)?;
+    }
+    Err(source.damaged("it has no image: its primary unit is empty and no IMAGE extension follows"))
+}
+
+/// The cards of one unit.
+struct Header {
+    cards: Vec<(String, String)>,
+}
+
+impl Header {
+    /// The next header, or none at the end of the file.
+    fn read(source: &mut Source, is_first: bool) -> Result<Option<Self>> {
+        let mut cards = Vec::new();
+        for number in 0..MOST_BLOCKS {
+            let mut block = Vec::new();
+            let failed = |error| failed_read(source.name, &error);
+            (&mut *source.reader).take(BLOCK as u64).read_to_end(&mut block).map_err(failed)?;
+            if number == 0 && !is_first && !block.starts_with(b"XTENSION") {
+                return Ok(None);
+            }
+            if block.len() < BLOCK {
+                return Err(source.damaged("it is cut short: it ends within a header"));
+            }
+            for card in block.chunks(CARD) {
+                let card = String::from_utf8_lossy(card);
+                let (key, rest) = (card.get(..8).unwrap_or("").trim(), card.get(8..).unwrap_or(""));
+                if key == "END" {
+                    return Ok(Some(Self { cards }));
+                }
+                if let Some(value) = rest.strip_prefix("= ") {
+                    cards.push((key.to_owned(), value_of(value)));
+                }
+            }
+        }
+        Err(source.damaged(format!("a header of more than {MOST_BLOCKS} blocks")))
+    }
+
+    fn text(&self, key: &str) -> Option<&str> {
+        self.cards.iter().find(|card| card.0 == key).map(|card| &card.1[..])
+    }
+
+    fn integer(&self, key: &str) -> Option<i64> {
+        self.text(key)?.parse().ok()
+    }
+
+    fn float(&self, key: &str) -> Option<f64> {
+        // Fortran's exponents may be a D.
+        self.text(key)?.replace(['D', 'd'], "E").parse().ok()
+    }
+
+    /// NAXIS1, NAXIS2, …
+    fn sides(&self, source: &Source) -> Result<Vec<u64>> {
+        let axes = self.integer("NAXIS").filter(|axes| (0..=999).contains(axes));
+        let Some(axes) = axes else {
+            return Err(source.damaged("its header has no NAXIS from 0 to 999"));
+        };
+        let side = |axis| {
+            let key = format!("NAXIS{axis}");
+            self.integer(&key)
+                .and_then(|side| u64::try_from(side).ok())
+                .ok_or_else(|| source.damaged(format!("its header has no {key} of 0 or more")))
+        };
+        (1..=axes).map(side).collect()
+    }
+
+    fn skip_values(&self, source: &mut Source, sides: &[u64]) -> Result<()> {
+        let count = |key, standard| {
+            self.integer(key).map_or(Some(standard), |count| u64::try_from(count).ok())
+        };
+        let bytes = self.integer("BITPIX").map_or(0, i64::unsigned_abs) / 8;
+        let values = if sides.is_empty() {
+            Some(0)
+        } else {
+            sides.iter().try_fold(1_u64, |product, &side| product.checked_mul(side))
+        };
+        let size = (|| {
+            let all = values?.checked_add(count("PCOUNT", 0)?)?.checked_mul(count("GCOUNT", 1)?)?;
+            all.checked_mul(bytes)?.checked_next_multiple_of(BLOCK as u64)
+        })();
+        let size = size.filter(|&size| size <= source.length);
+        let Some(size) = size else {
+            return Err(source.damaged("it is cut short: an extension is longer than the file"));
+        };
+        let failed = |error| failed_read(source.name, &error);
+        source.reader.seek(SeekFrom::Current(size as i64)).map_err(failed)?;
+        Ok(())
+    }
+}
+
+/// The value of a card without its comment: a string without quotes, or the word.
+fn value_of(text: &str) -> String {
+    let text = text.trim_start();
+    match text.strip_prefix('\'') {
+        Some(string) => string.split('\'').next().unwrap_or("").trim_end().to_owned(),
+        None => text.split('/').next().unwrap_or("").trim().to_owned(),
+    }
+}
+
+fn read_values(source: &mut Source, header: &Header, sides: &[u64]) -> Result<Image> {
+    let sample = match header.integer("BITPIX") {
+        Some(8) => Sample::U8,
+        Some(16) => Sample::I16,
+        Some(32) => Sample::I32,
+        Some(64) => Sample::I64,
+        Some(-32) => Sample::F32,
+        Some(-64) => Sample::F64,
+        other => {
+            return Err(
+                source.damaged(format!("a BITPIX of {other:?}; FITS has 8 to 64, -32, -64"))
+            );
+        }
+    };
+    let shape: Vec<u64> = sides.iter().rev().copied().collect();
+    let count = source.options.limits.check(source.name, &shape)?;
+    let finite = |key: &str, standard: f64| {
+        header.float(key).filter(|value| value.is_finite()).unwrap_or(standard)
+    };
+    let scaling = if source.options.raw {
+        Scaling::NONE
+    } else {
+        Scaling { slope: finite("BSCALE", 1.0), offset: finite("BZERO", 0.0) }
+    };
+    let is_integer = !matches!(sample, Sample::F32 | Sample::F64);
+    let blank = header.float("BLANK").filter(|_| is_integer && !source.options.raw);
+    let at = source.reader.stream_position().map_err(|error| failed_read(source.name, &error))?;
+    let available = Some(source.length.saturating_sub(at));
+    let encoded = Encoded { sample, order: Order::Big, scaling, blank, available };
+    let values = encoded.read(source.name, source.reader, count)?;
+    let shape: Vec<usize> = shape.iter().map(|&side| side as usize).collect();
+    let array = Array::from_shape_vec(IxDyn(&shape), values)
+        .map_err(|error| source.damaged(error.to_string()))?;
+    let array = source.options.axes.arrange(source.name, array)?;
+    let spatial = match source.options.axes {
+        Axes::Automatic if sides.len() > 3 => sides.len() - 2,
+        Axes::ChannelFirst => sides.len() - 1,
+        Axes::Automatic | Axes::Spatial => sides.len(),
+        Axes::ChannelLast | Axes::AsStored => 0,
+    };
+    let spacing = (1..=spatial)
+        .rev()
+        .map(|axis| header.float(&format!("CDELT{axis}")).map(f64::abs))
+        .collect::<Option<Vec<f64>>>()
+        .filter(|spacing| !spacing.is_empty());
+    Ok(Image { array, format: Format::Fits, sample, scaling, spacing, affine: None })
+}
+
+/// One image as the primary unit; a batch and channels of 1 are left out.
+pub(super) fn write(target: &Target, path: &Path, array: &Array) -> Result<()> {
+    let sides = match array.shape() {
+        [1, 1, sides @ ..] if (2..=3).contains(&sides.len()) => sides,
+        all if (4..=5).contains(&all.len()) => all,
+        _ => return Err(target.refuse(array, "(batch, channel, spatial…), of two or three sides")),
+    };
+    let mut cards =
+        vec![card("SIMPLE", "T"), card("BITPIX", "-32"), card("NAXIS", &sides.len().to_string())];
+    for (axis, side) in sides.iter().rev().enumerate() {
+        cards.push(card(&format!("NAXIS{}", axis + 1), &side.to_string()));
+    }
+    if let Some(spacing) = &target.options.spacing {
+        for (axis, step) in spacing.iter().rev().enumerate() {
+            cards.push(card(&format!("CDELT{}", axis + 1), &format!("{step:E}")));
+        }
+    }
+    cards.push(format!("{:CARD$}", "END"));
+    let mut header = cards.concat();
+    header.extend(std::iter::repeat_n(' ', header.len().next_multiple_of(BLOCK) - header.len()));
+    let size = array.len() * 4;
+    super::write_atomically(path, |file| {
+        file.write_all(header.as_bytes())?;
+        samples::write(file, array.iter().copied(), Sample::F32, Order::Big, 1.0)?;
+        file.write_all(&vec![0; size.next_multiple_of(BLOCK) - size])
+    })
+}
+
+fn card(key: &str, value: &str) -> String {
+    format!("{:CARD$}", format!("{key:8}= {value:>20}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_cards_come_without_comments() {
+        assert_eq!(value_of("                  -32 / bits per value"), "-32");
+        assert_eq!(value_of("'IMAGE   '           / kind / of unit"), "IMAGE");
+        assert_eq!(value_of("  1.5D3"), "1.5D3");
+        assert_eq!(card("NAXIS", "2").len(), CARD);
+    }
+}

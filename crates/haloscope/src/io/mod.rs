@@ -1,0 +1,428 @@
+//! Images and volumes in files.
+//!
+//! [`read`] gives an array with the axes (batch, channel, spatial…) and what the file says about it;
+//! [`write()`] makes a file of an array, whole or not at all. What a file *is* is decided by its first
+//! bytes, whatever its name; what is written is decided by the name.
+//!
+//! | format | read | written | axes |
+//! |---|---|---|---|
+//! | PNG, JPEG | gray, colour; 8 or 16 bits | 8 bits, PNG also 16 | (1, 1 or 3, height, width) |
+//! | TIFF | gray, colour; integers, floats; stacks | `U8`, `U16`, `F32` | (1, c, height, width); pages are (1, c, depth, height, width) |
+//! | NPY, NPZ | all real numbers, booleans, both orders | all types | see [`Axes`] |
+//! | NIfTI-1 `.nii`, `.nii.gz` | all real types, RGB24 | all types | (1, t, z, y, x) |
+//! | FITS | primary or first image extension | `F32` | last axis is NAXIS1; see [`Axes`] |
+//! | HDF5 (feature `hdf5`) | a dataset, `/exchange/data` by default | `F32` | see [`Axes`] |
+//! | Zarr v3, OME-Zarr (feature `zarr`) | a whole array or a region | sharded `F32` | see [`Axes`] |
+//!
+//! **Scaling.** Unsigned integers of pictures (PNG, JPEG, TIFF, RGB24) become 0…1: black is 0 and white
+//! is 1. Arrays of measurements (NPY, NIfTI, FITS, HDF5, Zarr) and signed or floating-point pictures
+//! keep their values, with the slope and offset that the file gives. [`ReadOptions::raw`] leaves values
+//! as they are stored. On writing, integer pictures are `value × white`, clamped to 0…1 and rounded;
+//! other integers are rounded and clamped to their type; NaN becomes 0. Arrays are f32, so that stored
+//! values of more than 24 bits are rounded.
+//!
+//! **Transparency.** A picture with an alpha channel that is opaque everywhere is read without it; any
+//! other is refused, because what is behind it is not in the file.
+//!
+//! **Orientation.** Rows are in the order of the file. That is top down for pictures; NIfTI and FITS
+//! count from the patient's or the sky's side, and nothing is flipped.
+
+mod atomic;
+#[cfg(feature = "hdf5")]
+pub mod exchange;
+mod fits;
+mod nifti;
+mod npy;
+mod options;
+mod picture;
+mod samples;
+mod tiff;
+#[cfg(feature = "zarr")]
+pub mod zarr;
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+pub use atomic::write_atomically;
+pub use options::{Axes, Limits, ReadOptions, Sample, Scaling, WriteOptions};
+
+use crate::array::Array;
+use crate::error::{Error, Result};
+
+/// A kind of file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Format {
+    /// Portable Network Graphics.
+    Png,
+    /// JPEG pictures; writing loses detail.
+    Jpeg,
+    /// Tagged image files, also of several pages.
+    Tiff,
+    /// One array of numpy.
+    Npy,
+    /// Named arrays of numpy.
+    Npz,
+    /// NIfTI-1, as it is.
+    Nifti,
+    /// NIfTI-1, compressed by gzip.
+    NiftiGz,
+    /// Flexible Image Transport System.
+    Fits,
+    /// Hierarchical Data Format 5, with feature `hdf5`.
+    Hdf5,
+    /// A folder of a Zarr array or an OME-Zarr image, with feature `zarr`.
+    Zarr,
+}
+
+impl Format {
+    /// What the name of a file says.
+    ///
+    /// ```
+    /// use haloscope::io::Format;
+    ///
+    /// assert_eq!(Format::of_name("brain.NII.gz"), Some(Format::NiftiGz));
+    /// assert_eq!(Format::of_name("notes.txt"), None);
+    /// ```
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Self> {
+        let name = name.to_ascii_lowercase();
+        let name = name.strip_suffix('/').unwrap_or(&name);
+        if name.ends_with(".nii.gz") {
+            return Some(Self::NiftiGz);
+        }
+        Some(match name.rsplit_once('.')?.1 {
+            "png" => Self::Png,
+            "jpg" | "jpeg" => Self::Jpeg,
+            "tif" | "tiff" => Self::Tiff,
+            "npy" => Self::Npy,
+            "npz" => Self::Npz,
+            "nii" => Self::Nifti,
+            "fits" | "fit" | "fts" => Self::Fits,
+            "h5" | "hdf5" => Self::Hdf5,
+            "zarr" => Self::Zarr,
+            _ => return None,
+        })
+    }
+
+    /// What the first bytes of a file say.
+    fn of_content(start: &[u8]) -> Option<Self> {
+        let begins = |magic: &[u8]| start.starts_with(magic);
+        Some(match () {
+            () if begins(b"\x89PNG\r\n\x1a\n") => Self::Png,
+            () if begins(b"\xff\xd8\xff") => Self::Jpeg,
+            () if tiff::MAGICS.iter().any(|magic| begins(magic)) => Self::Tiff,
+            () if begins(b"\x93NUMPY") => Self::Npy,
+            () if begins(b"PK\x03\x04") || begins(b"PK\x05\x06") => Self::Npz,
+            () if begins(b"\x1f\x8b") => Self::NiftiGz,
+            () if begins(b"SIMPLE  =") => Self::Fits,
+            () if begins(b"\x89HDF\r\n\x1a\n") => Self::Hdf5,
+            () if nifti::is_header(start) => Self::Nifti,
+            () => return None,
+        })
+    }
+
+    /// The name to use in messages.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Png => "PNG",
+            Self::Jpeg => "JPEG",
+            Self::Tiff => "TIFF",
+            Self::Npy => "NPY",
+            Self::Npz => "NPZ",
+            Self::Nifti | Self::NiftiGz => "NIfTI",
+            Self::Fits => "FITS",
+            Self::Hdf5 => "HDF5",
+            Self::Zarr => "Zarr",
+        }
+    }
+
+    /// How values can be stored; the first is what is taken by default.
+    #[must_use]
+    pub fn samples(self) -> &'static [Sample] {
+        use Sample::{F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
+        match self {
+            Self::Png => &[U8, U16],
+            Self::Jpeg => &[U8],
+            Self::Tiff => &[F32, U8, U16],
+            Self::Npy | Self::Npz | Self::Nifti | Self::NiftiGz => {
+                &[F32, F64, U8, I8, U16, I16, U32, I32, U64, I64]
+            }
+            Self::Fits | Self::Hdf5 | Self::Zarr => &[F32],
+        }
+    }
+}
+
+/// An image or a volume, and what its file says about it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Image {
+    /// The values, with the axes (batch, channel, spatial…).
+    pub array: Array,
+    /// What the file is.
+    pub format: Format,
+    /// How it stores values.
+    pub sample: Sample,
+    /// What was done to the stored values.
+    pub scaling: Scaling,
+    /// The distance of neighbouring values along each spatial axis, in the array's order: millimetres
+    /// as a rule in NIfTI, the unit of the axis (degrees as a rule) in FITS.
+    pub spacing: Option<Vec<f64>>,
+    /// Where NIfTI puts the voxels: the rows give the world's x, y and z, as sums over the indices
+    /// (x, y, z, 1), which are the array's spatial indices from the last to the first.
+    pub affine: Option<[[f64; 4]; 3]>,
+}
+
+impl Image {
+    /// Options to write an image like this one to a file of the given name: with the same type, if the
+    /// format of the file has it, spacing and place.
+    #[must_use]
+    pub fn write_options(&self, path: &Path) -> WriteOptions {
+        let format = Format::of_name(&path.display().to_string());
+        let samples = format.map_or(&[][..], Format::samples);
+        // Integers of a scaled array would lose what lies between them.
+        let is_picture = matches!(self.format, Format::Png | Format::Jpeg | Format::Tiff);
+        let fits = samples.contains(&self.sample)
+            && (matches!(self.sample, Sample::F32 | Sample::F64)
+                || is_picture && matches!(format, Some(Format::Png | Format::Jpeg | Format::Tiff)));
+        WriteOptions {
+            sample: fits.then_some(self.sample),
+            spacing: self.spacing.clone(),
+            affine: self.affine,
+            ..WriteOptions::default()
+        }
+    }
+}
+
+/// Reads a file.
+///
+/// ```
+/// use haloscope::io::{self, ReadOptions, WriteOptions};
+/// use ndarray::ArrayD;
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("volume.nii.gz");
+/// let volume = ArrayD::from_shape_fn(vec![1, 1, 4, 5, 6], |at| at[4] as f32);
+/// let options = WriteOptions { spacing: Some(vec![2.0, 1.0, 1.0]), ..WriteOptions::default() };
+/// io::write(&path, &volume, &options)?;
+///
+/// let image = io::read(&path, &ReadOptions::default())?;
+/// assert_eq!(image.array, volume);
+/// assert_eq!(image.spacing, options.spacing);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`Error::File`] if the system does not give the file, [`Error::Content`] if it is damaged,
+/// [`Error::Unsupported`] if it is of a kind or has a part that is not known, [`Error::Limit`] if it
+/// asks for more than [`ReadOptions::limits`]. All name the file.
+pub fn read(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Image> {
+    let path = path.as_ref();
+    let name = path.display().to_string();
+    let failed =
+        |error: std::io::Error| Error::File { file: name.clone(), reason: error.to_string() };
+    if path.is_dir() {
+        return read_folder(path, &name, options);
+    }
+    let mut file = File::open(path).map_err(failed)?;
+    #[cfg(feature = "hdf5")]
+    {
+        let mut start = Vec::new();
+        (&mut file).take(8).read_to_end(&mut start).map_err(failed)?;
+        if Format::of_content(&start) == Some(Format::Hdf5) {
+            return exchange::read_path(path, &name, options);
+        }
+    }
+    file.rewind().map_err(failed)?;
+    decode(&name, BufReader::with_capacity(1 << 18, file), options)
+}
+
+/// Reads a file that is in memory or comes from elsewhere; `name` is what errors call it.
+///
+/// ```
+/// use haloscope::io::{self, ReadOptions};
+///
+/// let error = io::decode("upload", std::io::Cursor::new(b"hello"), &ReadOptions::default());
+/// assert!(error.unwrap_err().to_string().starts_with("upload: it is not a PNG"));
+/// ```
+pub fn decode(name: &str, mut reader: impl Read + Seek, options: &ReadOptions) -> Result<Image> {
+    let failed = |error: std::io::Error| samples::failed_read(name, &error);
+    let length = reader.seek(SeekFrom::End(0)).map_err(failed)?;
+    reader.rewind().map_err(failed)?;
+    if length > options.limits.file_bytes {
+        let most = options.limits.file_bytes;
+        let reason = format!("it has {length} bytes; the limit is {most}");
+        return Err(Error::Limit { file: name.into(), reason });
+    }
+    let mut start = Vec::new();
+    reader.by_ref().take(nifti::HEADER as u64).read_to_end(&mut start).map_err(failed)?;
+    reader.rewind().map_err(failed)?;
+    let mut source = Source { name, reader: &mut reader, length, options };
+    match Format::of_content(&start) {
+        Some(format @ (Format::Png | Format::Jpeg)) => picture::read(&mut source, format),
+        Some(Format::Tiff) => tiff::read(&mut source),
+        Some(Format::Npy) => npy::read(&mut source),
+        Some(Format::Npz) => npy::read_archive(&mut source),
+        Some(Format::Nifti) => nifti::read(&mut source),
+        Some(Format::NiftiGz) => nifti::read_compressed(&mut source),
+        Some(Format::Fits) => fits::read(&mut source),
+        #[cfg(feature = "hdf5")]
+        Some(Format::Hdf5) => {
+            let mut bytes = Vec::new();
+            source.reader.read_to_end(&mut bytes).map_err(failed)?;
+            exchange::read_bytes(name, bytes, options)
+        }
+        Some(format) => Err(needs_feature(name, format)),
+        None => Err(Error::Content {
+            file: name.into(),
+            reason:
+                "it is not a PNG, JPEG, TIFF, NPY, NPZ, NIfTI, FITS or HDF5 file, by its first \
+                     bytes"
+                    .into(),
+        }),
+    }
+}
+
+/// Writes an array to a file, in the format of its name; what was there stays until the file is whole.
+///
+/// ```
+/// use haloscope::io::{self, Sample, WriteOptions};
+/// use ndarray::ArrayD;
+///
+/// let folder = tempfile::tempdir()?;
+/// let picture = ArrayD::from_elem(vec![1, 3, 20, 30], 0.25);
+/// let deep = WriteOptions { sample: Some(Sample::U16), ..WriteOptions::default() };
+/// io::write(folder.path().join("deep.png"), &picture, &deep)?;
+/// io::write(folder.path().join("small.jpg"), &picture, &WriteOptions::default())?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn write(path: impl AsRef<Path>, array: &Array, options: &WriteOptions) -> Result<()> {
+    let path = path.as_ref();
+    let name = path.display().to_string();
+    let Some(format) = Format::of_name(&name) else {
+        return Err(Error::Unsupported {
+            file: name,
+            reason: "its name does not say what to write; the endings are .png, .jpg, .tif, .npy, .npz, \
+                     .nii, .nii.gz, .fits, .h5 and .zarr"
+                .into(),
+        });
+    };
+    // What cannot be written is found before anything is.
+    let sample = check_sample(&name, format, options)?;
+    let target = Target { name: &name, options, sample };
+    if array.is_empty() {
+        return Err(target.refuse(array, "arrays of at least one value"));
+    }
+    match format {
+        Format::Png | Format::Jpeg => picture::write(&target, path, array, format),
+        Format::Tiff => tiff::write(&target, path, array),
+        Format::Npy => npy::write(path, array, sample),
+        Format::Npz => npy::write_archive(&target, path, array),
+        Format::Nifti => nifti::write(&target, path, array, false),
+        Format::NiftiGz => nifti::write(&target, path, array, true),
+        Format::Fits => fits::write(&target, path, array),
+        #[cfg(feature = "hdf5")]
+        Format::Hdf5 => exchange::write_dataset(&target, path, array),
+        #[cfg(feature = "zarr")]
+        Format::Zarr => zarr::write(path, array, &zarr::Layout::of(array, options)),
+        #[allow(unreachable_patterns)]
+        format => Err(needs_feature(&name, format)),
+    }
+}
+
+/// A file that is being read.
+struct Source<'a> {
+    name: &'a str,
+    reader: &'a mut dyn Stream,
+    length: u64,
+    options: &'a ReadOptions,
+}
+
+impl Source<'_> {
+    fn damaged(&self, reason: impl Into<String>) -> Error {
+        Error::Content { file: self.name.into(), reason: reason.into() }
+    }
+
+    fn unsupported(&self, reason: impl Into<String>) -> Error {
+        Error::Unsupported { file: self.name.into(), reason: reason.into() }
+    }
+}
+
+trait Stream: Read + Seek {}
+
+impl<T: Read + Seek> Stream for T {}
+
+/// A file that is being written.
+struct Target<'a> {
+    name: &'a str,
+    options: &'a WriteOptions,
+    sample: Sample,
+}
+
+impl Target<'_> {
+    /// What stored integers are to values from 0 to 1.
+    fn scale_of_picture(&self) -> f64 {
+        if self.options.raw { 1.0 } else { self.sample.white().unwrap_or(1.0) }
+    }
+
+    fn refuse(&self, array: &Array, expected: &str) -> Error {
+        Error::Shape {
+            what: format!("{}: the array", self.name),
+            expected: format!("this format takes {expected}"),
+            found: array.shape().to_vec(),
+        }
+    }
+
+    fn failed(&self, error: impl std::fmt::Display) -> Error {
+        Error::File { file: self.name.into(), reason: format!("cannot write it: {error}") }
+    }
+}
+
+fn check_sample(name: &str, format: Format, options: &WriteOptions) -> Result<Sample> {
+    let known = format.samples();
+    let sample = options.sample.unwrap_or(known[0]);
+    if known.contains(&sample) {
+        return Ok(sample);
+    }
+    Err(Error::Unsupported {
+        file: name.into(),
+        reason: format!("{} files are written with {known:?}, not with {sample:?}", format.name()),
+    })
+}
+
+fn needs_feature(name: &str, format: Format) -> Error {
+    let feature = if format == Format::Zarr { "zarr" } else { "hdf5" };
+    Error::Unsupported {
+        file: name.into(),
+        reason: format!("{} needs a build with the feature `{feature}`", format.name()),
+    }
+}
+
+fn read_folder(path: &Path, name: &str, options: &ReadOptions) -> Result<Image> {
+    if !path.join("zarr.json").exists() {
+        return Err(Error::Content {
+            file: name.into(),
+            reason: "it is a folder without zarr.json, so no Zarr v3 array or group".into(),
+        });
+    }
+    #[cfg(feature = "zarr")]
+    return zarr::read(path, options);
+    #[cfg(not(feature = "zarr"))]
+    {
+        let _ = options;
+        Err(needs_feature(name, Format::Zarr))
+    }
+}
+
+/// Runs an encoder that goes back in its file.
+fn write_seekable(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<&mut File>) -> std::io::Result<()>,
+) -> Result<()> {
+    atomic::write_file(path, |file| {
+        let mut buffered = BufWriter::with_capacity(1 << 20, file);
+        write(&mut buffered)?;
+        buffered.flush()
+    })
+}

@@ -1,0 +1,281 @@
+//! Arrays of numpy: NPY files, and NPZ archives of them.
+//!
+//! An NPY file is a line of Python (`{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }`)
+//! and then the values.
+
+use std::io::{BufReader, Read, Write};
+use std::path::Path;
+
+use ndarray::{IxDyn, ShapeBuilder};
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipArchive, ZipWriter};
+
+use super::samples::{self, Encoded, Order, failed_read};
+use super::{Axes, Format, Image, ReadOptions, Sample, Scaling, Source, Target};
+use crate::array::Array;
+use crate::error::{Error, Result};
+
+/// Longer headers than this are those of arrays of records, which are not read.
+const MOST_HEADER: usize = 1 << 16;
+
+/// numpy's own most.
+const MOST_AXES: usize = 64;
+
+pub(super) fn read(source: &mut Source) -> Result<Image> {
+    let length = source.length;
+    read_array(source.name, source.reader, Some(length), source.options, Format::Npy)
+}
+
+/// Reads one array of an archive.
+pub(super) fn read_archive(source: &mut Source) -> Result<Image> {
+    let name = source.name;
+    let damaged = |error: zip::result::ZipError| Error::Content {
+        file: name.into(),
+        reason: format!("it is no archive of arrays: {error}"),
+    };
+    let mut archive = ZipArchive::new(BufReader::new(&mut *source.reader)).map_err(damaged)?;
+    let arrays: Vec<String> = archive
+        .file_names()
+        .filter_map(|file| Some(file.ok()?.strip_suffix(".npy")?.to_owned()))
+        .collect();
+    let wanted = match (&source.options.entry, &arrays[..]) {
+        (Some(entry), _) if arrays.contains(entry) => entry,
+        (None, [only]) => only,
+        (wanted, _) => {
+            let which = wanted.as_ref().map_or_else(
+                || "one of its arrays must be chosen by `entry`".into(),
+                |wanted| format!("it has no array {wanted}"),
+            );
+            let mut shown = arrays.clone();
+            shown.truncate(20);
+            return Err(Error::Content {
+                file: name.into(),
+                reason: format!("{which}; there are {} arrays: {shown:?}", arrays.len()),
+            });
+        }
+    };
+    let mut entry = archive.by_name(&format!("{wanted}.npy")).map_err(damaged)?;
+    // The archive's own word for the length is not believed: values are counted as they come.
+    read_array(name, &mut entry, None, source.options, Format::Npz)
+}
+
+fn read_array(
+    name: &str,
+    reader: &mut dyn Read,
+    length: Option<u64>,
+    options: &ReadOptions,
+    format: Format,
+) -> Result<Image> {
+    let damaged = |reason: String| Error::Content { file: name.into(), reason };
+    let failed = |error: std::io::Error| failed_read(name, &error);
+    let mut start = [0; 8];
+    reader.read_exact(&mut start).map_err(failed)?;
+    let (prefix, header) = match start {
+        [0x93, b'N', b'U', b'M', b'P', b'Y', 1, _] => {
+            let mut size = [0; 2];
+            reader.read_exact(&mut size).map_err(failed)?;
+            (10, usize::from(u16::from_le_bytes(size)))
+        }
+        [0x93, b'N', b'U', b'M', b'P', b'Y', 2 | 3, _] => {
+            let mut size = [0; 4];
+            reader.read_exact(&mut size).map_err(failed)?;
+            (12, u32::from_le_bytes(size) as usize)
+        }
+        _ => return Err(damaged("it does not begin like an NPY file of version 1, 2 or 3".into())),
+    };
+    if header > MOST_HEADER {
+        return Err(damaged(format!("a header of {header} bytes; up to {MOST_HEADER} are read")));
+    }
+    let mut text = vec![0; header];
+    reader.read_exact(&mut text).map_err(failed)?;
+    let text = String::from_utf8_lossy(&text);
+    let header_end = (prefix + header) as u64;
+    let Some(header) = Header::parse(&text) else {
+        return Err(damaged(format!("its header cannot be understood: {:.200}", text.trim())));
+    };
+    let Some((sample, order)) = sample_of(&header.descr) else {
+        return Err(Error::Unsupported {
+            file: name.into(),
+            reason: format!(
+                "values of type {}; real numbers of 8 to 64 bits and booleans are read",
+                header.descr
+            ),
+        });
+    };
+    // An array without axes is one number.
+    let count = options.limits.check(name, &header.shape)?;
+    let available = length.map(|length| length.saturating_sub(header_end));
+    let encoded = Encoded { sample, order, scaling: Scaling::NONE, blank: None, available };
+    let values = encoded.read(name, reader, count)?;
+    let shape: Vec<usize> = header.shape.iter().map(|&side| side as usize).collect();
+    let shape = IxDyn(&shape).set_f(header.is_fortran);
+    let array = Array::from_shape_vec(shape, values).map_err(|error| damaged(error.to_string()))?;
+    let array = match options.axes {
+        Axes::AsStored if !array.is_standard_layout() => array.as_standard_layout().into_owned(),
+        axes => axes.arrange(name, array)?,
+    };
+    let scaling = Scaling::NONE;
+    Ok(Image { array, format, sample, scaling, spacing: None, affine: None })
+}
+
+/// The line of Python.
+#[derive(Debug, PartialEq)]
+struct Header {
+    descr: String,
+    is_fortran: bool,
+    shape: Vec<u64>,
+}
+
+impl Header {
+    fn parse(text: &str) -> Option<Self> {
+        let mut rest = text.trim().strip_prefix('{')?;
+        let (mut descr, mut is_fortran, mut shape) = (None, None, None);
+        loop {
+            rest = rest.trim_start_matches([' ', ',']);
+            if let Some(end) = rest.strip_prefix('}') {
+                return end.trim().is_empty().then_some(()).and(Some(Self {
+                    descr: descr?,
+                    is_fortran: is_fortran?,
+                    shape: shape?,
+                }));
+            }
+            let (key, after) = quoted(rest)?;
+            rest = after.trim_start().strip_prefix(':')?.trim_start();
+            match key {
+                "descr" => {
+                    // A list stands for records, and is kept as it is for the message.
+                    let (value, after) = match quoted(rest) {
+                        Some(value) => value,
+                        None => rest.split_at(rest.rfind(']')? + 1),
+                    };
+                    (descr, rest) = (Some(value.to_owned()), after);
+                }
+                "fortran_order" => {
+                    let value =
+                        ["True", "False"].into_iter().find(|value| rest.starts_with(value))?;
+                    (is_fortran, rest) = (Some(value == "True"), &rest[value.len()..]);
+                }
+                "shape" => {
+                    let (inside, after) = rest.strip_prefix('(')?.split_once(')')?;
+                    let sides = inside.split(',').map(str::trim).filter(|side| !side.is_empty());
+                    let sides: Vec<u64> = sides
+                        .map(|side| side.trim_end_matches('L').parse().ok())
+                        .collect::<Option<_>>()?;
+                    if sides.len() > MOST_AXES {
+                        return None;
+                    }
+                    (shape, rest) = (Some(sides), after);
+                }
+                _ => return None,
+            }
+        }
+    }
+}
+
+/// A string of Python without escapes, and what follows it.
+fn quoted(text: &str) -> Option<(&str, &str)> {
+    let quote = text.chars().next().filter(|&quote| quote == '\'' || quote == '"')?;
+    text[1..].split_once(quote)
+}
+
+fn sample_of(descr: &str) -> Option<(Sample, Order)> {
+    let mut letters = descr.chars();
+    let order = match letters.next()? {
+        '>' => Order::Big,
+        '<' | '|' | '=' => Order::Little,
+        _ => return None,
+    };
+    let sample = match letters.as_str() {
+        "b1" | "u1" => Sample::U8,
+        "i1" => Sample::I8,
+        "u2" => Sample::U16,
+        "i2" => Sample::I16,
+        "u4" => Sample::U32,
+        "i4" => Sample::I32,
+        "u8" => Sample::U64,
+        "i8" => Sample::I64,
+        "f4" => Sample::F32,
+        "f8" => Sample::F64,
+        _ => return None,
+    };
+    Some((sample, order))
+}
+
+pub(super) fn write(path: &Path, array: &Array, sample: Sample) -> Result<()> {
+    super::write_atomically(path, |file| write_array(file, array, sample))
+}
+
+/// Writes an archive of one array, called `array` unless the options say otherwise.
+pub(super) fn write_archive(target: &Target, path: &Path, array: &Array) -> Result<()> {
+    let entry = target.options.entry.as_deref().unwrap_or("array");
+    super::write_seekable(path, |file| {
+        let mut archive = ZipWriter::new(file);
+        let options = SimpleFileOptions::default()
+            .compression_method(CompressionMethod::Deflated)
+            .large_file(array.len() > 1 << 28);
+        archive.start_file(format!("{entry}.npy"), options).map_err(std::io::Error::other)?;
+        write_array(&mut archive, array, target.sample)?;
+        archive.finish().map_err(std::io::Error::other)?;
+        Ok(())
+    })
+}
+
+fn write_array(file: &mut dyn Write, array: &Array, sample: Sample) -> std::io::Result<()> {
+    let kind = match sample {
+        Sample::U8 => "|u1",
+        Sample::I8 => "|i1",
+        Sample::U16 => "<u2",
+        Sample::I16 => "<i2",
+        Sample::U32 => "<u4",
+        Sample::I32 => "<i4",
+        Sample::U64 => "<u8",
+        Sample::I64 => "<i8",
+        Sample::F32 => "<f4",
+        Sample::F64 => "<f8",
+    };
+    let sides: String = array.shape().iter().map(|side| format!("{side}, ")).collect();
+    let shape = if array.ndim() == 1 { sides.trim_end() } else { sides.trim_end_matches(", ") };
+    let mut header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({shape}), }}");
+    // Values begin at a multiple of 64.
+    let unpadded = 10 + header.len() + 1;
+    header.extend(std::iter::repeat_n(' ', unpadded.next_multiple_of(64) - unpadded));
+    header.push('\n');
+    file.write_all(b"\x93NUMPY\x01\x00")?;
+    file.write_all(&(header.len() as u16).to_le_bytes())?;
+    file.write_all(header.as_bytes())?;
+    samples::write(file, array.iter().copied(), sample, Order::Little, 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_of_all_writers_are_understood() {
+        let header = |descr: &str, is_fortran, shape: &[u64]| {
+            Some(Header { descr: descr.into(), is_fortran, shape: shape.to_vec() })
+        };
+        for (text, expected) in [
+            (
+                "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }  \n",
+                header("<f4", false, &[3, 4]),
+            ),
+            (
+                "{\"shape\":(5,),\"descr\":\"|u1\",\"fortran_order\":True}",
+                header("|u1", true, &[5]),
+            ),
+            ("{'descr': '>i8', 'fortran_order': False, 'shape': ()}", header(">i8", false, &[])),
+            (
+                "{'descr': '<f4', 'fortran_order': False, 'shape': (3L,)}",
+                header("<f4", false, &[3]),
+            ),
+            ("{'descr': '<f4', 'shape': (3,)}", None),
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': (-3,)}", None),
+            ("{'descr': '<f4', 'fortran_order': 1, 'shape': (3,)}", None),
+            ("{", None),
+            ("", None),
+        ] {
+            assert_eq!(Header::parse(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! What is read and how: types of stored values, order of axes, limits.
+
+use crate::array::Array;
+use crate::error::{Error, Result};
+
+/// How values are stored in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Sample {
+    /// Unsigned, 8 bits.
+    U8,
+    /// Signed, 8 bits.
+    I8,
+    /// Unsigned, 16 bits.
+    U16,
+    /// Signed, 16 bits.
+    I16,
+    /// Unsigned, 32 bits.
+    U32,
+    /// Signed, 32 bits.
+    I32,
+    /// Unsigned, 64 bits.
+    U64,
+    /// Signed, 64 bits.
+    I64,
+    /// Floating point, 32 bits.
+    F32,
+    /// Floating point, 64 bits.
+    F64,
+}
+
+impl Sample {
+    /// The bytes of one value.
+    #[must_use]
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::U8 | Self::I8 => 1,
+            Self::U16 | Self::I16 => 2,
+            Self::U32 | Self::I32 | Self::F32 => 4,
+            Self::U64 | Self::I64 | Self::F64 => 8,
+        }
+    }
+
+    /// The largest value of an unsigned integer: white, in a picture.
+    #[must_use]
+    pub fn white(self) -> Option<f64> {
+        match self {
+            Self::U8 => Some(f64::from(u8::MAX)),
+            Self::U16 => Some(f64::from(u16::MAX)),
+            Self::U32 => Some(f64::from(u32::MAX)),
+            Self::U64 => Some(u64::MAX as f64),
+            _ => None,
+        }
+    }
+}
+
+/// `value = slope · stored + offset`: what was done to the stored values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scaling {
+    /// What stored values were multiplied with.
+    pub slope: f64,
+    /// What was added then.
+    pub offset: f64,
+}
+
+impl Scaling {
+    /// Values as they are stored.
+    pub const NONE: Self = Self { slope: 1.0, offset: 0.0 };
+
+    /// From 0 to 1 for unsigned integers, unless `raw`; other values as they are.
+    pub(super) fn of_picture(sample: Sample, raw: bool) -> Self {
+        let white = if raw { None } else { sample.white() };
+        Self { slope: white.map_or(1.0, |white| 1.0 / white), offset: 0.0 }
+    }
+}
+
+/// What the axes of an array in a file mean, where the format does not say: NPY, NPZ, FITS, HDF5, Zarr.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Axes {
+    /// Two or three axes are spatial, of one channel; four are (batch, channel, height, width) and
+    /// five (batch, channel, depth, height, width).
+    #[default]
+    Automatic,
+    /// All axes are spatial, of one channel.
+    Spatial,
+    /// (channel, spatial…).
+    ChannelFirst,
+    /// (spatial…, channel), as most programs have colour pictures in memory.
+    ChannelLast,
+    /// The axes of the file and no others: for kernels, angles and other tables.
+    AsStored,
+}
+
+impl Axes {
+    /// The array with the axes (batch, channel, spatial…).
+    pub(super) fn arrange(self, name: &str, array: Array) -> Result<Array> {
+        let axes = array.ndim();
+        let fits = match self {
+            Self::Automatic => (2..=5).contains(&axes),
+            Self::Spatial => (2..=3).contains(&axes),
+            Self::ChannelFirst | Self::ChannelLast => (3..=4).contains(&axes),
+            Self::AsStored => true,
+        };
+        if !fits {
+            return Err(Error::Unsupported {
+                file: name.into(),
+                reason: format!(
+                    "the array has shape {:?}, which is no image under the axes {self:?}; `AsStored` \
+                     takes any shape",
+                    array.shape()
+                ),
+            });
+        }
+        let (mut array, missing) = match self {
+            Self::AsStored => (array, 0),
+            Self::Automatic => (array, if axes <= 3 { 2 } else { 0 }),
+            Self::Spatial => (array, 2),
+            Self::ChannelFirst => (array, 1),
+            Self::ChannelLast => {
+                let order: Vec<usize> = std::iter::once(axes - 1).chain(0..axes - 1).collect();
+                (array.permuted_axes(order), 1)
+            }
+        };
+        for _ in 0..missing {
+            array.insert_axis_inplace(ndarray::Axis(0));
+        }
+        Ok(if array.is_standard_layout() { array } else { array.as_standard_layout().into_owned() })
+    }
+}
+
+/// What a file may ask for before it is refused, so that a damaged or hostile one cannot take the
+/// machine's memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of the file itself.
+    pub file_bytes: u64,
+    /// Elements of the array, which takes four bytes for each.
+    pub elements: u64,
+    /// The longest side.
+    pub side: u64,
+}
+
+impl Default for Limits {
+    /// 2³¹ elements (8 GiB of array: a volume of 1290³, more than most workstations would want to
+    /// read by accident), sides of up to 2²⁰, and files of up to 32 GiB.
+    fn default() -> Self {
+        Self { file_bytes: 32 << 30, elements: 1 << 31, side: 1 << 20 }
+    }
+}
+
+impl Limits {
+    /// No limits but those of the address space: for files that are known to be good.
+    pub const NONE: Self = Self { file_bytes: u64::MAX, elements: u64::MAX, side: u64::MAX };
+
+    /// The number of elements of a shape, if it is within the limits.
+    pub(super) fn check(&self, name: &str, shape: &[u64]) -> Result<usize> {
+        let too_much = |reason: String| Error::Limit { file: name.into(), reason };
+        if let Some(side) = shape.iter().find(|&&side| side > self.side) {
+            let most = self.side;
+            return Err(too_much(format!("a side of {side}; the limit for sides is {most}")));
+        }
+        if shape.contains(&0) {
+            let reason = format!("it holds no values: its shape is {shape:?}");
+            return Err(Error::Content { file: name.into(), reason });
+        }
+        let count = shape.iter().try_fold(1_u64, |count, &side| count.checked_mul(side));
+        match count.filter(|&count| count <= self.elements).map(usize::try_from) {
+            // Eight bytes each must not overflow an address, either.
+            Some(Ok(count)) if count <= isize::MAX as usize / 8 => Ok(count),
+            _ => Err(too_much(format!(
+                "an array of shape {shape:?}; the limit is {} elements",
+                self.elements
+            ))),
+        }
+    }
+}
+
+/// How a file is read.
+///
+/// ```
+/// use haloscope::io::{Axes, ReadOptions};
+///
+/// let options = ReadOptions { axes: Axes::ChannelLast, ..ReadOptions::default() };
+/// assert!(!options.raw);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReadOptions {
+    /// What may be asked for.
+    pub limits: Limits,
+    /// Leave values as they are stored: no scaling to 0…1, no slope and offset.
+    pub raw: bool,
+    /// What the axes mean, where the format does not say.
+    pub axes: Axes,
+    /// Which array of an NPZ, HDF5 or Zarr file; by default the only one, or the one that the format
+    /// puts first.
+    pub entry: Option<String>,
+}
+
+/// How a file is written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WriteOptions {
+    /// How values are stored; by default 8 bits in PNG and JPEG and 32-bit floats elsewhere.
+    pub sample: Option<Sample>,
+    /// Store values as they are, rounded and clamped to what the type holds, where pictures would map
+    /// 0…1 to the whole range of the type.
+    pub raw: bool,
+    /// The distance of neighbouring values along each spatial axis, in the array's order.
+    pub spacing: Option<Vec<f64>>,
+    /// Where the voxels are: see [`Image::affine`](super::Image::affine).
+    pub affine: Option<[[f64; 4]; 3]>,
+    /// Quality of a JPEG picture, from 1 to 100.
+    pub quality: u8,
+    /// The name of the array in an NPZ, HDF5 or Zarr file.
+    pub entry: Option<String>,
+}
+
+impl Default for WriteOptions {
+    fn default() -> Self {
+        Self { sample: None, raw: false, spacing: None, affine: None, quality: 95, entry: None }
+    }
+}

@@ -1,0 +1,226 @@
+//! Stored values to f32 and back, in pieces, whatever their type and byte order.
+//!
+//! The one idea: nothing is allocated because a header says so. Where the length of what is left is
+//! known it is compared first; where it is not (compressed data), the array grows with what arrives.
+
+use std::io::{ErrorKind, Read, Write};
+
+use super::{Sample, Scaling};
+use crate::error::{Error, Result};
+
+/// Values that are converted at once.
+const PIECE: usize = 1 << 14;
+
+/// Which byte of a value comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    Little,
+    Big,
+}
+
+/// Where a file's values begin, and what they are.
+pub(super) struct Encoded {
+    pub sample: Sample,
+    pub order: Order,
+    pub scaling: Scaling,
+    /// The stored integer that stands for no value.
+    pub blank: Option<f64>,
+    /// The bytes that are left, if known.
+    pub available: Option<u64>,
+}
+
+impl Encoded {
+    /// Reads `count` values.
+    pub fn read(&self, name: &str, reader: &mut dyn Read, count: usize) -> Result<Vec<f32>> {
+        let size = self.sample.bytes();
+        let mut values = Vec::new();
+        if let Some(available) = self.available {
+            let needed = count as u64 * size as u64;
+            if available < needed {
+                return Err(Error::Content {
+                    file: name.into(),
+                    reason: format!(
+                        "it is cut short: {needed} bytes of values are announced, {available} are there"
+                    ),
+                });
+            }
+            reserve(name, &mut values, count)?;
+        }
+        let mut bytes = vec![0; size * PIECE.min(count)];
+        while values.len() < count {
+            let piece = PIECE.min(count - values.len());
+            let bytes = &mut bytes[..piece * size];
+            reader.read_exact(bytes).map_err(|error| failed_read(name, &error))?;
+            if values.capacity() - values.len() < piece {
+                // Doubles, and never asks for more than the whole.
+                let more = values.len().clamp(piece, count - values.len());
+                reserve(name, &mut values, more)?;
+            }
+            self.convert(bytes, &mut values);
+        }
+        Ok(values)
+    }
+
+    fn convert(&self, bytes: &[u8], values: &mut Vec<f32>) {
+        macro_rules! convert {
+            ($type:ty) => {
+                convert!($type, |stored| stored as f64)
+            };
+            ($type:ty, $widen:expr) => {{
+                const SIZE: usize = size_of::<$type>();
+                let widen: fn($type) -> f64 = $widen;
+                let stored = bytes.as_chunks::<SIZE>().0.iter();
+                match self.order {
+                    Order::Little => {
+                        values.extend(stored.map(|v| self.value(widen(<$type>::from_le_bytes(*v)))))
+                    }
+                    Order::Big => {
+                        values.extend(stored.map(|v| self.value(widen(<$type>::from_be_bytes(*v)))))
+                    }
+                }
+            }};
+        }
+        match self.sample {
+            Sample::U8 => convert!(u8, f64::from),
+            Sample::I8 => convert!(i8, f64::from),
+            Sample::U16 => convert!(u16, f64::from),
+            Sample::I16 => convert!(i16, f64::from),
+            Sample::U32 => convert!(u32, f64::from),
+            Sample::I32 => convert!(i32, f64::from),
+            Sample::U64 => convert!(u64),
+            Sample::I64 => convert!(i64),
+            Sample::F32 => convert!(f32, f64::from),
+            Sample::F64 => convert!(f64, f64::from),
+        }
+    }
+
+    /// Arithmetic in f64, so that scaled integers are rounded once.
+    fn value(&self, stored: f64) -> f32 {
+        if self.blank == Some(stored) {
+            return f32::NAN;
+        }
+        (stored * self.scaling.slope + self.scaling.offset) as f32
+    }
+}
+
+/// Writes values as `sample`; integers are `value · scale`, rounded and clamped, and 0 for NaN.
+pub(super) fn write(
+    writer: &mut dyn Write,
+    values: impl Iterator<Item = f32>,
+    sample: Sample,
+    order: Order,
+    scale: f64,
+) -> std::io::Result<()> {
+    let mut bytes = Vec::with_capacity(PIECE * 8);
+    macro_rules! put {
+        ($value:expr) => {{
+            let value = $value;
+            match order {
+                Order::Little => bytes.extend_from_slice(&value.to_le_bytes()),
+                Order::Big => bytes.extend_from_slice(&value.to_be_bytes()),
+            }
+        }};
+    }
+    for value in values {
+        let scaled = f64::from(value) * scale;
+        let rounded = scaled.round();
+        // `as` clamps to the type's range.
+        match sample {
+            Sample::U8 => put!(rounded as u8),
+            Sample::I8 => put!(rounded as i8),
+            Sample::U16 => put!(rounded as u16),
+            Sample::I16 => put!(rounded as i16),
+            Sample::U32 => put!(rounded as u32),
+            Sample::I32 => put!(rounded as i32),
+            Sample::U64 => put!(rounded as u64),
+            Sample::I64 => put!(rounded as i64),
+            Sample::F32 => put!(value),
+            Sample::F64 => put!(f64::from(value)),
+        }
+        if bytes.len() >= PIECE * 8 {
+            writer.write_all(&bytes)?;
+            bytes.clear();
+        }
+    }
+    writer.write_all(&bytes)
+}
+
+/// Room for `more` values, or an error where `Vec` would abort.
+pub(super) fn reserve<T>(name: &str, values: &mut Vec<T>, more: usize) -> Result<()> {
+    values.try_reserve_exact(more).map_err(|_| Error::Limit {
+        file: name.into(),
+        reason: format!("there is no memory for {more} more values"),
+    })
+}
+
+/// A failed read as an error: the end of the file means damage, anything else the system.
+pub(super) fn failed_read(name: &str, error: &std::io::Error) -> Error {
+    let (file, reason) = (name.to_owned(), error.to_string());
+    match error.kind() {
+        ErrorKind::UnexpectedEof => {
+            Error::Content { file, reason: "it is cut short: it ends before its values do".into() }
+        }
+        ErrorKind::InvalidData | ErrorKind::InvalidInput => Error::Content { file, reason },
+        _ => Error::File { file, reason },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Sample; 10] = [
+        Sample::U8,
+        Sample::I8,
+        Sample::U16,
+        Sample::I16,
+        Sample::U32,
+        Sample::I32,
+        Sample::U64,
+        Sample::I64,
+        Sample::F32,
+        Sample::F64,
+    ];
+
+    #[test]
+    fn values_of_all_types_come_back_in_both_byte_orders() {
+        let values: Vec<f32> = (0..40_000).map(|i| (i % 120) as f32).collect();
+        for sample in ALL {
+            for order in [Order::Little, Order::Big] {
+                let mut bytes = Vec::new();
+                write(&mut bytes, values.iter().copied(), sample, order, 1.0).expect("memory");
+                assert_eq!(bytes.len(), values.len() * sample.bytes());
+                for available in [None, Some(bytes.len() as u64)] {
+                    let encoded =
+                        Encoded { sample, order, scaling: Scaling::NONE, blank: None, available };
+                    let back = encoded.read("memory", &mut &bytes[..], values.len());
+                    assert_eq!(back.expect("whole"), values, "{sample:?} {order:?}");
+                    let cut = encoded.read("memory", &mut &bytes[1..], values.len());
+                    assert!(cut.expect_err("cut").to_string().contains("cut short"));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn integers_are_rounded_and_clamped() {
+        let mut bytes = Vec::new();
+        let values = [-1.0, 0.4 / 255.0, 0.6 / 255.0, 1.0, 7.0, f32::NAN];
+        write(&mut bytes, values.into_iter(), Sample::U8, Order::Little, 255.0).expect("memory");
+        assert_eq!(bytes, [0, 0, 1, 255, 255, 0]);
+    }
+
+    #[test]
+    fn announced_length_alone_allocates_nothing() {
+        let encoded = Encoded {
+            sample: Sample::F32,
+            order: Order::Little,
+            scaling: Scaling::NONE,
+            blank: None,
+            available: None,
+        };
+        // Would be 4 TiB.
+        let error = encoded.read("memory", &mut &[0; 64][..], 1 << 40).expect_err("64 bytes");
+        assert!(error.to_string().contains("cut short"), "{error}");
+    }
+}

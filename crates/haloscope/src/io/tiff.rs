@@ -1,0 +1,263 @@
+//! TIFF, by the crate `tiff`: one page is a picture, several pages of one size are a volume.
+
+use std::path::Path;
+
+use ndarray::IxDyn;
+use tiff::decoder::{Decoder, DecodingResult, Limits};
+use tiff::encoder::{TiffEncoder, colortype};
+use tiff::{ColorType, TiffError};
+
+use super::picture::{interleave, separate};
+use super::samples::reserve;
+use super::{Format, Image, Sample, Scaling, Source, Target};
+use crate::array::Array;
+use crate::error::{Error, Result};
+
+/// How a file begins: either byte order, small and big files.
+pub(super) const MAGICS: [[u8; 4]; 4] = [*b"II*\0", *b"MM\0*", *b"II+\0", *b"MM\0+"];
+
+/// LZW codes of 12 bits stand for strings of up to some thousand bytes.
+const MOST_SHRUNK: u64 = 4096;
+
+/// Files of more bytes than this are written as big TIFF, whose offsets have 64 bits.
+const MOST_SMALL: usize = 4_000_000_000;
+
+pub(super) fn read(source: &mut Source) -> Result<Image> {
+    let (name, options, length) = (source.name, source.options, source.length);
+    let refused = |error: TiffError| refused(name, &error);
+    let mut decoder = Decoder::new(&mut *source.reader).map_err(refused)?;
+    let mut pages = Pages::default();
+    loop {
+        let (width, height) = decoder.dimensions().map_err(refused)?;
+        let (stored, channels, bits) = match decoder.colortype().map_err(refused)? {
+            ColorType::Gray(bits) => (1, 1, bits),
+            ColorType::GrayA(bits) => (2, 1, bits),
+            ColorType::RGB(bits) => (3, 3, bits),
+            ColorType::RGBA(bits) => (4, 3, bits),
+            ColorType::Multiband { bit_depth, num_samples } => {
+                (usize::from(num_samples), usize::from(num_samples), bit_depth)
+            }
+            other => return Err(unsupported(name, format!("pixels of type {other:?}"))),
+        };
+        if ![8, 16, 32, 64].contains(&bits) {
+            return Err(unsupported(
+                name,
+                format!("{bits} bits per value; 8, 16, 32 and 64 are read"),
+            ));
+        }
+        let page = [stored as u64, u64::from(height), u64::from(width)];
+        let count = options.limits.check(name, &page)?;
+        pages.begin([channels, height as usize, width as usize], name)?;
+        let all = [page[0], pages.count as u64, page[1], page[2]];
+        options.limits.check(name, &all)?;
+        let size = count as u64 * u64::from(bits / 8);
+        if size / MOST_SHRUNK > length {
+            let reason = format!("it is cut short: a page of {width}×{height} pixels is announced");
+            return Err(Error::Content { file: name.into(), reason });
+        }
+        let mut limits = Limits::default();
+        limits.decoding_buffer_size = size as usize;
+        // Nothing that is packed can be larger than the file; what is unpacked is at most the page.
+        limits.intermediate_buffer_size = (length.max(size)).saturating_add(4096) as usize;
+        limits.ifd_value_size = length.min(64 << 20) as usize;
+        decoder = decoder.with_limits(limits);
+        let mut result = DecodingResult::U8(Vec::new());
+        let layout = decoder.read_image_to_buffer(&mut result).map_err(refused)?;
+        let is_planar = layout.planes > 1;
+        pages.add(name, result, Stored { stored, channels, count, is_planar }, options.raw)?;
+        if !decoder.more_images() {
+            break;
+        }
+        decoder.next_image().map_err(refused)?;
+    }
+    pages.into_image(name)
+}
+
+/// How the values of a page lie.
+struct Stored {
+    stored: usize,
+    channels: usize,
+    count: usize,
+    is_planar: bool,
+}
+
+/// What has been read.
+#[derive(Default)]
+struct Pages {
+    /// (channel, height, width) of each.
+    shape: [usize; 3],
+    count: usize,
+    sample: Option<(Sample, Scaling)>,
+    /// Page by page, channel by channel.
+    values: Vec<f32>,
+}
+
+impl Pages {
+    fn begin(&mut self, shape: [usize; 3], name: &str) -> Result<()> {
+        if self.count > 0 && shape != self.shape {
+            return Err(unsupported(
+                name,
+                format!(
+                    "its pages differ: (channel, height, width) is {:?} and then {shape:?}; pages of \
+                     one size make a volume",
+                    self.shape
+                ),
+            ));
+        }
+        self.shape = shape;
+        self.count += 1;
+        Ok(())
+    }
+
+    fn add(&mut self, name: &str, result: DecodingResult, page: Stored, raw: bool) -> Result<()> {
+        let mut values = Vec::new();
+        reserve(name, &mut values, page.count)?;
+        macro_rules! take {
+            ($sample:ident, $stored:expr, $widen:expr) => {{
+                let scaling = Scaling::of_picture(Sample::$sample, raw);
+                let widen = $widen;
+                values.extend($stored.into_iter().map(|v| (widen(v) * scaling.slope) as f32));
+                (Sample::$sample, scaling)
+            }};
+        }
+        let sample = match result {
+            DecodingResult::U8(v) => take!(U8, v, f64::from),
+            DecodingResult::U16(v) => take!(U16, v, f64::from),
+            DecodingResult::U32(v) => take!(U32, v, f64::from),
+            DecodingResult::U64(v) => take!(U64, v, |v| v as f64),
+            DecodingResult::I8(v) => take!(I8, v, f64::from),
+            DecodingResult::I16(v) => take!(I16, v, f64::from),
+            DecodingResult::I32(v) => take!(I32, v, f64::from),
+            DecodingResult::I64(v) => take!(I64, v, |v| v as f64),
+            DecodingResult::F32(v) => take!(F32, v, f64::from),
+            DecodingResult::F64(v) => take!(F64, v, |v: f64| v),
+            DecodingResult::F16(v) => take!(F32, v, |v: half::f16| f64::from(v)),
+        };
+        if values.len() != page.count {
+            let reason = format!("a page has {} values instead of {}", values.len(), page.count);
+            return Err(Error::Content { file: name.into(), reason });
+        }
+        if self.sample.replace(sample).is_some_and(|before| before != sample) {
+            return Err(unsupported(name, "its pages store values of different types".into()));
+        }
+        let opaque = (sample.0.white().unwrap_or(1.0) * sample.1.slope) as f32;
+        let Stored { stored, channels, .. } = page;
+        if page.is_planar && stored == channels {
+            self.append(name, values)
+        } else if page.is_planar {
+            Err(unsupported(name, "transparency in a plane of its own".into()))
+        } else {
+            self.append(name, separate(name, &values, stored, channels, opaque)?)
+        }
+    }
+
+    fn append(&mut self, name: &str, page: Vec<f32>) -> Result<()> {
+        if self.values.is_empty() {
+            self.values = page;
+            return Ok(());
+        }
+        if self.values.capacity() - self.values.len() < page.len() {
+            let more = self.values.len().max(page.len());
+            reserve(name, &mut self.values, more)?;
+        }
+        self.values.extend(page);
+        Ok(())
+    }
+
+    fn into_image(self, name: &str) -> Result<Image> {
+        let damaged = |reason: String| Error::Content { file: name.into(), reason };
+        let [channels, height, width] = self.shape;
+        let Some((sample, scaling)) = self.sample else {
+            return Err(damaged("it has no pages".into()));
+        };
+        let array = if self.count == 1 {
+            Array::from_shape_vec(IxDyn(&[1, channels, height, width]), self.values)
+        } else {
+            Array::from_shape_vec(IxDyn(&[1, self.count, channels, height, width]), self.values)
+        };
+        let mut array = array.map_err(|error| damaged(error.to_string()))?;
+        if self.count > 1 {
+            array = array.permuted_axes(vec![0, 2, 1, 3, 4]);
+            if !array.is_standard_layout() {
+                array = array.as_standard_layout().into_owned();
+            }
+        }
+        Ok(Image { array, format: Format::Tiff, sample, scaling, spacing: None, affine: None })
+    }
+}
+
+pub(super) fn write(target: &Target, path: &Path, array: &Array) -> Result<()> {
+    let (channels, depth, height, width) = match *array.shape() {
+        [1, channels @ (1 | 3), height, width] => (channels, 1, height, width),
+        [1, channels @ (1 | 3), depth, height, width] => (channels, depth, height, width),
+        _ => {
+            let expected = "(1, 1 or 3, height, width) and (1, 1 or 3, depth, height, width)";
+            return Err(target.refuse(array, expected));
+        }
+    };
+    if width > u32::MAX as usize || height > u32::MAX as usize {
+        return Err(target.refuse(array, "sides that fit 32 bits"));
+    }
+    let standard = array.as_standard_layout();
+    let values = standard.as_slice().unwrap_or_default();
+    let plane = height * width;
+    let pages = (0..depth).map(|page| -> Vec<&[f32]> {
+        let at = |channel: usize| (channel * depth + page) * plane;
+        (0..channels).map(|channel| &values[at(channel)..at(channel) + plane]).collect()
+    });
+    let bytes = values.len() * target.sample.bytes() + depth * 1024;
+    super::write_seekable(path, |file| {
+        let size = (width as u32, height as u32);
+        let done = if bytes > MOST_SMALL {
+            TiffEncoder::new_big(file).and_then(|encoder| write_pages(encoder, pages, size, target))
+        } else {
+            TiffEncoder::new(file).and_then(|encoder| write_pages(encoder, pages, size, target))
+        };
+        done.map_err(|error| match error {
+            TiffError::IoError(error) => error,
+            other => std::io::Error::other(other),
+        })
+    })
+}
+
+fn write_pages<'a, W: std::io::Write + std::io::Seek, K: tiff::encoder::TiffKind>(
+    mut encoder: TiffEncoder<W, K>,
+    pages: impl Iterator<Item = Vec<&'a [f32]>>,
+    (width, height): (u32, u32),
+    target: &Target,
+) -> tiff::TiffResult<()> {
+    let scale = target.scale_of_picture();
+    for page in pages {
+        let scaled = |value: f32| (f64::from(value) * scale).round();
+        macro_rules! write {
+            ($gray:ty, $colour:ty, $convert:expr) => {{
+                let values: Vec<_> = interleave(&page).map($convert).collect();
+                if page.len() == 1 {
+                    encoder.write_image::<$gray>(width, height, &values)?;
+                } else {
+                    encoder.write_image::<$colour>(width, height, &values)?;
+                }
+            }};
+        }
+        match target.sample {
+            Sample::U8 => write!(colortype::Gray8, colortype::RGB8, |v| scaled(v) as u8),
+            Sample::U16 => write!(colortype::Gray16, colortype::RGB16, |v| scaled(v) as u16),
+            _ => write!(colortype::Gray32Float, colortype::RGB32Float, |v| v),
+        }
+    }
+    Ok(())
+}
+
+fn unsupported(name: &str, reason: String) -> Error {
+    Error::Unsupported { file: name.into(), reason }
+}
+
+fn refused(name: &str, error: &TiffError) -> Error {
+    let (file, reason) = (name.to_owned(), error.to_string());
+    match error {
+        TiffError::UnsupportedError(_) => Error::Unsupported { file, reason },
+        TiffError::LimitsExceeded | TiffError::IntSizeError => Error::Limit { file, reason },
+        TiffError::IoError(error) => super::samples::failed_read(name, error),
+        _ => Error::Content { file, reason },
+    }
+}

@@ -1,0 +1,387 @@
+//! Structural similarity in two and three dimensions.
+//!
+//! The one idea: means, variances and the covariance under a Gaussian window need four filtered fields
+//! (x, y, x² + y², xy), and a Gaussian is separable. Rows are filtered along themselves once, kept in a
+//! ring as long as the window, and summed over the ring; in three dimensions a row is first the
+//! weighted sum of the rows of several slices. So memory is a few rows per task whatever the size.
+
+use rayon::prelude::*;
+
+use super::{check_range, per_image};
+use crate::array::Array;
+use crate::error::{Error, Result};
+
+/// Output rows of one task; a task filters a window's length of rows more than it has results.
+const BAND: usize = 48;
+
+/// Filtered at once: x, y, x² + y² and xy.
+const FIELDS: usize = 4;
+
+/// What is done where the window reaches over the border.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Border {
+    /// The image is mirrored about its outermost pixels, and all pixels count: torchmetrics.
+    #[default]
+    Reflect,
+    /// Only pixels whose window lies inside the image count: `structural_similarity` of scikit-image
+    /// with `gaussian_weights=True, use_sample_covariance=False`, and the authors' own program.
+    Inside,
+}
+
+/// The structural similarity of Wang, Bovik, Sheikh and Simoncelli (2004).
+///
+/// At every pixel, with means μ, variances σ² and covariance σₓᵧ under a Gaussian window,
+/// `(2 μₓμᵧ + C₁)(2 σₓᵧ + C₂) / ((μₓ² + μᵧ² + C₁)(σₓ² + σᵧ² + C₂))`, where `C₁ = (0.01 L)²`,
+/// `C₂ = (0.03 L)²` and L is the data range. The window has a standard deviation of 1.5 and 11 taps per
+/// spatial axis; weights sum to 1, and variances are those of the population.
+///
+/// Channels and pixels are averaged; which pixels, is the [`Border`]. The default is that of
+/// `StructuralSimilarityIndexMeasure` of torchmetrics. The values of scikit-image, which leaves the
+/// border out, differ in the third digit on photographs and more on small images.
+///
+/// ```
+/// use haloscope::metrics::Ssim;
+/// use ndarray::ArrayD;
+///
+/// let volume = ArrayD::from_shape_fn(vec![1, 1, 12, 16, 16], |at| (at[2] + at[4]) as f32);
+/// let similarity = Ssim::new(26.0)?.per_image(&volume, &volume)?;
+/// assert!((similarity[0] - 1.0).abs() < 1e-12);
+/// # Ok::<(), haloscope::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ssim {
+    border: Border,
+    window: Vec<f64>,
+    c1: f64,
+    c2: f64,
+}
+
+impl Ssim {
+    /// With the usual window, for values whose largest and smallest differ by `data_range`.
+    pub fn new(data_range: f64) -> Result<Self> {
+        Self::with_window(data_range, 1.5)
+    }
+
+    /// With a Gaussian window of another standard deviation, cut at 3.5 of them.
+    pub fn with_window(data_range: f64, sigma: f64) -> Result<Self> {
+        check_range("ssim", data_range)?;
+        if !(sigma > 0.0 && sigma <= 1000.0) {
+            return Err(Error::argument(
+                "ssim",
+                format!(
+                    "the window's standard deviation is {sigma}; it must be above 0, up to 1000"
+                ),
+            ));
+        }
+        let radius = (3.5 * sigma + 0.5).floor() as i64;
+        let gaussian = |i: i64| (-0.5 * (i as f64 / sigma).powi(2)).exp();
+        let sum: f64 = (-radius..=radius).map(gaussian).sum();
+        let window = (-radius..=radius).map(|i| gaussian(i) / sum).collect();
+        Ok(Self {
+            border: Border::Reflect,
+            window,
+            c1: (0.01 * data_range).powi(2),
+            c2: (0.03 * data_range).powi(2),
+        })
+    }
+
+    /// With another rule for the border.
+    #[must_use]
+    pub fn with_border(self, border: Border) -> Self {
+        Self { border, ..self }
+    }
+
+    /// The taps of the window along one axis.
+    #[must_use]
+    pub fn window(&self) -> &[f64] {
+        &self.window
+    }
+
+    /// The similarity of each image of a batch to its reference.
+    ///
+    /// Images have two or three spatial axes, each at least as long as the window; with a mirrored
+    /// border, longer than half of it.
+    pub fn per_image(&self, image: &Array, reference: &Array) -> Result<Vec<f64>> {
+        let shape = image.shape();
+        let least = match self.border {
+            Border::Reflect => self.window.len() / 2 + 1,
+            Border::Inside => self.window.len(),
+        };
+        if !(4..=5).contains(&shape.len()) || shape[2..].iter().any(|&side| side < least) {
+            return Err(Error::Shape {
+                what: "the image of ssim".into(),
+                expected: format!(
+                    "(batch, channel, spatial…) is expected with two or three spatial axes of at \
+                     least {least}, for a window of {}",
+                    self.window.len()
+                ),
+                found: shape.to_vec(),
+            });
+        }
+        let sides = &shape[2..];
+        let len: usize = sides.iter().product();
+        per_image("ssim", image, reference, |image, reference| {
+            let channels = image.chunks(len).zip(reference.chunks(len));
+            let sums: Vec<f64> = channels.map(|(x, y)| self.of_channel(x, y, sides)).collect();
+            super::mean(&sums)
+        })
+    }
+
+    /// The mean over one channel.
+    fn of_channel(&self, x: &[f32], y: &[f32], sides: &[usize]) -> f64 {
+        let taps = self.window.len();
+        let pad = match self.border {
+            Border::Reflect => taps / 2,
+            Border::Inside => 0,
+        };
+        let results = |side: usize| side + 2 * pad - (taps - 1);
+        let (height, width) = (sides[sides.len() - 2], sides[sides.len() - 1]);
+        // A picture is one slice that is seen through a window of one tap.
+        let (through, slices): (&[f64], usize) = match sides {
+            [depth, _, _] => (&self.window, results(*depth)),
+            _ => (&[1.0], 1),
+        };
+        let (rows, columns) = (results(height), results(width));
+        let bands = rows.div_ceil(BAND);
+        let sums: Vec<f64> = (0..slices * bands)
+            .into_par_iter()
+            .map_init(
+                || Scratch::new(taps, width + 2 * pad, columns),
+                |scratch, task| {
+                    let (slice, band) = (task / bands, task % bands);
+                    let seen = (slice..slice + through.len()).map(|at| match sides {
+                        [depth, _, _] => mirrored(at, pad, *depth),
+                        _ => 0,
+                    });
+                    let slices = seen.zip(through.iter().copied()).collect();
+                    let planes = Planes { x, y, slices, height, width, pad };
+                    self.of_band(&planes, band * BAND..((band + 1) * BAND).min(rows), scratch)
+                },
+            )
+            .collect();
+        sums.iter().sum::<f64>() / (slices * rows * columns) as f64
+    }
+
+    /// The sum over some rows of the result.
+    fn of_band(&self, planes: &Planes, rows: std::ops::Range<usize>, scratch: &mut Scratch) -> f64 {
+        let taps = self.window.len();
+        let mut sum = 0.0;
+        for row in rows.start..rows.end + taps - 1 {
+            planes.fields_of_row(row, &mut scratch.fields);
+            let slot = row % taps;
+            for (field, filtered) in scratch.fields.iter().zip(&mut scratch.ring[slot]) {
+                filter(field, &self.window, filtered);
+            }
+            if row + 1 >= rows.start + taps {
+                let first = row + 1 - taps;
+                for (field, total) in scratch.sums.iter_mut().enumerate() {
+                    total.fill(0.0);
+                    for (tap, &weight) in self.window.iter().enumerate() {
+                        add_weighted(total, weight, &scratch.ring[(first + tap) % taps][field]);
+                    }
+                }
+                sum += self.of_row(&scratch.sums);
+            }
+        }
+        sum
+    }
+
+    /// The sum over one row, from its filtered fields.
+    fn of_row(&self, [x, y, squares, product]: &[Vec<f64>; FIELDS]) -> f64 {
+        let means = x.iter().zip(y);
+        let moments = squares.iter().zip(product);
+        means
+            .zip(moments)
+            .map(|((&x, &y), (&squares, &product))| {
+                let (xy, xx_yy) = (x * y, x * x + y * y);
+                let structure = 2.0 * (product - xy) + self.c2;
+                // Rounding may leave a variance just below zero.
+                let variances = (squares - xx_yy).max(0.0) + self.c2;
+                (2.0 * xy + self.c1) * structure / ((xx_yy + self.c1) * variances)
+            })
+            .sum()
+    }
+}
+
+/// A channel, and what one slice of the result sees of it.
+struct Planes<'a> {
+    x: &'a [f32],
+    y: &'a [f32],
+    /// Which slices, and how much of each.
+    slices: Vec<(usize, f64)>,
+    height: usize,
+    width: usize,
+    /// Pixels beyond each border.
+    pad: usize,
+}
+
+impl Planes<'_> {
+    /// The weighted sums over the slices of x, y, x² + y² and xy along one row of the padded image.
+    fn fields_of_row(&self, row: usize, fields: &mut [Vec<f64>; FIELDS]) {
+        fields.iter_mut().for_each(|field| field.fill(0.0));
+        let (pad, width) = (self.pad, self.width);
+        let row = mirrored(row, pad, self.height);
+        let [xs, ys, squares, products] =
+            fields.each_mut().map(|field| &mut field[pad..pad + width]);
+        for &(slice, weight) in &self.slices {
+            let from = (slice * self.height + row) * width;
+            let x = &self.x[from..from + width];
+            let y = &self.y[from..from + width];
+            for i in 0..width {
+                let (x, y) = (f64::from(x[i]), f64::from(y[i]));
+                let (weighted_x, weighted_y) = (weight * x, weight * y);
+                xs[i] += weighted_x;
+                ys[i] += weighted_y;
+                squares[i] += weighted_x * x + weighted_y * y;
+                products[i] += weighted_x * y;
+            }
+        }
+        for field in fields {
+            for i in 0..pad {
+                field[i] = field[2 * pad - i];
+                field[pad + width + i] = field[pad + width - 2 - i];
+            }
+        }
+    }
+}
+
+/// Where a place of the padded axis is, with the first and last values as mirrors.
+fn mirrored(at: usize, pad: usize, side: usize) -> usize {
+    if at < pad {
+        pad - at
+    } else if at - pad < side {
+        at - pad
+    } else {
+        2 * (side - 1) - (at - pad)
+    }
+}
+
+/// Rows of a task, made once per thread that works on it.
+struct Scratch {
+    fields: [Vec<f64>; FIELDS],
+    ring: Vec<[Vec<f64>; FIELDS]>,
+    sums: [Vec<f64>; FIELDS],
+}
+
+impl Scratch {
+    fn new(taps: usize, width: usize, columns: usize) -> Self {
+        let rows = |length: usize| std::array::from_fn(|_| vec![0.0; length]);
+        Self {
+            fields: rows(width),
+            ring: (0..taps).map(|_| rows(columns)).collect(),
+            sums: rows(columns),
+        }
+    }
+}
+
+/// The sums under the window at every place where it fits.
+fn filter(row: &[f64], window: &[f64], filtered: &mut [f64]) {
+    filtered.fill(0.0);
+    for (tap, &weight) in window.iter().enumerate() {
+        add_weighted(filtered, weight, &row[tap..]);
+    }
+}
+
+/// `total += weight · row`, over the length of `total`.
+fn add_weighted(total: &mut [f64], weight: f64, row: &[f64]) {
+    for (total, &value) in total.iter_mut().zip(row) {
+        *total += weight * value;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn noise(shape: &[usize], seed: u64) -> Array {
+        let mut random = fastrand::Rng::with_seed(seed);
+        Array::from_shape_fn(shape, |_| random.f32())
+    }
+
+    /// Straight from the definition: every window of a volume on its own.
+    fn plain(x: &Array, y: &Array, data_range: f64) -> f64 {
+        let ssim = Ssim::new(data_range).expect("a range");
+        let sides = &x.shape()[2..];
+        let inside: Vec<usize> = sides.iter().map(|side| side - 10).collect();
+        let mut sum = 0.0;
+        let places = ndarray::indices(inside.clone());
+        let count = inside.iter().product::<usize>() as f64;
+        for at in places {
+            let mut m = [0.0; 5];
+            for tap in ndarray::indices(vec![11; sides.len()]) {
+                let mut index = vec![0, 0];
+                let mut weight = 1.0;
+                for axis in 0..sides.len() {
+                    index.push(at[axis] + tap[axis]);
+                    weight *= ssim.window()[tap[axis]];
+                }
+                let (a, b) = (f64::from(x[&index[..]]), f64::from(y[&index[..]]));
+                for (m, value) in m.iter_mut().zip([a, b, a * a, b * b, a * b]) {
+                    *m += weight * value;
+                }
+            }
+            let (c1, c2) = (ssim.c1, ssim.c2);
+            sum += (2.0 * m[0] * m[1] + c1) * (2.0 * (m[4] - m[0] * m[1]) + c2)
+                / ((m[0] * m[0] + m[1] * m[1] + c1)
+                    * (m[2] - m[0] * m[0] + m[3] - m[1] * m[1] + c2));
+        }
+        sum / count
+    }
+
+    #[test]
+    fn pictures_and_volumes_agree_with_the_definition() {
+        for shape in [vec![1, 1, 75, 23], vec![1, 1, 13, 12, 14], vec![1, 1, 11, 11]] {
+            let (x, y) = (noise(&shape, 1), noise(&shape, 2));
+            let y = (&x + &y) / 2.0;
+            let inside = Ssim::new(1.0).expect("a range").with_border(Border::Inside);
+            let fast = inside.per_image(&x, &y).expect("fits")[0];
+            let slow = plain(&x, &y, 1.0);
+            assert!((fast - slow).abs() < 1e-12, "{shape:?}: {fast} {slow}");
+        }
+    }
+
+    #[test]
+    fn mirrored_border_is_that_of_a_padded_image() {
+        for shape in [vec![1, 1, 20, 23], vec![1, 1, 8, 12, 9], vec![1, 1, 6, 6]] {
+            let (x, y) = (noise(&shape, 1), noise(&shape, 2));
+            let padded = |a: &Array| {
+                let larger: Vec<usize> = shape
+                    .iter()
+                    .enumerate()
+                    .map(|(i, s)| if i < 2 { *s } else { s + 10 })
+                    .collect();
+                Array::from_shape_fn(larger, |at| {
+                    let axis = |i: usize| if i < 2 { at[i] } else { mirrored(at[i], 5, shape[i]) };
+                    let index: Vec<usize> = (0..shape.len()).map(axis).collect();
+                    a[&index[..]]
+                })
+            };
+            let ssim = Ssim::new(1.0).expect("a range");
+            let found = ssim.per_image(&x, &y).expect("fits")[0];
+            let inside = ssim.with_border(Border::Inside);
+            let expected = inside.per_image(&padded(&x), &padded(&y)).expect("fits")[0];
+            assert!((found - expected).abs() < 1e-12, "{shape:?}: {found} {expected}");
+        }
+    }
+
+    #[test]
+    fn number_of_threads_does_not_show() {
+        let (x, y) = (noise(&[1, 2, 211, 64], 3), noise(&[1, 2, 211, 64], 4));
+        let on = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+            let ssim = Ssim::new(1.0).expect("a range");
+            pool.expect("a pool").install(|| ssim.per_image(&x, &y)).expect("fits")[0].to_bits()
+        };
+        assert_eq!(on(1), on(3));
+    }
+
+    #[test]
+    fn images_smaller_than_the_window_are_refused() {
+        let small = Array::zeros(vec![1, 1, 5, 50]);
+        let ssim = Ssim::new(1.0).expect("a range");
+        let error = ssim.per_image(&small, &small).expect_err("too small");
+        assert!(error.to_string().contains("at least 6"), "{error}");
+        let error = ssim.with_border(Border::Inside).per_image(&small, &small);
+        assert!(error.expect_err("too small").to_string().contains("at least 11"));
+    }
+}
