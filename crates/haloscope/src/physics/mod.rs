@@ -6,6 +6,7 @@
 //! take whole arrays and check their shapes.
 
 mod identity;
+pub mod tomography;
 
 use std::fmt;
 
