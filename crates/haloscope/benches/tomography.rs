@@ -7,7 +7,9 @@ use std::f64::consts::{PI, TAU};
 use std::time::{Duration, Instant};
 
 use haloscope::physics::LinearPhysics;
-use haloscope::physics::tomography::{FanBeam, ParallelBeam, Tomography2d, evenly_spaced};
+use haloscope::physics::tomography::{
+    ConeBeam, FanBeam, ParallelBeam, Tomography2d, Tomography3d, evenly_spaced,
+};
 use haloscope::{Array, Result};
 
 fn main() -> Result<()> {
@@ -45,6 +47,12 @@ fn main() -> Result<()> {
                 threads,
                 repeats,
             )?;
+        }
+        if wanted("cone") {
+            let scan = ConeBeam::new(evenly_spaced(100, TAU), [128, 128], 256.0, 128.0);
+            let scan = ConeBeam { spacing: [1.5; 2], ..scan };
+            let operator = Tomography3d::new(&[1, 128, 128, 128], scan)?;
+            measure("cone 128³, 100 views", &operator, threads, repeats)?;
         }
         Ok(())
     })
