@@ -1,6 +1,6 @@
 # Everything that is done with the project; `make help` lists it.
 
-.PHONY: help test tools lint docs unit mpi deny bench bench-collectives bench-networks soak fmt clean
+.PHONY: help test tools lint docs unit mpi deny bench bench-collectives bench-networks bench-tomography soak fmt clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -51,7 +51,7 @@ $(PYTHON):
 	python3 -m venv .venv
 	.venv/bin/pip install --quiet -r bench/requirements.txt
 
-bench: bench-collectives bench-networks ## compare with the peers; results go to bench/runs
+bench: bench-collectives bench-networks bench-tomography ## compare with the peers; results go to bench/runs
 
 RANKS = release/examples/bench_collectives
 
@@ -82,6 +82,22 @@ bench-networks: $(PYTHON)
 			--peer "PyTorch compiled=$$peer torch-compile" \
 			--peer "ONNX Runtime=$$peer onnxruntime" \
 			--peer "OpenVINO=$$peer openvino" || exit 1; \
+	done
+
+bench-tomography: export MALLOC_MMAP_THRESHOLD_ = 4294967296
+bench-tomography: export MALLOC_TRIM_THRESHOLD_ = 17179869184
+bench-tomography: ROUNDS = 3
+bench-tomography: $(PYTHON)
+	cargo build --release -p haloscope --examples
+	for threads in 1 2; do \
+		peer="$(PYTHON) bench/peers/tomography.py --threads $$threads --repeats 1"; \
+		$(PYTHON) bench/compare.py tomography-$$threads --rounds $(ROUNDS) --reference haloscope \
+			--peer "haloscope=target/release/examples/bench_tomography --threads $$threads" \
+			--peer "ASTRA linear=$$peer astra-linear" \
+			--peer "ASTRA line=$$peer astra-line" \
+			--peer "deepinv=$$peer deepinv" \
+			--peer "deepinv, inexact adjoint=$$peer deepinv-fast" \
+			--peer "RTK=$$peer rtk" || exit 1; \
 	done
 
 soak: tools ## the long tests: every fault 50 times, messages of more than 2^31 bytes

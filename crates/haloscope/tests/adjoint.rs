@@ -5,6 +5,10 @@
 
 use haloscope::Array;
 use haloscope::array::{dot, norm};
+use haloscope::physics::tomography::{
+    ConeBeam, FanBeam, ParallelBeam, ParallelBeam3d, Rays, Scan3d, Tomography2d, Tomography3d,
+    View3d,
+};
 use haloscope::physics::{Identity, LinearPhysics};
 use ndarray::ArrayD;
 use proptest::prelude::*;
@@ -49,6 +53,101 @@ fn image_shape(random: &mut Random) -> Vec<usize> {
     shape
 }
 
+/// 1 or 3 channels and some sides.
+fn channels_and_sides<const N: usize>(most: usize, random: &mut Random) -> Vec<usize> {
+    let mut shape = vec![if random.bool() { 1 } else { 3 }];
+    shape.extend((0..N).map(|_| random.usize(1..most)));
+    shape
+}
+
+fn between(low: f64, high: f64, random: &mut Random) -> f64 {
+    low + (high - low) * random.f64()
+}
+
+/// Angles anywhere, some of them along an axis or a diagonal.
+fn angles(random: &mut Random) -> Vec<f64> {
+    let eighth = std::f64::consts::FRAC_PI_4;
+    let angle = |random: &mut Random| match random.bool() {
+        true => between(-7.0, 7.0, random),
+        false => eighth * f64::from(random.i32(-9..9)),
+    };
+    (0..random.usize(1..7)).map(|_| angle(random)).collect()
+}
+
+fn parallel_beam(random: &mut Random) -> Tomography2d {
+    let scan = ParallelBeam {
+        angles: angles(random),
+        bins: random.usize(1..70),
+        spacing: between(0.3, 3.0, random),
+        offset: between(-9.0, 9.0, random),
+    };
+    let pixel = [between(0.5, 2.0, random), between(0.5, 2.0, random)];
+    Tomography2d::with_pixels(&channels_and_sides::<2>(50, random), pixel, scan).expect("a scan")
+}
+
+fn fan_beam(random: &mut Random) -> Tomography2d {
+    let scan = FanBeam {
+        angles: angles(random),
+        bins: random.usize(1..70),
+        spacing: between(0.3, 3.0, random),
+        offset: between(-9.0, 9.0, random),
+        // The source may be within the image.
+        source_distance: between(10.0, 90.0, random),
+        detector_distance: between(0.0, 40.0, random),
+    };
+    let pixel = [between(0.5, 2.0, random), between(0.5, 2.0, random)];
+    Tomography2d::with_pixels(&channels_and_sides::<2>(50, random), pixel, scan).expect("a scan")
+}
+
+fn voxel(random: &mut Random) -> [f64; 3] {
+    std::array::from_fn(|_| if random.bool() { 1.0 } else { between(0.5, 2.0, random) })
+}
+
+fn parallel_beam_3d(random: &mut Random) -> Tomography3d {
+    let scan = ParallelBeam3d {
+        angles: angles(random),
+        detector: [random.usize(1..20), random.usize(1..20)],
+        spacing: std::array::from_fn(
+            |_| if random.bool() { 1.0 } else { between(0.4, 2.5, random) },
+        ),
+        offset: std::array::from_fn(
+            |_| if random.bool() { 0.0 } else { between(-4.0, 4.0, random) },
+        ),
+    };
+    let shape = channels_and_sides::<3>(20, random);
+    Tomography3d::with_voxels(&shape, voxel(random), scan).expect("a scan")
+}
+
+fn cone_beam(random: &mut Random) -> ConeBeam {
+    ConeBeam {
+        angles: angles(random),
+        detector: [random.usize(1..20), random.usize(1..20)],
+        spacing: std::array::from_fn(|_| between(0.4, 2.5, random)),
+        offset: std::array::from_fn(|_| between(-4.0, 4.0, random)),
+        source_distance: between(6.0, 60.0, random),
+        detector_distance: between(0.0, 30.0, random),
+    }
+}
+
+/// A circular cone beam whose every view is moved and tilted.
+fn cone_vectors(random: &mut Random) -> Tomography3d {
+    let scan = Scan3d::from(cone_beam(random));
+    let mut moved = |vector: [f64; 3], by: f64| vector.map(|x| x + between(-by, by, random));
+    let views = (scan.views().iter())
+        .map(|view| View3d {
+            rays: match view.rays {
+                Rays::Along(direction) | Rays::From(direction) => Rays::From(moved(direction, 3.0)),
+            },
+            centre: moved(view.centre, 3.0),
+            u: moved(view.u, 0.2),
+            v: moved(view.v, 0.2),
+        })
+        .collect();
+    let shape = channels_and_sides::<3>(20, random);
+    let scan = Scan3d::Views { views, detector: scan.detector() };
+    Tomography3d::with_voxels(&shape, voxel(random), scan).expect("a scan")
+}
+
 macro_rules! adjoint_tests {
     ($($name:ident: $make:expr;)*) => { proptest! {
         #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
@@ -62,4 +161,9 @@ macro_rules! adjoint_tests {
 
 adjoint_tests! {
     identity: |random| Box::new(Identity::new(&image_shape(random)));
+    tomography_parallel: |random| Box::new(parallel_beam(random));
+    tomography_fan: |random| Box::new(fan_beam(random));
+    tomography_parallel_3d: |random| Box::new(parallel_beam_3d(random));
+    tomography_cone: |random| Box::new(Tomography3d::new(&channels_and_sides::<3>(20, random), cone_beam(random)).expect("a scan"));
+    tomography_cone_vectors: |random| Box::new(cone_vectors(random));
 }

@@ -7,6 +7,7 @@
 
 mod identity;
 mod stack;
+pub mod tomography;
 
 use std::fmt;
 

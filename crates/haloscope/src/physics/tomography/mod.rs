@@ -1,0 +1,22 @@
+//! Tomography: integrals along rays through an image or volume, and reconstructions from them.
+#![doc = include_str!("README.md")]
+
+mod filter;
+mod geometry;
+mod norm;
+mod oblique;
+mod planar;
+mod reconstruct;
+mod resample;
+mod space;
+mod spatial;
+mod strip;
+mod upright;
+
+pub use filter::Window;
+pub use geometry::{
+    ConeBeam, FanBeam, Grouping, ParallelBeam, ParallelBeam3d, Rays, Scan2d, Scan3d, View2d,
+    View3d, evenly_spaced,
+};
+pub use planar::Tomography2d;
+pub use spatial::Tomography3d;

@@ -1,0 +1,44 @@
+//! The factor that gives a projector the norm 1.
+//!
+//! A projector has no negative weights, so neither has its largest singular vector: power iteration
+//! from an image of ones starts near it and needs a few steps only.
+
+use ndarray::ArrayD;
+
+use crate::array::{norm, scale};
+use crate::error::{Error, Result};
+use crate::physics::LinearPhysics;
+
+/// The change of the norm at which the iteration stops, and the most steps that it takes.
+const TOLERANCE: f64 = 1e-5;
+const STEPS: usize = 100;
+
+/// `1 / ‖A‖`.
+pub(super) fn unit_factor(operator: &dyn LinearPhysics) -> Result<f64> {
+    // Channels are measured alike, but an operator takes all that it has.
+    let shape = [&[1], operator.image_shape()].concat();
+    let mut image = ArrayD::from_elem(shape, 1.0_f32);
+    let mut squared = 0.0;
+    for _ in 0..STEPS {
+        let length = norm(slice(&mut image));
+        scale(slice(&mut image), (1.0 / length) as f32);
+        image = operator.normal(&image)?;
+        let next = norm(slice(&mut image));
+        if next == 0.0 {
+            return Err(Error::argument(
+                operator.name(),
+                "no ray meets the image, so that no factor can give the operator a norm of 1",
+            ));
+        }
+        let settled = (next - squared).abs() <= TOLERANCE * next;
+        squared = next;
+        if settled {
+            break;
+        }
+    }
+    Ok(1.0 / squared.sqrt())
+}
+
+fn slice(image: &mut ArrayD<f32>) -> &mut [f32] {
+    image.as_slice_mut().expect("operators return arrays in standard layout")
+}

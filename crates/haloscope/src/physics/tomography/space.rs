@@ -1,0 +1,131 @@
+//! A scan of a volume in units of voxels, and the layouts of volumes that projectors step through.
+
+use rayon::prelude::*;
+
+use super::geometry::{Rays, View3d};
+
+/// Planes that are laid out together, so that what is read along rows is used.
+const TOGETHER: usize = 8;
+
+/// What the projectors of volumes need to know. Axes are (z, y, x), as in memory.
+#[derive(Clone, Debug)]
+pub(super) struct Space {
+    /// The number of voxels by axis.
+    pub(super) size: [usize; 3],
+    /// The size of voxels.
+    pub(super) voxel: [f64; 3],
+    /// The rows and columns of the detector.
+    pub(super) detector: [usize; 2],
+    /// What integrals are multiplied with.
+    pub(super) factor: f64,
+    pub(super) views: Vec<Place>,
+}
+
+/// A view in units of voxels.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) rays: Rays<3>,
+    /// The middle of the first pixel of the detector.
+    pub(super) bin: [f64; 3],
+    /// To the next column.
+    pub(super) u: [f64; 3],
+    /// To the next row.
+    pub(super) v: [f64; 3],
+}
+
+impl Place {
+    pub(super) fn new(view: &View3d, size: [usize; 3], voxel: [f64; 3], bins: [usize; 2]) -> Self {
+        let vector = |[x, y, z]: [f64; 3]| [z / voxel[0], y / voxel[1], x / voxel[2]];
+        let point = |p: [f64; 3]| -> [f64; 3] {
+            let p = vector(p);
+            std::array::from_fn(|i| p[i] + (size[i] as f64 - 1.0) / 2.0)
+        };
+        let (u, v, centre) = (vector(view.u), vector(view.v), point(view.centre));
+        let half = bins.map(|bins| (bins as f64 - 1.0) / 2.0);
+        let bin = std::array::from_fn(|i| centre[i] - half[1] * u[i] - half[0] * v[i]);
+        let rays = match view.rays {
+            Rays::Along(direction) => Rays::Along(vector(direction)),
+            Rays::From(source) => Rays::From(point(source)),
+        };
+        Self { rays, bin, u, v }
+    }
+
+    /// Whether the rays lie in the plane of the detector, or the detector has no area.
+    pub(super) fn is_degenerate(&self) -> bool {
+        let [u, v] = [self.u, self.v];
+        let normal =
+            [u[1] * v[2] - u[2] * v[1], u[2] * v[0] - u[0] * v[2], u[0] * v[1] - u[1] * v[0]];
+        let d: [f64; 3] = match self.rays {
+            Rays::Along(d) => d,
+            Rays::From(source) => std::array::from_fn(|i| self.bin[i] - source[i]),
+        };
+        let dot = |a: [f64; 3], b: [f64; 3]| a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
+        let length = |a: [f64; 3]| dot(a, a).sqrt();
+        // Not `<=`: what is not a number is degenerate, too.
+        !(dot(normal, d).abs() > 1e-9 * length(u) * length(v) * length(d))
+    }
+}
+
+/// The sizes of a layout in planes of an axis: (planes, lines, elements of a line), and how far apart
+/// neighbours along each are in the volume.
+pub(super) fn layout([depth, height, width]: [usize; 3], axis: usize) -> [(usize, usize); 3] {
+    let [z, y, x] = [(depth, height * width), (height, width), (width, 1)];
+    match axis {
+        0 => [z, y, x],
+        1 => [y, x, z],
+        _ => [x, y, z],
+    }
+}
+
+/// The volume as planes of an axis: rows of z for planes of y and x.
+pub(super) fn planes(volume: &[f32], size: [usize; 3], axis: usize) -> Vec<f32> {
+    let [_, lines, elements] = layout(size, axis);
+    let mut planes = vec![0.0; volume.len()];
+    let area = lines.0 * elements.0;
+    planes.par_chunks_mut(TOGETHER * area).enumerate().for_each(|(task, planes)| {
+        walk(size, axis, task * TOGETHER, planes.len() / area, |from, to| {
+            planes[to] = volume[from];
+        });
+    });
+    planes
+}
+
+/// Adds planes of an axis to the volume.
+pub(super) fn add_from_planes(planes: &[f32], size: [usize; 3], axis: usize, volume: &mut [f32]) {
+    let [plane, line, element] = layout(size, axis);
+    let area = line.0 * element.0;
+    // Where a row of the volume begins in the planes, and how far apart its elements are there.
+    let [_, height, width] = size;
+    volume.par_chunks_mut(width).enumerate().for_each(|(row, volume)| {
+        let (z, y) = (row / height, row % height);
+        let (begin, step) = match axis {
+            0 => (z * area + y * element.0, 1),
+            1 => (y * area + z, element.0),
+            _ => (y * element.0 + z, area),
+        };
+        debug_assert_eq!(plane.0 * area, planes.len());
+        for (volume, &value) in volume.iter_mut().zip(planes[begin..].iter().step_by(step)) {
+            *volume += value;
+        }
+    });
+}
+
+/// Calls with the places of elements in the volume and in some planes, in an order that suits caches.
+fn walk(
+    size: [usize; 3],
+    axis: usize,
+    first: usize,
+    count: usize,
+    mut copy: impl FnMut(usize, usize),
+) {
+    let [plane, line, element] = layout(size, axis);
+    let area = line.0 * element.0;
+    for e in 0..element.0 {
+        for l in 0..line.0 {
+            for p in 0..count {
+                let from = (first + p) * plane.1 + l * line.1 + e * element.1;
+                copy(from, p * area + l * element.0 + e);
+            }
+        }
+    }
+}
