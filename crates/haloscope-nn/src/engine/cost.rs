@@ -1,7 +1,7 @@
 //! How long each way to convolve takes and what it keeps in memory, and which to choose.
 //!
 //! Times are cycles of one core, estimated from the operations that the kernels execute; only
-//! their order matters. The constants were fitted to `examples/bench_drunet.rs`.
+//! their order matters. The constants were fitted to `benches/networks.rs`.
 
 use super::kernels::OUTPUTS;
 use super::layout::{BLOCK, Layout};
