@@ -1,6 +1,6 @@
 # Everything that is done with the project; `make help` lists it.
 
-.PHONY: help test tools lint docs unit mpi deny bench bench-collectives bench-networks bench-tomography soak fmt clean
+.PHONY: help test tools lint docs unit mpi deny bench bench-collectives bench-networks bench-tomography neon soak fmt clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -99,6 +99,16 @@ bench-tomography: $(PYTHON)
 			--peer "deepinv, inexact adjoint=$$peer deepinv-fast" \
 			--peer "RTK=$$peer rtk" || exit 1; \
 	done
+
+# The target is installed with `rustup target add aarch64-unknown-linux-gnu`, the rest by the packages
+# gcc-aarch64-linux-gnu and qemu-user.
+neon: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER = aarch64-linux-gnu-gcc
+neon: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER = qemu-aarch64 -L /usr/aarch64-linux-gnu
+neon: ## test the network engine's NEON kernels in an emulator
+	@if [ -d "$$(rustc --print sysroot)/lib/rustlib/aarch64-unknown-linux-gnu" ] \
+		&& command -v aarch64-linux-gnu-gcc > /dev/null && command -v qemu-aarch64 > /dev/null; then \
+		cargo test --target aarch64-unknown-linux-gnu -p haloscope-nn --lib --test engine; \
+	else echo "skipped: NEON, which needs the aarch64 target, gcc-aarch64-linux-gnu and qemu-user"; fi
 
 soak: tools ## the long tests: every fault 50 times, messages of more than 2^31 bytes
 	HALOSCOPE_HUGE=1 cargo nextest run --release -p haloscope-comm --no-capture -E 'binary(huge)'

@@ -84,7 +84,9 @@ def torch_runner(network, x, peer):
         from torch._inductor import config
 
         config.freezing = True
-        network = torch.compile(network)
+        # Each case is compiled for its own shape, with nothing left of the case before.
+        torch._dynamo.reset()
+        network = torch.compile(network, dynamic=False)
 
     def run():
         with torch.no_grad():

@@ -101,13 +101,13 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     };
     let input = model.input(&arrange(&picture, &model)?, arguments.sigma)?;
 
-    let before = machine::resident_bytes();
-    let begin = Instant::now();
-    let plan = Plan::new(model.network(), input.shape(), &options)?;
-    let planning = begin.elapsed();
     let (network, sigma_used) = (model.network().name().to_owned(), model.sigma() == Sigma::Map);
-    // The plan has the weights in a form of its own.
-    drop(model);
+    // The plan has the weights in a form of its own, in whose place these were.
+    let weights = (model.network().parameters() * size_of::<f32>()) as u64;
+    let before = machine::resident_bytes().map(|bytes| bytes.saturating_sub(weights));
+    let begin = Instant::now();
+    let plan = Plan::consuming(model.into_network(), input.shape(), &options)?;
+    let planning = begin.elapsed();
     let mut output = vec![0.0; plan.output_shape().count()];
     let seconds = denoise(&plan, &input, &mut output)?;
     // Peaks only grow, so this is the network's as long as nothing before it took more.

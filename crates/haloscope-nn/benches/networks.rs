@@ -1,8 +1,10 @@
 //! Seconds per forward pass of whole networks, as lines of JSON for `bench/compare.py`.
 //!
-//! `bench_networks [--threads N] [--copies N] [--repeats N] [--strict] [--budget MB] [CASE …]`; the cases and the
-//! random weights are like those of `bench/peers/networks.py`.
+//! `bench_networks [--threads N] [--copies N] [--repeats N] [--strict] [--budget MB] [--steps] [CASE …]`; the cases
+//! and the random weights are like those of `bench/peers/networks.py`. With `--steps` the time of each step goes to
+//! stderr, steps of the same kind and size summed up at the end.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use haloscope_nn::engine::{Accuracy, Options, Plan};
@@ -50,13 +52,20 @@ struct Request {
     repeats: usize,
     /// Runs side by side, as ranks of one machine would; seconds are then per image.
     copies: usize,
+    /// Whether to say where the time goes.
+    steps: bool,
     cases: Vec<String>,
 }
 
 impl Request {
     fn from_arguments() -> Self {
-        let mut request =
-            Self { options: Options::default(), repeats: 3, copies: 1, cases: Vec::new() };
+        let mut request = Self {
+            options: Options::default(),
+            repeats: 3,
+            copies: 1,
+            steps: false,
+            cases: vec![],
+        };
         let mut arguments = std::env::args().skip(1);
         while let Some(argument) = arguments.next() {
             let mut number = || {
@@ -68,6 +77,7 @@ impl Request {
                 "--copies" => request.copies = number(),
                 "--repeats" => request.repeats = number(),
                 "--strict" => request.options.accuracy = Accuracy::Strict,
+                "--steps" => request.steps = true,
                 "--budget" => request.options.memory_budget = Some(number() * 1_000_000),
                 _ => request.cases.push(argument),
             }
@@ -88,16 +98,14 @@ fn main() -> Result<()> {
 }
 
 fn measure(case: &Case, request: &Request) -> Result<()> {
-    let model = (case.build)()?;
     let shape = Shape::new(case.shape)?;
     let mut random = fastrand::Rng::with_seed(1);
     let input: Vec<f32> = (0..shape.count()).map(|_| random.f32()).collect();
     let before = status_bytes("VmRSS:");
+    let network = (case.build)()?.into_network();
     let begin = Instant::now();
-    let plan = Plan::new(model.network(), &shape, &request.options)?;
+    let plan = Plan::consuming(network, &shape, &request.options)?;
     let planning = begin.elapsed();
-    // The plan has the weights in a form of its own.
-    drop(model);
     let count = plan.output_shape().count();
     let mut places: Vec<_> =
         (0..request.copies).map(|_| (vec![0.0; count], plan.scratch())).collect();
@@ -129,7 +137,62 @@ fn measure(case: &Case, request: &Request) -> Result<()> {
         "peak_mb": status_bytes("VmHWM:") as f64 / 1e6,
     });
     println!("{line}");
+    if request.steps {
+        profile(&plan, &input, request.repeats)?;
+    }
     Ok(())
+}
+
+/// Prints the least time of each step, and of all steps of the same kind and size.
+fn profile(plan: &Plan, input: &[f32], repeats: usize) -> Result<()> {
+    let mut output = vec![0.0; plan.output_shape().count()];
+    let mut scratch = plan.scratch();
+    let mut times = vec![Duration::MAX; plan.steps().len()];
+    for _ in 0..=repeats {
+        let mut index = 0;
+        let mut last = processor_time();
+        plan.run_observed(input, &mut output, &mut scratch, &mut |_, elapsed| {
+            let now = processor_time();
+            // On one thread the time on the processor is what the step took, however busy the
+            // machine is; with more it would not count the others.
+            let own = now.zip(last).map(|(now, last)| now.saturating_sub(last));
+            let time = own.filter(|_| plan.threads() == 1).unwrap_or(elapsed);
+            (last, times[index]) = (now, times[index].min(time));
+            index += 1;
+        })?;
+    }
+    let mut groups: BTreeMap<String, (u32, Duration, f64)> = BTreeMap::new();
+    for (step, &time) in plan.steps().iter().zip(&times) {
+        eprintln!("{:8.3} ms  {step:?}", time.as_secs_f64() * 1e3);
+        let key = format!("{:5.2} GFLOP {}", step.flops() / 1e9, step.method());
+        let (count, sum, flops) = groups.entry(key).or_default();
+        (*count, *sum, *flops) = (*count + 1, *sum + time, *flops + step.flops());
+    }
+    for (key, (count, sum, flops)) in groups {
+        eprintln!(
+            "{count:3} × {key}: {:.2} ms each, {:.1} ms in all, {:.0} GFLOP/s",
+            (sum / count).as_secs_f64() * 1e3,
+            sum.as_secs_f64() * 1e3,
+            flops / sum.as_secs_f64() / 1e9
+        );
+    }
+    let sum: Duration = times.iter().sum();
+    eprintln!("sum of the steps' least times: {:.1} ms", sum.as_secs_f64() * 1e3);
+    Ok(())
+}
+
+/// The time that this thread has spent on a processor, where the system tells.
+fn processor_time() -> Option<Duration> {
+    #[cfg(target_os = "linux")]
+    {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the clock exists on Linux, and the structure is valid.
+        let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+        let nanoseconds = u32::try_from(time.tv_nsec).ok()?;
+        (status == 0).then_some(Duration::new(u64::try_from(time.tv_sec).ok()?, nanoseconds))
+    }
+    #[cfg(not(target_os = "linux"))]
+    None
 }
 
 /// What one core does at most, as a line of its own that is not a case.

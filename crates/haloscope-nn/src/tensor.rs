@@ -87,6 +87,11 @@ impl Tensor {
         &self.values
     }
 
+    /// Whether no clone shares the values.
+    pub(crate) fn is_only_owner(&self) -> bool {
+        Arc::strong_count(&self.values) == 1
+    }
+
     /// The same shape with each value replaced; `map` gets the index along the first axis.
     #[must_use]
     pub fn map_by_first_axis(&self, mut map: impl FnMut(usize, f32) -> f32) -> Self {

@@ -36,7 +36,12 @@ fn relative_error(a: &Tensor, b: &Tensor) -> f64 {
 }
 
 fn instruction_sets() -> impl Iterator<Item = InstructionSet> {
-    [InstructionSet::Portable, InstructionSet::Avx2].into_iter().filter(|set| set.is_available())
+    InstructionSet::ALL.into_iter().filter(|set| {
+        if !set.is_available() {
+            eprintln!("skipped: {set:?}, which this CPU does not have");
+        }
+        set.is_available()
+    })
 }
 
 /// A network of one operation after the input.

@@ -81,6 +81,16 @@ fn advise_huge_pages(data: *mut f32, layout: Layout) {
     let _ = (data, layout);
 }
 
+/// Gives memory back to the system that was freed and that the allocator keeps for later: weights
+/// are freed one by one between others that stay, which leaves glibc's heap full of holes.
+pub(crate) fn return_free_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: it only touches what belongs to nobody.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,9 +1,10 @@
 //! From a program to operations: a method for each convolution, and weights for the methods.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::buffer::return_free_memory;
 use super::cost::{Choice, Method, choose};
 use super::kernels::InstructionSet;
 use super::lower::{ConvDraft, Program, Work};
@@ -26,7 +27,10 @@ pub(crate) struct Builder<'a> {
 /// Weights that wait to be filled from a network's tensor.
 struct Job {
     weights: Arc<dyn Fill>,
-    source: Tensor,
+    /// Gone when the last panel is filled.
+    source: Mutex<Option<Tensor>>,
+    /// Panels that are not filled yet.
+    left: AtomicUsize,
 }
 
 impl Builder<'_> {
@@ -145,20 +149,50 @@ impl Builder<'_> {
 /// Weights that will be filled from `source`.
 fn new_weights<W: Fill + 'static>(weights: W, source: Tensor, jobs: &mut Vec<Job>) -> Arc<W> {
     let weights = Arc::new(weights);
-    jobs.push(Job { weights: weights.clone(), source });
+    let left = AtomicUsize::new(weights.panels());
+    jobs.push(Job { weights: weights.clone(), source: Mutex::new(Some(source)), left });
     weights
 }
 
-/// Fills all weights, panel by panel, on several threads.
+impl Job {
+    /// Fills one panel and returns the bytes that were freed with the last one.
+    ///
+    /// # Safety
+    /// Each panel is filled once, before anybody reads it.
+    unsafe fn fill(&self, panel: usize) -> usize {
+        let source = self.lock().clone().expect("it is there until the last panel is filled");
+        // SAFETY: the caller's contract.
+        unsafe { self.weights.fill(&source, panel) };
+        drop(source);
+        if self.left.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return 0;
+        }
+        let source = self.lock().take().filter(Tensor::is_only_owner);
+        source.map_or(0, |source| size_of_val(source.values()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Tensor>> {
+        self.source.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Fills all weights, layer by layer, on several threads.
 fn fill(jobs: &[Job], threads: usize) {
+    /// Bytes that may be let go before the system gets them back.
+    const KEPT: usize = 16 << 20;
     let panels: Vec<(usize, usize)> = (jobs.iter().enumerate())
         .flat_map(|(job, Job { weights, .. })| (0..weights.panels()).map(move |panel| (job, panel)))
         .collect();
     let next = AtomicUsize::new(0);
+    let released = AtomicUsize::new(0);
     let work = || {
         while let Some(&(job, panel)) = panels.get(next.fetch_add(1, Ordering::Relaxed)) {
             // SAFETY: each panel is taken once, and the weights are not read before all are filled.
-            unsafe { jobs[job].weights.fill(&jobs[job].source, panel) };
+            let bytes = unsafe { jobs[job].fill(panel) };
+            let before = released.fetch_add(bytes, Ordering::Relaxed);
+            if bytes > 0 && before / KEPT < (before + bytes) / KEPT {
+                return_free_memory();
+            }
         }
     };
     std::thread::scope(|scope| {
@@ -167,4 +201,7 @@ fn fill(jobs: &[Job], threads: usize) {
         }
         work();
     });
+    if released.into_inner() > 0 {
+        return_free_memory();
+    }
 }

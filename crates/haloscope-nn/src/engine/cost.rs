@@ -1,7 +1,7 @@
 //! How long each way to convolve takes and what it keeps in memory, and which to choose.
 //!
 //! Times are cycles of one core, estimated from the operations that the kernels execute; only
-//! their order matters. The constants were fitted to `examples/bench_drunet.rs`.
+//! their order matters. The constants were fitted to `benches/networks.rs`.
 
 use super::kernels::OUTPUTS;
 use super::layout::{BLOCK, Layout};
@@ -146,8 +146,8 @@ impl Problem {
 
     /// How the work of a Winograd convolution is cut.
     ///
-    /// The transformed input of a block should stay in the second-level cache while there are few
-    /// channels; with many, the weights are what must be read seldom.
+    /// Large blocks read the weights less often, small ones keep their transformed input in the
+    /// second-level cache; the more channels, the more the weights matter.
     pub(crate) fn blocking(&self, tile: usize, form: Form) -> Blocking {
         let [outputs, inputs, depth_taps] = self.kernel_shape();
         let points = (tile + 2) * (tile + 2);
@@ -159,8 +159,15 @@ impl Problem {
             Form::Packed if channels > 128 => 258,
             Form::Packed => 1026,
             Form::Transformed if slots > 1 => cached.max(if channels < 192 { 12 } else { 18 }),
+            Form::Transformed if channels < 96 && tile == 6 => (3 * cached).clamp(36, 96),
             Form::Transformed if channels < 96 => cached.clamp(12, 96),
-            Form::Transformed if channels < 192 => 18,
+            Form::Transformed if channels < 192 => {
+                if tile == 6 {
+                    42
+                } else {
+                    18
+                }
+            }
             Form::Transformed => 66,
         };
         let tiles = tiles(&self.output, tile);

@@ -16,8 +16,9 @@ pub struct Options {
     pub threads: usize,
     /// How exact the convolutions are.
     pub accuracy: Accuracy,
-    /// The most bytes that weights and scratch together may take; slower ways to convolve are
-    /// chosen until they fit.
+    /// The most bytes that a plan and one scratch may take; slower ways to convolve are chosen until
+    /// they fit. With [`Plan::consuming`](super::Plan::consuming) the network's own weights are not
+    /// in memory beside them.
     pub memory_budget: Option<usize>,
     /// The instructions to use; those that the CPU has if `None`.
     pub instructions: Option<InstructionSet>,

@@ -1,5 +1,6 @@
 //! A network made ready for one shape: what to run, in which order, where in memory.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -82,7 +83,27 @@ impl Plan {
     /// Plans a network for inputs of this shape, any size that the network accepts when its sides
     /// are rounded up to the alignment. Transforms all weights.
     pub fn new(network: &Network, input: &Shape, options: &Options) -> Result<Self> {
-        Self::build(network, input, options, HashMap::new())
+        Self::build(Cow::Borrowed(network), input, options, HashMap::new())
+    }
+
+    /// As [`new`](Self::new), and lets go of each weight of the network as soon as it is
+    /// transformed: what is alive at any time is no more than the finished plan and one layer's
+    /// weights. That holds if no clone of the network and no [`StateDict`](crate::weights::StateDict)
+    /// keeps the weights too.
+    ///
+    /// ```
+    /// use haloscope_nn::Shape;
+    /// use haloscope_nn::engine::{Options, Plan};
+    /// use haloscope_nn::models::{Architecture, Dncnn};
+    ///
+    /// let model = Dncnn { channels: 16, depth: 4, ..Dncnn::default() }.random(1)?;
+    /// let options = Options { memory_budget: Some(1_000_000), ..Options::default() };
+    /// let plan = Plan::consuming(model.into_network(), &Shape::new([1, 3, 32, 32])?, &options)?;
+    /// assert!(plan.memory().total() <= 1_000_000);
+    /// # Ok::<(), haloscope_nn::Error>(())
+    /// ```
+    pub fn consuming(network: Network, input: &Shape, options: &Options) -> Result<Self> {
+        Self::build(Cow::Owned(network), input, options, HashMap::new())
     }
 
     /// Plans the same network for another shape. Layers that both plans compute in the same way
@@ -104,11 +125,11 @@ impl Plan {
         let weights = self.steps.iter().filter_map(|step| {
             step.operation().weights().map(|weights| (step.name().to_owned(), weights))
         });
-        Self::build(network, input, options, weights.collect())
+        Self::build(Cow::Borrowed(network), input, options, weights.collect())
     }
 
     fn build(
-        network: &Network,
+        network: Cow<'_, Network>,
         input: &Shape,
         options: &Options,
         shared: HashMap<String, Weights>,
@@ -125,15 +146,18 @@ impl Plan {
         }
         // Networks whose output is not as large as their input have no footprint; they take the
         // input as it is.
-        let spatial = match Footprint::of(network) {
+        let spatial = match Footprint::of(&network) {
             Ok(footprint) if input.spatial().len() == network.rank() && input.count() > 0 => {
                 footprint.aligned(input.spatial())
             }
             _ => input.spatial().to_vec(),
         };
         let aligned = Shape::image(input.batch(), input.channels(), &spatial)?;
-        let mut program = lower(network, &aligned, options.threads)?;
-        let output = output_shape(network, input, &aligned, &program)?;
+        let mut program = lower(&network, &aligned, options.threads)?;
+        let output = output_shape(&network, input, &aligned, &program)?;
+        let (name, nodes) = (network.name().to_owned(), Arc::downgrade(&network.nodes));
+        // From here on only the program holds the weights of a network that is consumed.
+        drop(network);
         let builder = Builder { instructions, options, shared };
         let (operations, weights) = builder.operations(&mut program)?;
         let may_overwrite = |step: usize, input: usize| operations[step].may_overwrite(input);
@@ -153,8 +177,8 @@ impl Plan {
             })
             .collect();
         Ok(Self {
-            name: network.name().into(),
-            network: Arc::downgrade(&network.nodes),
+            name,
+            network: nodes,
             input: input.clone(),
             output,
             values,
@@ -175,6 +199,12 @@ impl Plan {
     #[must_use]
     pub fn output_shape(&self) -> &Shape {
         &self.output
+    }
+
+    /// The threads that a run uses.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.threads
     }
 
     /// The bytes that the plan and a scratch take.

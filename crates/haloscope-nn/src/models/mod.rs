@@ -55,6 +55,12 @@ impl Model {
         &self.network
     }
 
+    /// The network, without the model: for [`Plan::consuming`](crate::engine::Plan::consuming).
+    #[must_use]
+    pub fn into_network(self) -> Network {
+        self.network
+    }
+
     /// How the noise level enters.
     #[must_use]
     pub fn sigma(&self) -> Sigma {

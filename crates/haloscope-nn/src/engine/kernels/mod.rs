@@ -63,23 +63,46 @@ pub enum InstructionSet {
     Portable,
     /// AVX2 and FMA of x86-64.
     Avx2,
+    /// AVX-512F and AVX-512VL of x86-64. Used only where it is asked for: its few instructions that
+    /// differ from AVX2's have not run on a CPU yet.
+    Avx512,
+    /// NEON of 64-bit ARM.
+    Neon,
 }
 
 impl InstructionSet {
-    /// The best that this CPU has.
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Portable, Self::Avx2, Self::Avx512, Self::Neon];
+
+    /// What is used where nothing else is asked for.
     #[must_use]
     pub fn detect() -> Self {
-        #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            return Self::Avx2;
-        }
-        Self::Portable
+        [Self::Avx2, Self::Neon]
+            .into_iter()
+            .find(|set| set.is_available())
+            .unwrap_or(Self::Portable)
     }
 
     /// Whether this CPU has it.
     #[must_use]
     pub fn is_available(self) -> bool {
-        self == Self::Portable || self == Self::detect()
+        match self {
+            Self::Portable => true,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => {
+                Self::Avx2.is_available()
+                    && is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512vl")
+            }
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => std::arch::is_aarch64_feature_detected!("neon"),
+            #[cfg(not(target_arch = "x86_64"))]
+            Self::Avx2 | Self::Avx512 => false,
+            #[cfg(not(target_arch = "aarch64"))]
+            Self::Neon => false,
+        }
     }
 }
 
@@ -92,6 +115,10 @@ macro_rules! choose {
                 match self {
                     #[cfg(target_arch = "x86_64")]
                     Self::Avx2 => avx2::$name($($argument),*),
+                    #[cfg(target_arch = "x86_64")]
+                    Self::Avx512 => avx512::$name($($argument),*),
+                    #[cfg(target_arch = "aarch64")]
+                    Self::Neon => neon::$name($($argument),*),
                     _ => portable::$name($($argument),*),
                 }
             })*
@@ -114,10 +141,12 @@ choose! {
     direct_kernel(pixels: usize, step: usize) -> DirectKernel;
 }
 
-/// Compiles all kernels for one kind of lanes.
+/// Compiles all kernels for one kind of lanes; the products for one kind of sixteen lanes, and the
+/// panels of tiles and of weights that its registers hold.
 macro_rules! instantiate {
-    ($module:ident, $lanes:ty $(, $features:literal)?) => {
+    ($module:ident, $lanes:ty, $wide:ty, $panels:literal, $columns:literal $(, $features:literal)?) => {
         mod $module {
+            use super::*;
             use super::direct::convolve;
             use super::filter::transform_filters;
             use super::gemm::multiply;
@@ -178,7 +207,7 @@ macro_rules! instantiate {
             $(#[target_feature(enable = $features)])?
             unsafe fn product(product: &Product) {
                 // SAFETY: as above.
-                unsafe { multiply::<$lanes>(product) };
+                unsafe { multiply::<$wide, $panels, $columns>(product) };
             }
 
             $(#[target_feature(enable = $features)])?
@@ -267,9 +296,18 @@ macro_rules! instantiate {
     };
 }
 
-instantiate!(portable, super::lanes::Portable);
+use lanes::{Pair, Portable};
+instantiate!(portable, Portable, Pair<Portable>, 1, 1);
 #[cfg(target_arch = "x86_64")]
-instantiate!(avx2, super::lanes::Avx2, "avx2,fma");
+use lanes::{Avx2, Avx512};
+#[cfg(target_arch = "x86_64")]
+instantiate!(avx2, Avx2, Pair<Avx2>, 1, 1, "avx2,fma");
+#[cfg(target_arch = "x86_64")]
+instantiate!(avx512, Avx2, Avx512, 2, 2, "avx2,fma,avx512f,avx512vl");
+#[cfg(target_arch = "aarch64")]
+use lanes::Neon;
+#[cfg(target_arch = "aarch64")]
+instantiate!(neon, Neon, Pair<Neon>, 1, 1, "neon");
 
 /// Splits a row of work into groups of six; the last two groups share what is left over evenly,
 /// because a group of fewer than four costs as much as one of four.
