@@ -2,14 +2,15 @@
 
 Parameter names and shapes are deepinv's, so the exported weights load there and in the engine.
 Only the start is ours: a DRUNet has no skip from its input to its output, and left to itself it
-spends its first thousand steps learning to copy. Both tricks below save that time.
+spends its first thousand steps learning to copy. What is learnt can also be handed on: from colour
+to gray, and from a narrow network to a wider one.
 """
 
 import torch
 from deepinv.models import DRUNet
 
 # Multiples of 8, which fill the engine's vectors.
-CHANNELS = [24, 48, 96, 192]
+CHANNELS = [16, 32, 64, 128]
 BLOCKS = 2
 SIGMA_MAX = 75 / 255
 IMAGE_CHANNELS = {"color": 3, "gray": 1}
@@ -58,6 +59,25 @@ def gray_from_color(color):
     gray["m_head.weight"] = torch.cat([head[:, :3].sum(1, keepdim=True), head[:, 3:]], 1)
     gray["m_tail.weight"] = gray["m_tail.weight"].mean(0, keepdim=True)
     return gray
+
+
+@torch.no_grad()
+def widen(network, narrow):
+    """Give a network the weights of a narrower one, so that it computes the same.
+
+    The new channels are computed from random weights, but nothing old reads them yet: their way out
+    is zero, and training opens it.
+    """
+    for name, weight in network.named_parameters():
+        old = narrow[name]
+        transposed = name in ("m_up1.0.weight", "m_up2.0.weight", "m_up3.0.weight")
+        weight, old = (w.transpose(0, 1) if transposed else w for w in (weight, old))
+        outputs, inputs = old.shape[:2]
+        if name == "m_head.weight":
+            weight[:outputs] = old
+        else:
+            weight[:outputs, inputs:] = 0
+            weight[:outputs, :inputs] = old
 
 
 def denoise(network, noisy, sigma):

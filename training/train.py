@@ -3,7 +3,7 @@
 The learning rate warms up and then stays, so that a run has no planned end: it can be stopped and
 continued at any time, and annealed at any time. Annealing (`--decay-steps`) takes the newest
 checkpoint, lowers the rate to zero over that many steps, and keeps its own checkpoints in
-`annealed/`, so that the unannealed run can go on from where it was.
+`annealed-STEP/`, so that the unannealed run can go on from where it was.
 
 Only one process works, with no loaders beside it: patches are in memory, and noise is cheap.
 """
@@ -19,7 +19,16 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from model import BLOCKS, CHANNELS, SIGMA_MAX, denoise, drunet, gray_from_color, start_from_identity
+from model import (
+    BLOCKS,
+    CHANNELS,
+    SIGMA_MAX,
+    denoise,
+    drunet,
+    gray_from_color,
+    start_from_identity,
+    widen,
+)
 
 # The columns of curve.tsv; PSNR is that of the averaged weights on the held-out patches.
 CURVE = ["step", "wall_seconds", "cpu_seconds", "rate", "loss", "psnr15", "psnr25", "psnr50"]
@@ -164,29 +173,33 @@ def newest(folder):
     return torch.load(paths[-1], weights_only=False) if paths else None
 
 
+def annealing(folder, steps):
+    """The state and folder of an annealing: the last one if it is unfinished, or a new one."""
+    for target in sorted(folder.glob("annealed-*"))[-1:]:
+        state = newest(target)
+        if state is not None and state["step"] < sum(state["annealing"]):
+            return state, target
+    state = newest(folder)
+    if state is None:
+        raise SystemExit(f"there is no checkpoint in {folder} to anneal")
+    state["annealing"] = (state["step"], steps)
+    return state, folder / f"annealed-{state['step']:08}"
+
+
 def begin(options):
     """A run at its start or at its newest checkpoint, and the folder where it goes on."""
-    folder = options.folder / (options.name or options.kind)
-    target = folder / "annealed" if options.decay_steps else folder
-    state = newest(target)
-    fresh_annealing = options.decay_steps and (
-        state is None or state["step"] >= sum(state["annealing"])
-    )
-    if fresh_annealing:
-        state = newest(folder)
-        if state is None:
-            raise SystemExit(f"there is no checkpoint in {folder} to anneal")
-        state["annealing"] = (state["step"], options.decay_steps)
+    target = options.folder / (options.name or options.kind)
+    if options.decay_steps:
+        state, target = annealing(target, options.decay_steps)
+    else:
+        state = newest(target)
     if state is not None:
         options.channels, options.blocks = state["channels"], state["blocks"]
-    elif options.start_from:
-        color = newest(options.start_from)
-        options.channels, options.blocks = color["channels"], color["blocks"]
     run = Run(options)
     if state is None and options.start_from:
-        weights = color["average"]
-        weights = gray_from_color(weights) if color["kind"] != run.kind else weights
-        run.network.load_state_dict(weights)
+        other = newest(options.start_from)
+        same_kind = other["kind"] == run.kind
+        widen(run.network, other["average"] if same_kind else gray_from_color(other["average"]))
     run.prepare(options.rate)
     if state is not None:
         run.restore(state)
@@ -198,9 +211,10 @@ def parse():
     parser.add_argument("--kind", choices=["color", "gray"], required=True)
     parser.add_argument("--folder", type=Path, required=True, help="patches and checkpoints")
     parser.add_argument("--name", help="folder of the checkpoints within, if not the kind")
-    parser.add_argument("--start-from", type=Path, help="checkpoints whose weights a new run takes")
+    parser.add_argument("--start-from", type=Path, help="a new run takes its weights, of colour or narrower")
     parser.add_argument("--decay-steps", type=int, default=0, help="anneal over so many steps")
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long")
+    parser.add_argument("--until", type=float, default=math.inf, help="stop at this step")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--patch", type=int, default=64)
@@ -224,12 +238,13 @@ def main():
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.append(True))
     began = saved = time.monotonic()
-    wall_before, cpu_before = run.wall, run.cpu
+    wall_before, cpu_before = run.wall, run.cpu - time.process_time()
     losses = []
 
     def finished():
         annealed = run.annealing and run.step >= sum(run.annealing)
-        return stopping or annealed or time.monotonic() - began > 60 * options.minutes
+        late = time.monotonic() - began > 60 * options.minutes
+        return stopping or annealed or late or run.step >= options.until
 
     while not finished():
         losses.append(run.advance(options))
