@@ -3,6 +3,7 @@
 from collections import Counter
 
 import photos
+from patches import HELD_OUT
 
 HEAD = """# What the denoisers are trained on
 
@@ -33,8 +34,6 @@ list that the programs read, with hashes; this page is written from it by `data.
 
 
 def main():
-    from patches import HELD_OUT
-
     rows = photos.rows("photos.tsv")
     table = "\n".join(
         f"| {name} | {count} |" for name, count in Counter(r["licence"] for r in rows).most_common()

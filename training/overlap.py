@@ -19,7 +19,7 @@ ASPECTS = (3 / 2, 2 / 3, 1.0)
 
 
 def signs(image):
-    """The perceptual hash: 512 signs would need both directions; rows alone tell enough."""
+    """The perceptual hash of an image."""
     small = np.asarray(image.resize((17, 16), Image.Resampling.BOX), np.int16)
     return (small[:, 1:] > small[:, :-1]).reshape(-1)
 

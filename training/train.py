@@ -211,7 +211,9 @@ def parse():
     parser.add_argument("--kind", choices=["color", "gray"], required=True)
     parser.add_argument("--folder", type=Path, required=True, help="patches and checkpoints")
     parser.add_argument("--name", help="folder of the checkpoints within, if not the kind")
-    parser.add_argument("--start-from", type=Path, help="a new run takes its weights, of colour or narrower")
+    parser.add_argument(
+        "--start-from", type=Path, help="checkpoints, colour or narrower, that a new run starts as"
+    )
     parser.add_argument("--decay-steps", type=int, default=0, help="anneal over so many steps")
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long")
     parser.add_argument("--until", type=float, default=math.inf, help="stop at this step")
