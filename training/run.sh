@@ -5,7 +5,7 @@
 set -eu
 python=$1 folder=$2 head_start=$3
 here=$(dirname "$(readlink -f "$0")")
-if [ -e "$folder/pid" ] && kill -0 -- "-$(cat "$folder/pid")" 2> /dev/null; then
+if [ -e "$folder/pid" ] && kill -s 0 -- "-$(cat "$folder/pid")" 2> /dev/null; then
     echo "$folder is being trained by the process group $(cat "$folder/pid")" >&2
     exit 2
 fi
