@@ -5,6 +5,7 @@
 //! implement the `apply_…` functions on plain slices; callers use `forward`, `vjp` and `adjoint`, which
 //! take whole arrays and check their shapes.
 
+mod blur;
 mod identity;
 
 use std::fmt;
@@ -14,6 +15,7 @@ use ndarray::{ArrayD, IxDyn};
 use crate::array::Array;
 use crate::error::{Error, Result};
 
+pub use blur::{Blur, Method, Padding, kernels};
 pub use identity::Identity;
 
 /// A differentiable map from images to measurements.
