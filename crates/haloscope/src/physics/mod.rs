@@ -6,7 +6,14 @@
 //! take whole arrays and check their shapes.
 
 mod blur;
+mod compose;
+mod decolorize;
+mod downsampling;
 mod identity;
+mod inpainting;
+mod matrix;
+mod saturation;
+mod scaled;
 
 use std::fmt;
 
@@ -16,7 +23,14 @@ use crate::array::Array;
 use crate::error::{Error, Result};
 
 pub use blur::{Blur, Method, Padding, kernels};
+pub use compose::Compose;
+pub use decolorize::Decolorize;
+pub use downsampling::{Downsampling, DownsamplingFilter};
 pub use identity::Identity;
+pub use inpainting::Inpainting;
+pub use matrix::Matrix;
+pub use saturation::{Clipping, Saturation};
+pub use scaled::Scaled;
 
 /// A differentiable map from images to measurements.
 pub trait Physics: Send + Sync + fmt::Debug {

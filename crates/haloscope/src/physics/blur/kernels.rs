@@ -354,7 +354,7 @@ mod tests {
         assert!(message(uniform(&[0, 2])).contains("[0, 2]"));
         assert!(message(straight_motion(-1.0, 0.0)).contains("-1"));
         assert!(message(random_motion(1, 0)).contains("side is 1"));
-        let zero = ndarray::ArrayD::zeros(vec![1, 1, 2, 2]);
+        let zero = ArrayD::zeros(vec![1, 1, 2, 2]);
         assert!(message(normalised(&zero)).contains("sum to 0"));
     }
 }

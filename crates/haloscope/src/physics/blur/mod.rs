@@ -16,6 +16,7 @@ mod spectrum;
 use std::sync::OnceLock;
 
 use rayon::prelude::*;
+use rustfft::num_complex::Complex;
 
 use super::{LinearPhysics, Physics, slice};
 use crate::array::Array;
@@ -163,6 +164,24 @@ impl Blur {
         self.padding
     }
 
+    /// The number of the kernel of a channel of an image.
+    pub(super) fn kernel_number(&self, image: usize, channel: usize) -> usize {
+        self.kernels.number(image, channel)
+    }
+
+    /// Refuses batches for which there are not as many kernels.
+    pub(super) fn check_batch(&self, batch: usize) -> Result<()> {
+        self.kernels.check_batch(batch)
+    }
+
+    /// For circular padding, the whole transform of each kernel on the image's grid, in the order
+    /// (depth, height, width).
+    pub(super) fn spectra(&self) -> Option<Vec<Vec<Complex<f32>>>> {
+        let diagonal = self.diagonal()?;
+        let sides = diagonal.fourier.grids().each_ref().map(|grid| grid.len);
+        Some(diagonal.spectra.iter().map(|spectrum| spectrum.whole(sides)).collect())
+    }
+
     fn run(&self, way: Filter, batch: usize, input: &[f32], output: &mut [f32]) -> Result<()> {
         match &self.engine {
             Engine::Direct(direct, taps) => {
@@ -185,7 +204,7 @@ impl Blur {
         output: &mut [f32],
     ) -> Result<()> {
         let Diagonal { fourier, spectra } = diagonal;
-        let scratch = || vec![rustfft::num_complex::Complex::default(); fourier.scratch()];
+        let scratch = || vec![Complex::default(); fourier.scratch()];
         self.for_each_plane(batch, input, output, scratch, |kernel, input, output, scratch| {
             fourier.run(filter, &spectra[kernel], input, output, scratch);
         })
@@ -327,10 +346,10 @@ impl Engine {
 }
 
 /// The work of a Fourier convolution of one plane or volume, in multiplications of the direct method
-/// that take as long.
+/// that take as long; after `bench_blur rule`.
 fn fourier_work(grids: &[Grid; 3]) -> f64 {
     let samples: usize = grids.iter().map(|grid| grid.len).product();
-    samples as f64 * (20.0 + 6.0 * (samples as f64).log2())
+    samples as f64 * (10.0 + 5.0 * (samples as f64).log2())
 }
 
 impl Diagonal {

@@ -55,6 +55,23 @@ impl Spectrum {
     }
 }
 
+impl Spectrum {
+    /// All frequencies of a grid of (depth, height, width), in that order.
+    pub fn whole(&self, [depth, height, width]: [usize; 3]) -> Vec<Complex<f32>> {
+        let known = |z: usize, y: usize, x: usize| self.values[(x * height + y) * depth + z];
+        let places = (0..depth).flat_map(|z| (0..height).map(move |y| (z, y)));
+        let rows = places.flat_map(|(z, y)| (0..width).map(move |x| (z, y, x)));
+        rows.map(|(z, y, x)| {
+            if x <= width / 2 {
+                return known(z, y, x);
+            }
+            // The transform of real numbers is conjugate at opposite frequencies.
+            known((depth - z) % depth, (height - y) % height, width - x).conj()
+        })
+        .collect()
+    }
+}
+
 /// The kernel's rows, transformed along the width.
 fn transformed_rows(kernel: &[f32], grids: &[Grid; 3]) -> Vec<Vec<Complex<f64>>> {
     let grid = &grids[2];
