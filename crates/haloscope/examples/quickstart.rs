@@ -23,7 +23,11 @@ fn job(ctx: &Context) -> Result<()> {
     // What the instruments do to an image: three blurs in different directions.
     let image = landscape(192, 256)?;
     let blur = |angle| -> Result<Arc<dyn Physics>> {
-        Ok(Arc::new(Blur::new(&[3, 192, 256], &kernels::gaussian(&[3.0, 1.0], angle)?, Padding::Circular)?))
+        Ok(Arc::new(Blur::new(
+            &[3, 192, 256],
+            &kernels::gaussian(&[3.0, 1.0], angle)?,
+            Padding::Circular,
+        )?))
     };
     let stack = Stack::new(vec![blur(0.0)?, blur(60.0)?, blur(120.0)?])?;
 
@@ -50,9 +54,17 @@ fn job(ctx: &Context) -> Result<()> {
         let shapes: Vec<_> = data.iter().map(|(_, part)| part.shape().to_vec()).collect();
         println!("measurements  {shapes:?}");
         println!("adjoint       {:?}", back.shape());
-        println!("denoised      {:?}, norm {:.6}", denoised.shape(), norm(denoised.as_slice().unwrap_or(&[])));
+        println!(
+            "denoised      {:?}, norm {:.6}",
+            denoised.shape(),
+            norm(denoised.as_slice().unwrap_or(&[]))
+        );
         println!("loss          {loss:.6}");
-        println!("gradient      {:?}, norm {:.6}", gradient.shape(), norm(gradient.as_slice().unwrap_or(&[])));
+        println!(
+            "gradient      {:?}, norm {:.6}",
+            gradient.shape(),
+            norm(gradient.as_slice().unwrap_or(&[]))
+        );
     }
     Ok(())
 }

@@ -3,13 +3,18 @@
 //!
 //! A new operator is one line in the list at the end.
 
+use std::sync::Arc;
+
 use haloscope::Array;
 use haloscope::array::{dot, norm};
 use haloscope::physics::tomography::{
     ConeBeam, FanBeam, ParallelBeam, ParallelBeam3d, Rays, Scan3d, Tomography2d, Tomography3d,
     View3d,
 };
-use haloscope::physics::{Identity, LinearPhysics};
+use haloscope::physics::{
+    Blur, Compose, Decolorize, Downsampling, DownsamplingFilter, Identity, Inpainting,
+    LinearPhysics, Matrix, Method, Padding, Physics, Scaled,
+};
 use ndarray::ArrayD;
 use proptest::prelude::*;
 
@@ -148,6 +153,66 @@ fn cone_vectors(random: &mut Random) -> Tomography3d {
     Tomography3d::with_voxels(&shape, voxel(random), scan).expect("a scan")
 }
 
+/// A blur with a kernel of up to 12 samples a side, often larger than the image, by either method.
+fn random_blur(padding: Padding, random: &mut Random) -> Box<dyn LinearPhysics> {
+    let shape = image_shape(random);
+    let (kernel, method) = (random_kernel(&shape, padding, random), random_method(random));
+    Box::new(Blur::with_method(&shape, &kernel, padding, method).expect("a blur"))
+}
+
+/// One for all channels or one for each.
+fn random_kernel(shape: &[usize], padding: Padding, random: &mut Random) -> Array {
+    let longest = |side: usize| if padding == Padding::Valid { side.min(12) } else { 12 };
+    let mut size = vec![if random.bool() { 1 } else { shape[0] }];
+    size.extend(shape[1..].iter().map(|&side| random.usize(1..=longest(side))));
+    array(1, &size, random)
+}
+
+fn random_method(random: &mut Random) -> Method {
+    if random.bool() { Method::Direct } else { Method::Fourier }
+}
+
+fn random_downsampling(padding: Padding, random: &mut Random) -> Box<dyn LinearPhysics> {
+    let shape = image_shape(random);
+    let factor = random.usize(1..5);
+    let filter = match random.usize(0..4) {
+        0 => DownsamplingFilter::None,
+        1 if padding != Padding::Valid => DownsamplingFilter::Gaussian,
+        2 if padding != Padding::Valid && shape.len() == 3 => DownsamplingFilter::Bicubic,
+        _ => DownsamplingFilter::Kernel(random_kernel(&shape, padding, random)),
+    };
+    let phase: Vec<usize> = shape[1..].iter().map(|_| random.usize(0..factor)).collect();
+    let make = || Downsampling::new(&shape, factor, &filter, padding).expect("downsampling");
+    // A phase beyond a short side is refused.
+    Box::new(make().with_phase(&phase).unwrap_or_else(|_| make()))
+}
+
+fn random_inpainting(random: &mut Random) -> Inpainting {
+    let shape = image_shape(random);
+    let mask = array(1, &shape, random).mapv(|value| f32::from(value > 0.0));
+    Inpainting::new(&shape, &mask.index_axis_move(ndarray::Axis(0), 0)).expect("inpainting")
+}
+
+fn random_matrix(random: &mut Random) -> Matrix {
+    let shape = [1, random.usize(1..9), random.usize(1..9)];
+    let rows = array(random.usize(1..40), &[shape[1] * shape[2]], random);
+    Matrix::new(&shape, &rows).expect("a matrix")
+}
+
+fn random_decolorize(random: &mut Random) -> Decolorize {
+    let shape = image_shape(random);
+    let weights: Vec<f32> = (0..shape[0]).map(|_| random.f32()).collect();
+    Decolorize::with_weights(&shape, &weights).expect("decolorize")
+}
+
+fn random_compose(random: &mut Random) -> Compose {
+    let inner = Arc::new(random_inpainting(random));
+    let shape = inner.image_shape();
+    let kernel = random_kernel(shape, Padding::Reflect, random);
+    let outer = Blur::new(shape, &kernel, Padding::Reflect).expect("a blur");
+    Compose::new(Arc::new(outer), inner).expect("operators that meet")
+}
+
 macro_rules! adjoint_tests {
     ($($name:ident: $make:expr;)*) => { proptest! {
         #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
@@ -161,6 +226,21 @@ macro_rules! adjoint_tests {
 
 adjoint_tests! {
     identity: |random| Box::new(Identity::new(&image_shape(random)));
+    blur_circular: |random| random_blur(Padding::Circular, random);
+    blur_reflect: |random| random_blur(Padding::Reflect, random);
+    blur_replicate: |random| random_blur(Padding::Replicate, random);
+    blur_constant: |random| random_blur(Padding::Constant, random);
+    blur_valid: |random| random_blur(Padding::Valid, random);
+    downsampling_circular: |random| random_downsampling(Padding::Circular, random);
+    downsampling_reflect: |random| random_downsampling(Padding::Reflect, random);
+    downsampling_replicate: |random| random_downsampling(Padding::Replicate, random);
+    downsampling_constant: |random| random_downsampling(Padding::Constant, random);
+    downsampling_valid: |random| random_downsampling(Padding::Valid, random);
+    inpainting: |random| Box::new(random_inpainting(random));
+    decolorize: |random| Box::new(random_decolorize(random));
+    matrix: |random| Box::new(random_matrix(random));
+    compose: |random| Box::new(random_compose(random));
+    scaled: |random| Box::new(Scaled::new(random.f32() - 0.5, Arc::new(random_inpainting(random))).expect("finite"));
     tomography_parallel: |random| Box::new(parallel_beam(random));
     tomography_fan: |random| Box::new(fan_beam(random));
     tomography_parallel_3d: |random| Box::new(parallel_beam_3d(random));

@@ -5,7 +5,15 @@
 //! implement the `apply_…` functions on plain slices; callers use `forward`, `vjp` and `adjoint`, which
 //! take whole arrays and check their shapes.
 
+mod blur;
+mod compose;
+mod decolorize;
+mod downsampling;
 mod identity;
+mod inpainting;
+mod matrix;
+mod saturation;
+mod scaled;
 mod stack;
 pub mod tomography;
 
@@ -16,7 +24,15 @@ use ndarray::{ArrayD, IxDyn};
 use crate::array::{Array, slice, slice_mut};
 use crate::error::{Error, Result};
 
+pub use blur::{Blur, Method, Padding, kernels};
+pub use compose::Compose;
+pub use decolorize::Decolorize;
+pub use downsampling::{Downsampling, DownsamplingFilter};
 pub use identity::Identity;
+pub use inpainting::Inpainting;
+pub use matrix::Matrix;
+pub use saturation::{Clipping, Saturation};
+pub use scaled::Scaled;
 pub use stack::Stack;
 
 /// A differentiable map from images to measurements.

@@ -1,0 +1,109 @@
+//! A sum of correlations of rows: the inner loop of direct convolution.
+//!
+//! Sums of 64 neighbouring results stay in registers while all rows and taps are gone through. The same
+//! Rust is compiled for AVX2 with FMA and for the plain target; `bench_blur` has it 3 times faster with
+//! AVX2.
+
+/// A row of the input and a row of taps, by where they begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Term {
+    pub source: usize,
+    pub taps: usize,
+}
+
+/// `output[x] = Σ over terms, Σ over k < width, taps[term.taps + k] · source[term.source + x + k]`
+pub(super) fn correlate(
+    output: &mut [f32],
+    source: &[f32],
+    terms: &[Term],
+    taps: &[f32],
+    width: usize,
+) {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+        // SAFETY: the processor has the features.
+        return unsafe { correlate_avx2(output, source, terms, taps, width) };
+    }
+    correlate_in_blocks::<false>(output, source, terms, taps, width);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn correlate_avx2(output: &mut [f32], source: &[f32], terms: &[Term], taps: &[f32], width: usize) {
+    correlate_in_blocks::<true>(output, source, terms, taps, width);
+}
+
+#[inline(always)]
+fn correlate_in_blocks<const FUSED: bool>(
+    output: &mut [f32],
+    source: &[f32],
+    terms: &[Term],
+    taps: &[f32],
+    width: usize,
+) {
+    let mut x = 0;
+    let (blocks, rest) = output.as_chunks_mut::<64>();
+    for block in blocks {
+        *block = correlate_block::<64, FUSED>(x, source, terms, taps, width);
+        x += 64;
+    }
+    let (blocks, rest) = rest.as_chunks_mut::<8>();
+    for block in blocks {
+        *block = correlate_block::<8, FUSED>(x, source, terms, taps, width);
+        x += 8;
+    }
+    for value in rest {
+        [*value] = correlate_block::<1, FUSED>(x, source, terms, taps, width);
+        x += 1;
+    }
+}
+
+#[inline(always)]
+fn correlate_block<const N: usize, const FUSED: bool>(
+    x: usize,
+    source: &[f32],
+    terms: &[Term],
+    taps: &[f32],
+    width: usize,
+) -> [f32; N] {
+    let mut sums = [0.0; N];
+    for term in terms {
+        let row = &source[term.source + x..][..N + width - 1];
+        let taps = &taps[term.taps..][..width];
+        for (window, &tap) in row.windows(N).zip(taps) {
+            for (sum, &value) in sums.iter_mut().zip(window) {
+                // Without the instruction `mul_add` would be a call of the mathematical library.
+                *sum = if FUSED { value.mul_add(tap, *sum) } else { *sum + value * tap };
+            }
+        }
+    }
+    sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fast_and_the_plain_kernel_agree_with_the_definition() {
+        let mut random = fastrand::Rng::with_seed(1);
+        for len in [1, 7, 8, 63, 64, 65, 200] {
+            let width = random.usize(1..12);
+            let source: Vec<f32> = (0..3 * (len + width)).map(|_| random.f32() - 0.5).collect();
+            let taps: Vec<f32> = (0..2 * width).map(|_| random.f32() - 0.5).collect();
+            let terms = [Term { source: len + width, taps: width }, Term { source: 3, taps: 0 }];
+            let (mut fast, mut plain) = (vec![0.0; len], vec![0.0; len]);
+            correlate(&mut fast, &source, &terms, &taps, width);
+            correlate_in_blocks::<false>(&mut plain, &source, &terms, &taps, width);
+            for x in 0..len {
+                let sum: f64 = terms
+                    .iter()
+                    .flat_map(|term| (0..width).map(move |k| (term.source + x + k, term.taps + k)))
+                    .map(|(at, tap)| f64::from(source[at]) * f64::from(taps[tap]))
+                    .sum();
+                assert!((f64::from(fast[x]) - sum).abs() < 1e-5, "{} and {sum}", fast[x]);
+                assert!((f64::from(plain[x]) - sum).abs() < 1e-5, "{} and {sum}", plain[x]);
+            }
+        }
+    }
+}

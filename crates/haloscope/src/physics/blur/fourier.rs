@@ -1,0 +1,434 @@
+//! Convolution by Fourier transforms, one plane or volume at a time.
+//!
+//! Two rows of real samples make one row of complex ones, which halves the work along the width. The
+//! spectrum is kept in tiles of 8 × 8 values, grouped by eight rows: the passes along the width then
+//! read and write memory in order, and the others take whole cache lines. Along the last direction the
+//! forward transform, the product with the kernel and the inverse transform are one visit of memory.
+//!
+//! Scratch is one spectrum (about 4 bytes per sample of the grid) per call, plus a few rows per thread.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+use rustfft::num_complex::Complex;
+use rustfft::{Fft, FftPlanner};
+
+use super::grid::Grid;
+use super::spectrum::Spectrum;
+
+type Value = Complex<f32>;
+
+/// Rows, and columns, of a tile.
+const SIDE: usize = 8;
+/// Values of a tile.
+const TILE: usize = SIDE * SIDE;
+
+/// What is done to a spectrum.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Filter {
+    /// Convolution.
+    Forward,
+    /// Its adjoint.
+    Adjoint,
+    /// `(AᵀA + shift)⁻¹`, 0 where the eigenvalue of `AᵀA` is not above `floor` and the shift is 0.
+    Solve { shift: f32, floor: f32 },
+}
+
+/// Transforms planned for one grid.
+pub(super) struct Fourier {
+    grids: [Grid; 3],
+    /// Forward and inverse along (depth, height, width).
+    transforms: [[Arc<dyn Fft<f32>>; 2]; 3],
+    /// For each image row, the grid rows that the adjoint of the extension adds up there.
+    copies: [Vec<Vec<usize>>; 2],
+    /// Tiles beside each other. Odd, so that tiles above each other fall into different cache sets.
+    blocks: usize,
+}
+
+impl fmt::Debug for Fourier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fourier on {:?}", self.grids.each_ref().map(|grid| grid.len))
+    }
+}
+
+impl Fourier {
+    pub fn new(grids: [Grid; 3]) -> Self {
+        let mut planner = FftPlanner::new();
+        let transforms = grids
+            .each_ref()
+            .map(|grid| [planner.plan_fft_forward(grid.len), planner.plan_fft_inverse(grid.len)]);
+        let copies = [grids[0].axis.copies(), grids[1].axis.copies()];
+        let blocks = (grids[2].len / 2 + 1).div_ceil(SIDE) | 1;
+        Self { grids, transforms, copies, blocks }
+    }
+
+    pub fn grids(&self) -> &[Grid; 3] {
+        &self.grids
+    }
+
+    /// The values of scratch that [`run`](Self::run) needs.
+    pub fn scratch(&self) -> usize {
+        let [depth, height, _] = self.lengths();
+        depth * height.div_ceil(SIDE) * self.blocks * TILE
+    }
+
+    /// Filters one plane or volume of `input` into `output`.
+    pub fn run(
+        &self,
+        filter: Filter,
+        kernel: &Spectrum,
+        input: &[f32],
+        output: &mut [f32],
+        scratch: &mut [Value],
+    ) {
+        let adjoint = matches!(filter, Filter::Adjoint);
+        self.rows_to_spectrum(adjoint, input, scratch);
+        let [depth, height, width] = self.lengths();
+        // The factor of the inverse transforms, and of taking two rows as one.
+        let scale = 0.5 / (depth as f32 * height as f32 * width as f32);
+        let product = Product { filter, kernel, scale };
+        let along_height = |lines| Lines { transforms: &self.transforms[1], length: height, lines };
+        if depth == 1 {
+            self.along_height(scratch, &along_height(Action::Product(&product)));
+        } else {
+            self.along_height(scratch, &along_height(Action::Forward));
+            self.along_depth(scratch, &product);
+            self.along_height(scratch, &along_height(Action::Inverse));
+        }
+        self.spectrum_to_rows(adjoint, scratch, output);
+    }
+
+    fn lengths(&self) -> [usize; 3] {
+        self.grids.each_ref().map(|grid| grid.len)
+    }
+
+    /// Transforms pairs of rows along the width and writes the halves of their spectra as tiles.
+    fn rows_to_spectrum(&self, adjoint: bool, input: &[f32], spectrum: &mut [Value]) {
+        let [_, height, width] = self.lengths();
+        let groups = height.div_ceil(SIDE);
+        let fft = &self.transforms[2][0];
+        let rows = || Rows::new(width, fft.get_inplace_scratch_len());
+        spectrum.par_chunks_mut(self.blocks * TILE).enumerate().for_each_init(
+            rows,
+            |rows, (i, group)| {
+                let (z, first) = (i / groups, i % groups * SIDE);
+                for pair in (0..SIDE.min(height - first)).step_by(2) {
+                    let two = [0, 1].map(|k| self.input_row(adjoint, z, first + pair + k, input));
+                    if two == [None, None] {
+                        for tile in group.chunks_mut(TILE) {
+                            tile[pair * SIDE..][..2 * SIDE].fill(Value::default());
+                        }
+                        continue;
+                    }
+                    for (row, real) in two.into_iter().zip(&mut rows.real) {
+                        self.place_row(adjoint, row, real);
+                    }
+                    let [a, b] = &rows.real;
+                    for ((to, &a), &b) in rows.complex.iter_mut().zip(a).zip(b) {
+                        *to = Value::new(a, b);
+                    }
+                    fft.process_with_scratch(&mut rows.complex, &mut rows.scratch);
+                    untangle(&rows.complex, pair, group);
+                }
+            },
+        );
+    }
+
+    /// The row of the image, or of the measurement for the adjoint, at a place of the grid.
+    fn input_row<'a>(
+        &self,
+        adjoint: bool,
+        z: usize,
+        y: usize,
+        input: &'a [f32],
+    ) -> Option<&'a [f32]> {
+        let [depth, height, width] = &self.grids;
+        let (row, len) = if adjoint {
+            (depth.output(z)? * height.axis.output + height.output(y)?, width.axis.output)
+        } else {
+            (depth.source(z)? * height.axis.input + height.source(y)?, width.axis.input)
+        };
+        Some(&input[row * len..][..len])
+    }
+
+    /// A row as it lies on the grid.
+    fn place_row(&self, adjoint: bool, row: Option<&[f32]>, real: &mut [f32]) {
+        let width = &self.grids[2];
+        let Some(row) = row else { return real.fill(0.0) };
+        if adjoint {
+            let end = width.offset + row.len();
+            real[..width.offset].fill(0.0);
+            real[width.offset..end].copy_from_slice(row);
+            real[end..].fill(0.0);
+        } else {
+            width.axis.extend(row, real);
+            real[width.axis.extended()..].fill(0.0);
+        }
+    }
+
+    /// Works on all lines along the height: those of a block of columns at a time.
+    fn along_height(&self, spectrum: &mut [Value], lines: &Lines<'_>) {
+        let [depth, height, width] = self.lengths();
+        let groups = height.div_ceil(SIDE);
+        let mut blocks: Vec<Vec<&mut [Value]>> = Vec::new();
+        blocks.resize_with(depth * self.blocks, || Vec::with_capacity(groups));
+        for (i, tile) in spectrum.chunks_mut(TILE).enumerate() {
+            blocks[i / (groups * self.blocks) * self.blocks + i % self.blocks].push(tile);
+        }
+        blocks.par_iter_mut().enumerate().for_each_init(
+            || lines.buffers(SIDE),
+            |buffers, (i, tiles)| {
+                let first = i % self.blocks * SIDE;
+                let columns = (width / 2 + 1).saturating_sub(first).min(SIDE);
+                for (tile, y) in tiles.iter().zip((0..).step_by(SIDE)) {
+                    for (row, y) in tile.chunks_exact(SIDE).zip(y..height) {
+                        for (column, value) in row[..columns].iter().enumerate() {
+                            buffers.values[column * buffers.stride + y] = *value;
+                        }
+                    }
+                }
+                for column in 0..columns {
+                    lines.run(buffers, column, first + column);
+                }
+                for (tile, y) in tiles.iter_mut().zip((0..).step_by(SIDE)) {
+                    for (row, y) in tile.chunks_exact_mut(SIDE).zip(y..height) {
+                        for (column, value) in row[..columns].iter_mut().enumerate() {
+                            *value = buffers.values[column * buffers.stride + y];
+                        }
+                    }
+                }
+            },
+        );
+    }
+
+    /// Works on all lines along the depth: those of a tile at a time.
+    fn along_depth(&self, spectrum: &mut [Value], product: &Product<'_>) {
+        let [depth, height, width] = self.lengths();
+        let lines = Lines {
+            transforms: &self.transforms[0],
+            length: depth,
+            lines: Action::Product(product),
+        };
+        let tiles_of_slab = height.div_ceil(SIDE) * self.blocks;
+        let mut stacks: Vec<Vec<&mut [Value]>> = Vec::new();
+        stacks.resize_with(tiles_of_slab, || Vec::with_capacity(depth));
+        for (i, tile) in spectrum.chunks_mut(TILE).enumerate() {
+            stacks[i % tiles_of_slab].push(tile);
+        }
+        stacks.par_iter_mut().enumerate().for_each_init(
+            || lines.buffers(TILE),
+            |buffers, (i, tiles)| {
+                let (first_y, first_x) = (i / self.blocks * SIDE, i % self.blocks * SIDE);
+                for (z, tile) in tiles.iter().enumerate() {
+                    for (line, value) in tile.iter().enumerate() {
+                        buffers.values[line * buffers.stride + z] = *value;
+                    }
+                }
+                for line in 0..TILE {
+                    let (y, x) = (first_y + line / SIDE, first_x + line % SIDE);
+                    if y < height && x <= width / 2 {
+                        lines.run(buffers, line, x * height + y);
+                    }
+                }
+                for (z, tile) in tiles.iter_mut().enumerate() {
+                    for (line, value) in tile.iter_mut().enumerate() {
+                        *value = buffers.values[line * buffers.stride + z];
+                    }
+                }
+            },
+        );
+    }
+
+    /// Transforms pairs of rows back and writes the measurement, or adds up the image for the adjoint.
+    fn spectrum_to_rows(&self, adjoint: bool, spectrum: &[Value], output: &mut [f32]) {
+        let [depth, height, width] = &self.grids;
+        let (rows_of_slab, len) = if adjoint {
+            (height.axis.input, width.axis.input)
+        } else {
+            (height.axis.output, width.axis.output)
+        };
+        let group = height.len.div_ceil(SIDE) * self.blocks * TILE;
+        let fft = &self.transforms[2][1];
+        let rows = || Rows::new(width.len, fft.get_inplace_scratch_len());
+        output.par_chunks_mut(SIDE * len).enumerate().for_each_init(rows, |rows, (i, output)| {
+            // Which rows of the grid go to which rows of the output; any two can be transformed together.
+            let mut jobs = Vec::with_capacity(SIDE);
+            for row in 0..output.len() / len {
+                let (z, y) = ((i * SIDE + row) / rows_of_slab, (i * SIDE + row) % rows_of_slab);
+                if adjoint {
+                    let [along_depth, along_height] = &self.copies;
+                    let places = along_depth[z]
+                        .iter()
+                        .flat_map(|z| along_height[y].iter().map(move |y| (*z, *y)));
+                    jobs.extend(places.map(|place| (row, place)));
+                } else {
+                    jobs.push((row, (z + depth.offset, y + height.offset)));
+                }
+            }
+            if adjoint {
+                output.fill(0.0);
+            }
+            for pair in jobs.chunks(2) {
+                let tiles = |(z, y): (usize, usize)| {
+                    let group = &spectrum[z * group + y / SIDE * self.blocks * TILE..]
+                        [..self.blocks * TILE];
+                    group.chunks_exact(TILE).map(move |tile| &tile[y % SIDE * SIDE..][..SIDE])
+                };
+                let (first, second) = (pair[0].1, pair.last().map_or(pair[0].1, |job| job.1));
+                tangle(tiles(first), tiles(second), &mut rows.complex);
+                fft.process_with_scratch(&mut rows.complex, &mut rows.scratch);
+                for (k, &(row, _)) in pair.iter().enumerate() {
+                    let to = &mut output[row * len..][..len];
+                    let part = |value: &Value| if k == 0 { value.re } else { value.im };
+                    if adjoint {
+                        let real = &mut rows.real[0];
+                        for (to, value) in real.iter_mut().zip(&rows.complex) {
+                            *to = part(value);
+                        }
+                        width.axis.fold(real, to);
+                    } else {
+                        for (to, value) in to.iter_mut().zip(&rows.complex[width.offset..]) {
+                            *to = part(value);
+                        }
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// Two rows on the grid, as real and as complex numbers.
+struct Rows {
+    real: [Vec<f32>; 2],
+    complex: Vec<Value>,
+    scratch: Vec<Value>,
+}
+
+impl Rows {
+    fn new(width: usize, scratch: usize) -> Self {
+        let real = [vec![0.0; width], vec![0.0; width]];
+        Self {
+            real,
+            complex: vec![Value::default(); width],
+            scratch: vec![Value::default(); scratch],
+        }
+    }
+}
+
+/// The spectra A and B of two real rows, times 2, from the transform Z of `a + i b`:
+/// `2 A[k] = Z[k] + conj Z[−k]` and `2 B[k] = (Z[k] − conj Z[−k]) / i`.
+fn untangle(z: &[Value], row: usize, group: &mut [Value]) {
+    let half = z.len() / 2 + 1;
+    let mut mirrored = [Value::default(); SIDE];
+    for (block, tile) in group.chunks_exact_mut(TILE).enumerate() {
+        let first = block * SIDE;
+        let columns = half.saturating_sub(first).min(SIDE);
+        if columns == 0 {
+            break;
+        }
+        for (k, value) in mirrored[..columns].iter_mut().enumerate() {
+            *value = z[if first + k == 0 { 0 } else { z.len() - first - k }];
+        }
+        let (a, b) = tile[row * SIDE..][..2 * SIDE].split_at_mut(SIDE);
+        let pairs = z[first..first + columns].iter().zip(&mirrored);
+        for ((a, b), (z, m)) in a.iter_mut().zip(b).zip(pairs) {
+            *a = Value::new(z.re + m.re, z.im - m.im);
+            *b = Value::new(z.im + m.im, m.re - z.re);
+        }
+    }
+}
+
+/// The transform of `a + i b` from the halves of the spectra of a and b.
+fn tangle<'a>(
+    a: impl Iterator<Item = &'a [Value]>,
+    b: impl Iterator<Item = &'a [Value]>,
+    z: &mut [Value],
+) {
+    let half = z.len() / 2 + 1;
+    for ((a, b), first) in a.zip(b).zip((0..half).step_by(SIDE)) {
+        let columns = (half - first).min(SIDE);
+        // The mirrored values first: where both are the same frequency, the other one counts.
+        for k in usize::from(first == 0)..columns {
+            let (a, b) = (a[k], b[k]);
+            z[z.len() - first - k] = Value::new(a.re + b.im, b.re - a.im);
+        }
+        for ((z, a), b) in z[first..first + columns].iter_mut().zip(a).zip(b) {
+            *z = Value::new(a.re - b.im, a.im + b.re);
+        }
+    }
+}
+
+/// A product with a kernel's spectrum.
+struct Product<'a> {
+    filter: Filter,
+    kernel: &'a Spectrum,
+    scale: f32,
+}
+
+impl Product<'_> {
+    fn apply(&self, line: &mut [Value], number: usize) {
+        let kernel = &self.kernel.values[number * line.len()..][..line.len()];
+        let scale = self.scale;
+        let pairs = line.iter_mut().zip(kernel);
+        match self.filter {
+            Filter::Forward => pairs.for_each(|(x, k)| *x *= k * scale),
+            Filter::Adjoint => pairs.for_each(|(x, k)| *x *= k.conj() * scale),
+            Filter::Solve { shift, floor } => pairs.for_each(|(x, k)| {
+                let eigenvalue = k.norm_sqr();
+                let kept = shift > 0.0 || eigenvalue > floor;
+                *x *= if kept { scale / (eigenvalue + shift) } else { 0.0 };
+            }),
+        }
+    }
+}
+
+/// What is done to each line of values.
+enum Action<'a> {
+    Forward,
+    /// Forward transform, product, inverse transform.
+    Product(&'a Product<'a>),
+    Inverse,
+}
+
+/// Transforms along one direction.
+struct Lines<'a> {
+    transforms: &'a [Arc<dyn Fft<f32>>; 2],
+    length: usize,
+    lines: Action<'a>,
+}
+
+/// Lines that were gathered from tiles.
+struct Buffers {
+    values: Vec<Value>,
+    /// From one line to the next; not a power of two, which would put all lines into one cache set.
+    stride: usize,
+    scratch: Vec<Value>,
+}
+
+impl Lines<'_> {
+    fn buffers(&self, lines: usize) -> Buffers {
+        let stride = self.length + SIDE;
+        let scratch = self.transforms.iter().map(|fft| fft.get_inplace_scratch_len()).max();
+        Buffers {
+            values: vec![Value::default(); lines * stride],
+            stride,
+            scratch: vec![Value::default(); scratch.unwrap_or(0)],
+        }
+    }
+
+    /// `number` is that of the line in the kernel's spectrum.
+    fn run(&self, buffers: &mut Buffers, line: usize, number: usize) {
+        let values = &mut buffers.values[line * buffers.stride..][..self.length];
+        let [forward, inverse] = self.transforms;
+        if !matches!(self.lines, Action::Inverse) {
+            forward.process_with_scratch(values, &mut buffers.scratch);
+        }
+        if let Action::Product(product) = self.lines {
+            product.apply(values, number);
+        }
+        if !matches!(self.lines, Action::Forward) {
+            inverse.process_with_scratch(values, &mut buffers.scratch);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! One axis of the periodic grid on which Fourier transforms work.
+//!
+//! A circular blur is a product of transforms on the image's own grid. Any other padding is extended
+//! first (see [`Axis`]) and convolved on a grid that is at least as long as the extension, so that what
+//! wraps around lands where no output is read.
+
+use super::Padding;
+use super::axis::Axis;
+
+/// An axis of the image and where its samples, outputs and kernel lie on a periodic grid.
+#[derive(Clone, Debug)]
+pub(super) struct Grid {
+    pub axis: Axis,
+    pub len: usize,
+    /// The grid position of output 0.
+    pub offset: usize,
+    /// The grid position of the kernel's first sample.
+    kernel: usize,
+}
+
+impl Grid {
+    /// The cheapest grid for a padding; `None` as for [`Axis::new`].
+    pub fn new(input: usize, kernel: usize, padding: Padding) -> Option<Self> {
+        if padding == Padding::Circular && greatest_factor(input) <= 13 {
+            return Some(Self::periodic(input, kernel));
+        }
+        let axis = Axis::new(input, kernel, padding)?;
+        let len = fast_length(axis.extended());
+        Some(Self { axis, len, offset: kernel - 1, kernel: 0 })
+    }
+
+    /// The image's own grid, on which a circular blur is diagonal.
+    pub fn periodic(input: usize, kernel: usize) -> Self {
+        let sources = (0..input).map(Some).collect();
+        let axis = Axis { input, kernel, output: input, sources, begin: 0 };
+        let shift = (kernel / 2) % input;
+        Self { axis, len: input, offset: 0, kernel: (input - shift) % input }
+    }
+
+    /// Whether the grid is the image's own.
+    pub fn is_periodic(&self) -> bool {
+        self.len == self.axis.input && self.axis.extended() == self.len && self.offset == 0
+    }
+
+    /// Where sample `i` of the kernel lies; several coincide if the kernel is longer than the grid.
+    pub fn kernel_position(&self, i: usize) -> usize {
+        (self.kernel + i) % self.len
+    }
+
+    /// The input sample at a grid position.
+    pub fn source(&self, position: usize) -> Option<usize> {
+        self.axis.sources.get(position).copied().flatten()
+    }
+
+    /// The output at a grid position.
+    pub fn output(&self, position: usize) -> Option<usize> {
+        position.checked_sub(self.offset).filter(|&output| output < self.axis.output)
+    }
+}
+
+/// The shortest length from `len` on whose transform is fast: no prime factor above 5.
+fn fast_length(len: usize) -> usize {
+    (len..).find(|&len| greatest_factor(len) <= 5).unwrap_or(len)
+}
+
+/// The greatest prime factor; 1 for 1.
+fn greatest_factor(mut n: usize) -> usize {
+    let mut factor = 2;
+    while factor * factor <= n {
+        if n.is_multiple_of(factor) {
+            n /= factor;
+        } else {
+            factor += 1;
+        }
+    }
+    n
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prime_length_is_extended_to_a_fast_one_except_for_closed_forms() {
+        let grid = Grid::new(2039, 9, Padding::Circular).expect("a grid");
+        assert_eq!((grid.len, grid.is_periodic()), (2048, false));
+        assert!(Grid::periodic(2039, 9).is_periodic());
+        assert!(Grid::new(2048, 9, Padding::Circular).expect("a grid").is_periodic());
+    }
+
+    #[test]
+    fn greatest_factors() {
+        let numbers = [1, 2, 12, 49, 97, 2 * 97];
+        assert_eq!(numbers.map(greatest_factor), [1, 2, 3, 7, 97, 97]);
+    }
+}

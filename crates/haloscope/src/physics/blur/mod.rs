@@ -1,0 +1,428 @@
+//! Blur: convolution with a known kernel.
+//!
+//! `y[i] = Σ_t k[t] x[i + c − t]` with the kernel's centre at `c = size / 2` on each axis, a true
+//! convolution as in deepinv's `Blur` and `BlurFFT`; `valid` padding keeps the outputs for which the
+//! kernel lies within the image. Small kernels are applied directly, large ones by Fourier transforms,
+//! whichever is estimated to be faster.
+
+mod axis;
+mod correlate;
+mod direct;
+mod fourier;
+mod grid;
+pub mod kernels;
+mod spectrum;
+
+use std::sync::OnceLock;
+
+use rayon::prelude::*;
+use rustfft::num_complex::Complex;
+
+use super::{LinearPhysics, Physics, slice};
+use crate::array::Array;
+use crate::error::{Error, Result};
+use axis::Axis;
+use direct::{Direct, Taps};
+use fourier::{Filter, Fourier};
+use grid::Grid;
+use spectrum::Spectrum;
+
+/// What the image is taken to be beyond its ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Padding {
+    /// It begins again at the other end.
+    Circular,
+    /// It is mirrored about the end samples, which are not repeated; as often as the kernel needs.
+    Reflect,
+    /// Its end samples go on.
+    Replicate,
+    /// It is zero.
+    Constant,
+    /// Nothing: only outputs that need nothing from there exist, `size − kernel + 1` on each axis.
+    Valid,
+}
+
+/// How a convolution is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Method {
+    /// Whichever is estimated to be faster.
+    Automatic,
+    /// By its definition.
+    Direct,
+    /// By Fourier transforms.
+    Fourier,
+}
+
+/// Below this number of samples per plane, planes run side by side rather than in pieces.
+const SMALL_PLANE: usize = 1 << 16;
+
+/// Convolution with a kernel, in two or three dimensions.
+///
+/// While it runs it needs, beside input and output, about one plane or volume of scratch (one per
+/// thread if planes are small); with the Fourier method it keeps the kernel's transform, 4 bytes per
+/// sample of the grid and distinct kernel.
+///
+/// ```
+/// use haloscope::physics::{Blur, LinearPhysics, Padding, Physics, kernels};
+///
+/// let kernel = kernels::gaussian(&[2.0, 1.0], 30.0)?;
+/// let blur = Blur::new(&[3, 64, 48], &kernel, Padding::Circular)?;
+/// let image = ndarray::ArrayD::ones(vec![1, 3, 64, 48]);
+/// let blurred = blur.forward(&image)?;
+/// assert!(blurred.iter().all(|value| (value - 1.0).abs() < 1e-5));
+/// assert!((blur.exact_squared_norm().unwrap() - 1.0).abs() < 1e-5);
+/// # Ok::<(), haloscope::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Blur {
+    shape: Vec<usize>,
+    measurement: Vec<usize>,
+    kernels: Kernels,
+    padding: Padding,
+    engine: Engine,
+    /// For circular padding, the blur as a product in the Fourier domain, if the engine is not that.
+    diagonal: OnceLock<Box<Diagonal>>,
+}
+
+#[derive(Debug)]
+enum Engine {
+    Direct(Direct, Vec<Taps>),
+    Fourier(Diagonal),
+}
+
+/// Transforms and the kernels' spectra.
+#[derive(Debug)]
+struct Diagonal {
+    fourier: Fourier,
+    spectra: Vec<Spectrum>,
+}
+
+/// All kernels of a blur.
+#[derive(Clone, Debug)]
+struct Kernels {
+    /// 1, or one for each image of a batch.
+    images: usize,
+    /// 1, or one for each channel.
+    channels: usize,
+    /// (depth, height, width).
+    size: [usize; 3],
+    samples: Vec<f32>,
+}
+
+impl Blur {
+    /// For images of a shape (channel, height, width) or (channel, depth, height, width).
+    ///
+    /// The kernel is an array (image, channel, spatial…): one for each image of a batch or 1 for all,
+    /// one for each channel or 1 for all. With one for each image the operator takes batches of just
+    /// that size.
+    pub fn new(shape: &[usize], kernel: &Array, padding: Padding) -> Result<Self> {
+        Self::with_method(shape, kernel, padding, Method::Automatic)
+    }
+
+    /// Like [`new`](Self::new), with a choice of how it is computed.
+    pub fn with_method(
+        shape: &[usize],
+        kernel: &Array,
+        padding: Padding,
+        method: Method,
+    ) -> Result<Self> {
+        let size = check_shape(shape)?;
+        let kernels = Kernels::new(shape, kernel)?;
+        let axes: Vec<Axis> = (0..3)
+            .map(|i| {
+                Axis::new(size[i], kernels.size[i], padding).ok_or_else(|| {
+                    let (kernel, size) = (kernels.size, size);
+                    let reason = format!(
+                        "the kernel of (depth, height, width) {kernel:?} does not fit into the image of {size:?}, \
+                         which valid padding needs; other paddings take any kernel"
+                    );
+                    Error::argument("blur", reason)
+                })
+            })
+            .collect::<Result<_>>()?;
+        let axes: [Axis; 3] = axes.try_into().expect("three axes were made");
+        let mut measurement = shape.to_vec();
+        let spatial = axes.iter().map(|axis| axis.output).skip(4 - shape.len());
+        measurement[1..].iter_mut().zip(spatial).for_each(|(to, output)| *to = output);
+        let engine = Engine::new(&kernels, axes, padding, method);
+        let shape = shape.to_vec();
+        Ok(Self { shape, measurement, kernels, padding, engine, diagonal: OnceLock::new() })
+    }
+
+    /// How it is computed: direct or Fourier.
+    #[must_use]
+    pub fn method(&self) -> Method {
+        match self.engine {
+            Engine::Direct(..) => Method::Direct,
+            Engine::Fourier(_) => Method::Fourier,
+        }
+    }
+
+    /// What the image is taken to be beyond its ends.
+    #[must_use]
+    pub fn padding(&self) -> Padding {
+        self.padding
+    }
+
+    /// The number of the kernel of a channel of an image.
+    pub(super) fn kernel_number(&self, image: usize, channel: usize) -> usize {
+        self.kernels.number(image, channel)
+    }
+
+    /// Refuses batches for which there are not as many kernels.
+    pub(super) fn check_batch(&self, batch: usize) -> Result<()> {
+        self.kernels.check_batch(batch)
+    }
+
+    /// For circular padding, the whole transform of each kernel on the image's grid, in the order
+    /// (depth, height, width).
+    pub(super) fn spectra(&self) -> Option<Vec<Vec<Complex<f32>>>> {
+        let diagonal = self.diagonal()?;
+        let sides = diagonal.fourier.grids().each_ref().map(|grid| grid.len);
+        Some(diagonal.spectra.iter().map(|spectrum| spectrum.whole(sides)).collect())
+    }
+
+    fn run(&self, way: Filter, batch: usize, input: &[f32], output: &mut [f32]) -> Result<()> {
+        match &self.engine {
+            Engine::Direct(direct, taps) => {
+                let adjoint = matches!(way, Filter::Adjoint);
+                let run = |kernel: usize, input: &[f32], output: &mut [f32], (): &mut ()| {
+                    direct.run(adjoint, &taps[kernel], input, output);
+                };
+                self.for_each_plane(batch, input, output, || (), run)
+            }
+            Engine::Fourier(diagonal) => self.filter(diagonal, way, batch, input, output),
+        }
+    }
+
+    fn filter(
+        &self,
+        diagonal: &Diagonal,
+        filter: Filter,
+        batch: usize,
+        input: &[f32],
+        output: &mut [f32],
+    ) -> Result<()> {
+        let Diagonal { fourier, spectra } = diagonal;
+        let scratch = || vec![Complex::default(); fourier.scratch()];
+        self.for_each_plane(batch, input, output, scratch, |kernel, input, output, scratch| {
+            fourier.run(filter, &spectra[kernel], input, output, scratch);
+        })
+    }
+
+    /// Runs on every plane or volume with the number of its kernel.
+    fn for_each_plane<S: Send>(
+        &self,
+        batch: usize,
+        input: &[f32],
+        output: &mut [f32],
+        scratch: impl Fn() -> S + Sync + Send,
+        run: impl Fn(usize, &[f32], &mut [f32], &mut S) + Sync + Send,
+    ) -> Result<()> {
+        self.kernels.check_batch(batch)?;
+        let planes = batch * self.shape[0];
+        let (from, to) = (input.len() / planes, output.len() / planes);
+        let kernel = |plane| self.kernels.number(plane / self.shape[0], plane % self.shape[0]);
+        if planes > 1 && from.max(to) < SMALL_PLANE {
+            let pairs = input.par_chunks(from).zip(output.par_chunks_mut(to)).enumerate();
+            pairs.for_each_init(scratch, |scratch, (plane, (input, output))| {
+                run(kernel(plane), input, output, scratch);
+            });
+        } else {
+            let mut scratch = scratch();
+            for (plane, (input, output)) in
+                input.chunks(from).zip(output.chunks_mut(to)).enumerate()
+            {
+                run(kernel(plane), input, output, &mut scratch);
+            }
+        }
+        Ok(())
+    }
+
+    /// A circular blur as a product in the Fourier domain.
+    fn diagonal(&self) -> Option<&Diagonal> {
+        if self.padding != Padding::Circular {
+            return None;
+        }
+        if let Engine::Fourier(diagonal) = &self.engine
+            && diagonal.fourier.grids().iter().all(Grid::is_periodic)
+        {
+            return Some(diagonal);
+        }
+        let make = || {
+            let size = check_shape(&self.shape).expect("the shape was checked");
+            let kernel = self.kernels.size;
+            let grids = [0, 1, 2].map(|i| Grid::periodic(size[i], kernel[i]));
+            Box::new(Diagonal::new(&self.kernels, grids))
+        };
+        Some(self.diagonal.get_or_init(make))
+    }
+}
+
+impl Physics for Blur {
+    fn name(&self) -> &'static str {
+        "blur"
+    }
+
+    fn image_shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn measurement_shape(&self) -> &[usize] {
+        &self.measurement
+    }
+
+    fn apply_forward(&self, batch: usize, image: &[f32], measurement: &mut [f32]) -> Result<()> {
+        self.run(Filter::Forward, batch, image, measurement)
+    }
+
+    fn as_linear(&self) -> Option<&dyn LinearPhysics> {
+        Some(self)
+    }
+
+    fn cost(&self) -> f64 {
+        let channels = self.shape[0] as f64;
+        match &self.engine {
+            Engine::Direct(_, taps) => {
+                let work: usize = taps.iter().map(Taps::work).sum();
+                let samples: usize = self.measurement.iter().product();
+                (work * samples) as f64 / taps.len() as f64
+            }
+            Engine::Fourier(diagonal) => channels * fourier_work(diagonal.fourier.grids()),
+        }
+    }
+}
+
+impl LinearPhysics for Blur {
+    fn apply_adjoint(&self, batch: usize, measurement: &[f32], image: &mut [f32]) -> Result<()> {
+        self.run(Filter::Adjoint, batch, measurement, image)
+    }
+
+    /// For circular padding, the greatest squared magnitude of the kernel's transform.
+    fn exact_squared_norm(&self) -> Option<f64> {
+        let greatest = self.diagonal()?.spectra.iter().map(|spectrum| spectrum.greatest);
+        Some(greatest.fold(0.0, f64::max))
+    }
+
+    /// For circular padding. With a shift of 0, frequencies whose eigenvalue is below 1e-6 of the
+    /// greatest count as not measured: what f32 says of them is mostly rounding.
+    fn solve_normal(&self, b: &Array, shift: f64) -> Option<Result<Array>> {
+        let diagonal = self.diagonal()?;
+        let greatest = self.exact_squared_norm()?;
+        let filter = Filter::Solve { shift: shift as f32, floor: (1e-6 * greatest) as f32 };
+        let solve = || {
+            let batch = self.check_image(b)?;
+            let mut solution = Array::zeros(b.raw_dim());
+            let to = super::slice_mut(&mut solution);
+            self.filter(diagonal, filter, batch, &slice(b), to)?;
+            Ok(solution)
+        };
+        Some(solve())
+    }
+}
+
+impl Engine {
+    fn new(kernels: &Kernels, axes: [Axis; 3], padding: Padding, method: Method) -> Self {
+        let taps = || kernels.each().map(|kernel| Taps::new(kernel, kernels.size[2])).collect();
+        let grids = axes.each_ref().map(|axis| {
+            Grid::new(axis.input, axis.kernel, padding).expect("a grid fits where an axis does")
+        });
+        let fourier = |grids| Self::Fourier(Diagonal::new(kernels, grids));
+        match method {
+            Method::Direct => Self::Direct(Direct::new(axes), taps()),
+            Method::Fourier => fourier(grids),
+            Method::Automatic => {
+                let taps: Vec<Taps> = taps();
+                let outputs: usize = axes.iter().map(|axis| axis.output).product();
+                let work: usize = taps.iter().map(Taps::work).sum();
+                if (work * outputs) as f64 / taps.len() as f64 <= fourier_work(&grids) {
+                    Self::Direct(Direct::new(axes), taps)
+                } else {
+                    fourier(grids)
+                }
+            }
+        }
+    }
+}
+
+/// The work of a Fourier convolution of one plane or volume, in multiplications of the direct method
+/// that take as long; after `bench_blur rule`.
+fn fourier_work(grids: &[Grid; 3]) -> f64 {
+    let samples: usize = grids.iter().map(|grid| grid.len).product();
+    samples as f64 * (10.0 + 5.0 * (samples as f64).log2())
+}
+
+impl Diagonal {
+    fn new(kernels: &Kernels, grids: [Grid; 3]) -> Self {
+        let spectra = kernels.each().map(|kernel| Spectrum::new(kernel, &grids)).collect();
+        Self { fourier: Fourier::new(grids), spectra }
+    }
+}
+
+impl Kernels {
+    fn new(shape: &[usize], kernel: &Array) -> Result<Self> {
+        let found = kernel.shape();
+        let channels = shape[0];
+        let fits = found.len() == shape.len() + 1 && (found[1] == 1 || found[1] == channels);
+        if !fits || kernel.is_empty() {
+            let expected = format!(
+                "(image, channel, spatial…) is expected for images of {shape:?}: {} axes, none of them empty, \
+                 with 1 or {channels} channels",
+                shape.len() + 1
+            );
+            let what = "the kernel of blur".to_string();
+            return Err(Error::Shape { what, expected, found: found.to_vec() });
+        }
+        if let Some(value) = kernel.iter().find(|value| !value.is_finite()) {
+            let reason = format!("the kernel holds {value}; finite numbers are expected");
+            return Err(Error::argument("blur", reason));
+        }
+        let mut size = [1; 3];
+        size[5 - found.len()..].copy_from_slice(&found[2..]);
+        let samples = slice(kernel).into_owned();
+        Ok(Self { images: found[0], channels: found[1], size, samples })
+    }
+
+    fn each(&self) -> impl Iterator<Item = &[f32]> {
+        self.samples.chunks(self.size.iter().product())
+    }
+
+    fn number(&self, image: usize, channel: usize) -> usize {
+        let image = if self.images == 1 { 0 } else { image };
+        let channel = if self.channels == 1 { 0 } else { channel };
+        image * self.channels + channel
+    }
+
+    fn check_batch(&self, batch: usize) -> Result<()> {
+        let kernels = self.images;
+        if kernels == 1 || kernels == batch {
+            return Ok(());
+        }
+        let reason = format!(
+            "there are kernels for {kernels} images and {batch} images; a batch of {kernels} or one kernel for \
+             all is expected"
+        );
+        Err(Error::argument("blur", reason))
+    }
+}
+
+/// (depth, height, width) of a shape (channel, spatial…), the depth 1 in two dimensions.
+fn check_shape(shape: &[usize]) -> Result<[usize; 3]> {
+    match *shape {
+        [channels, height, width] if channels * height * width > 0 => Ok([1, height, width]),
+        [channels, depth, height, width] if channels * depth * height * width > 0 => {
+            Ok([depth, height, width])
+        }
+        _ => Err(Error::Shape {
+            what: "the image of blur".to_string(),
+            expected:
+                "(channel, height, width) or (channel, depth, height, width) is expected, none of \
+                       them 0"
+                    .to_string(),
+            found: shape.to_vec(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! Pixels that are missing: a product with a mask.
+
+use super::{LinearPhysics, Physics, slice, slice_mut};
+use crate::array::Array;
+use crate::error::{Error, Result};
+
+/// `A x = m x`, pixel by pixel, with a mask of 0 for what is missing and 1 for what is there; weights
+/// in between are possible.
+///
+/// ```
+/// use haloscope::physics::{Inpainting, Physics};
+/// use ndarray::ArrayD;
+///
+/// let mut mask = ArrayD::ones(vec![1, 4, 4]);
+/// mask[[0, 2, 1]] = 0.0;
+/// let inpainting = Inpainting::new(&[3, 4, 4], &mask)?;
+/// let measured = inpainting.forward(&ArrayD::ones(vec![1, 3, 4, 4]))?;
+/// assert_eq!(measured.sum(), 45.0);
+/// # Ok::<(), haloscope::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Inpainting {
+    shape: Vec<usize>,
+    /// For all channels.
+    mask: Vec<f32>,
+}
+
+impl Inpainting {
+    /// For images of a shape (channel, spatial…), with a mask of that shape or of one channel for all.
+    pub fn new(shape: &[usize], mask: &Array) -> Result<Self> {
+        let found = mask.shape();
+        let fits = !shape.is_empty()
+            && found.len() == shape.len()
+            && found[1..] == shape[1..]
+            && (found[0] == shape[0] || found[0] == 1);
+        if !fits || mask.is_empty() {
+            return Err(Error::Shape {
+                what: "the mask of inpainting".to_string(),
+                expected: format!("{shape:?}, or the same with one channel, is expected"),
+                found: found.to_vec(),
+            });
+        }
+        if let Some(value) = mask.iter().find(|value| !value.is_finite()) {
+            let reason = format!("the mask holds {value}; finite numbers are expected");
+            return Err(Error::argument("inpainting", reason));
+        }
+        let mask = slice(mask).repeat(shape[0] / found[0]);
+        Ok(Self { shape: shape.to_vec(), mask })
+    }
+
+    fn multiply(&self, from: &[f32], to: &mut [f32]) {
+        for (from, to) in from.chunks(self.mask.len()).zip(to.chunks_mut(self.mask.len())) {
+            for ((to, from), mask) in to.iter_mut().zip(from).zip(&self.mask) {
+                *to = from * mask;
+            }
+        }
+    }
+}
+
+impl Physics for Inpainting {
+    fn name(&self) -> &'static str {
+        "inpainting"
+    }
+
+    fn image_shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn measurement_shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn apply_forward(&self, _batch: usize, image: &[f32], measurement: &mut [f32]) -> Result<()> {
+        self.multiply(image, measurement);
+        Ok(())
+    }
+
+    fn as_linear(&self) -> Option<&dyn LinearPhysics> {
+        Some(self)
+    }
+}
+
+impl LinearPhysics for Inpainting {
+    fn apply_adjoint(&self, _batch: usize, measurement: &[f32], image: &mut [f32]) -> Result<()> {
+        self.multiply(measurement, image);
+        Ok(())
+    }
+
+    fn exact_squared_norm(&self) -> Option<f64> {
+        Some(self.mask.iter().map(|&mask| f64::from(mask).powi(2)).fold(0.0, f64::max))
+    }
+
+    fn solve_normal(&self, b: &Array, shift: f64) -> Option<Result<Array>> {
+        let solve = || {
+            self.check_image(b)?;
+            let mut solution = b.as_standard_layout().into_owned();
+            for image in slice_mut(&mut solution).chunks_mut(self.mask.len()) {
+                for (value, &mask) in image.iter_mut().zip(&self.mask) {
+                    let eigenvalue = f64::from(mask).powi(2) + shift;
+                    // What is not measured is 0 in the solution of least norm.
+                    *value = if eigenvalue > 0.0 {
+                        (f64::from(*value) / eigenvalue) as f32
+                    } else {
+                        0.0
+                    };
+                }
+            }
+            Ok(solution)
+        };
+        Some(solve())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_zero_in_the_pseudo_inverse() -> Result<()> {
+        let mask = Array::from_shape_vec(vec![1, 1, 3], vec![1.0, 0.0, 0.5]).expect("three");
+        let inpainting = Inpainting::new(&[1, 1, 3], &mask)?;
+        let x = Array::from_shape_vec(vec![1, 1, 1, 3], vec![2.0, 3.0, 4.0]).expect("three");
+        let b = inpainting.normal(&x)?;
+        let solution = inpainting.solve_normal(&b, 0.0).expect("a closed form")?;
+        assert_eq!(slice(&solution)[..], [2.0, 0.0, 4.0]);
+        let shifted = inpainting.solve_normal(&(&b + &(&x * 0.5)), 0.5).expect("a closed form")?;
+        assert_eq!(shifted, x);
+        assert_eq!(inpainting.exact_squared_norm(), Some(1.0));
+        Ok(())
+    }
+
+    #[test]
+    fn a_mask_of_another_shape_is_refused() {
+        let message = |mask: &[usize]| {
+            let mask = Array::ones(mask);
+            Inpainting::new(&[3, 4, 5], &mask).expect_err("refused").to_string()
+        };
+        assert!(message(&[1, 4, 4]).contains("[1, 4, 4]"));
+        assert!(message(&[2, 4, 5]).contains("[3, 4, 5]"));
+        assert!(message(&[4, 5]).contains("[4, 5]"));
+    }
+}
