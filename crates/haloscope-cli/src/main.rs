@@ -28,7 +28,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run the embedded example: frames of a scene, added up by ranks to the same bits
+    /// Reconstruct an image from measurements that are made for the purpose
     Demo(demo::Arguments),
     /// Denoise an image with a trained network
     Denoise(denoise::Arguments),

@@ -33,13 +33,29 @@ fn info_names_the_ranks_and_the_library() {
 
 #[test]
 fn demo_gives_the_bits_of_one_rank_on_1_to_4_processes() {
-    let bits = |ranks| {
-        let demo = json(ranks, &["demo", "--size", "100", "--json"]);
-        assert_eq!(demo["rows"][0]["ranks"], ranks);
-        demo["rows"][0]["ordered_bits"].clone()
-    };
-    let one = bits(1);
-    assert!((2..=4).all(|ranks| bits(ranks) == one));
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().display().to_string();
+    for problem in ["deblur", "tomography-2d", "tomography-3d", "super-resolution"] {
+        let bits = |ranks| {
+            let arguments = [
+                "demo",
+                "--problem",
+                problem,
+                "--size",
+                "24",
+                "--iterations",
+                "8",
+                "--json",
+                "--out",
+                &out,
+            ];
+            let demo = json(ranks, &arguments);
+            assert_eq!(demo["ranks"], ranks);
+            demo["bits"].clone()
+        };
+        let one = bits(1);
+        assert!((2..=4).all(|ranks| bits(ranks) == one), "{problem}");
+    }
 }
 
 #[test]

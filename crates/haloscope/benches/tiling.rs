@@ -35,7 +35,9 @@ fn main() -> Result<()> {
     };
     let whole = "untiled".to_owned();
     let mut cases: Vec<(String, usize, Tiling)> = vec![(whole, 1, tiling(side.into()))];
-    for (name, patch) in [("128", 128.into()), ("256", 256.into()), ("448", 448.into()), ("auto", Patch::Auto)] {
+    for (name, patch) in
+        [("128", 128.into()), ("256", 256.into()), ("448", 448.into()), ("auto", Patch::Auto)]
+    {
         for ranks in [1, 2] {
             cases.push((format!("patch {name}"), ranks, tiling(patch.clone())));
         }

@@ -13,8 +13,8 @@ use haloscope::physics::tomography::{
     ConeBeam, FanBeam, ParallelBeam, Tomography2d, Tomography3d, Window, evenly_spaced,
 };
 use haloscope::physics::{
-    Blur, Clipping, Compose, Decolorize, Downsampling, DownsamplingFilter, Inpainting, Padding, Physics, Saturation,
-    kernels,
+    Blur, Clipping, Compose, Decolorize, Downsampling, DownsamplingFilter, Inpainting, Padding,
+    Physics, Saturation, kernels,
 };
 use haloscope::{Array, Result, io};
 use ndarray::{Axis, IxDyn};
@@ -42,7 +42,8 @@ fn pictures(folder: &Path) -> Result<()> {
     let small = Downsampling::new(&shape, 4, &DownsamplingFilter::Bicubic, Padding::Reflect)?;
     save(folder, "downsampling", &small.forward(&image)?)?;
     let mut random = fastrand::Rng::with_seed(1);
-    let mask = Array::from_shape_simple_fn(IxDyn(&[1, SIDE, SIDE]), || f32::from(random.f32() > 0.6));
+    let mask =
+        Array::from_shape_simple_fn(IxDyn(&[1, SIDE, SIDE]), || f32::from(random.f32() > 0.6));
     let mask = mask.broadcast(IxDyn(&shape)).expect("three channels").to_owned();
     save(folder, "inpainting", &Inpainting::new(&shape, &mask)?.forward(&image)?)?;
     save(folder, "decolorize", &Decolorize::new(&shape)?.forward(&image)?)?;
@@ -68,17 +69,27 @@ fn tomography(folder: &Path) -> Result<()> {
     let projector = Tomography2d::new(&[1, SIDE, SIDE], parallel)?;
     let sinogram = projector.forward(&head)?;
     save(folder, "tomography-parallel", &stretched(&sinogram))?;
-    save(folder, "tomography-parallel-fbp", &projector.filtered_back_projection(&sinogram, Window::Ramp)?)?;
+    save(
+        folder,
+        "tomography-parallel-fbp",
+        &projector.filtered_back_projection(&sinogram, Window::Ramp)?,
+    )?;
     let side = SIDE as f64;
-    let fan = FanBeam::new(evenly_spaced(360, std::f64::consts::TAU), SIDE * 2, 3.0 * side, 2.0 * side);
+    let fan =
+        FanBeam::new(evenly_spaced(360, std::f64::consts::TAU), SIDE * 2, 3.0 * side, 2.0 * side);
     let projector = Tomography2d::new(&[1, SIDE, SIDE], fan)?;
     let sinogram = projector.forward(&head)?;
     save(folder, "tomography-fan", &stretched(&sinogram))?;
-    save(folder, "tomography-fan-fbp", &projector.filtered_back_projection(&sinogram, Window::Hann)?)?;
+    save(
+        folder,
+        "tomography-fan-fbp",
+        &projector.filtered_back_projection(&sinogram, Window::Hann)?,
+    )?;
 
     let (n, length) = (96, 96.0);
     let volume = SheppLogan::new(Table::Modified).draw(&[n, n, n])?;
-    let cone = ConeBeam::new(evenly_spaced(180, std::f64::consts::TAU), [144, 144], 3.0 * length, length);
+    let cone =
+        ConeBeam::new(evenly_spaced(180, std::f64::consts::TAU), [144, 144], 3.0 * length, length);
     let projector = Tomography3d::new(&[1, n, n, n], cone)?;
     let projections = projector.forward(&volume)?;
     save(folder, "tomography-cone", &stretched(&slice_of(&projections, 20)))?;
@@ -106,7 +117,11 @@ fn scan(folder: &Path) -> Result<()> {
     let mut beam = ParallelBeam::new(scan.angles.clone(), bins);
     beam.offset = (bins as f64 - 1.0) / 2.0 - 296.0;
     let projector = Tomography2d::new(&[1, bins, bins], beam)?;
-    save(folder, "tooth-fbp", &contrast(&projector.filtered_back_projection(&sinogram, Window::Hann)?))?;
+    save(
+        folder,
+        "tooth-fbp",
+        &contrast(&projector.filtered_back_projection(&sinogram, Window::Hann)?),
+    )?;
     let options = Options { max_iterations: 15, tolerance: 0.0, ..Options::default() };
     let solution = pseudo_inverse(&projector, &sinogram, &options)?;
     save(folder, "tooth-cg", &contrast(&solution.image))

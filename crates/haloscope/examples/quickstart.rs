@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use haloscope::array::norm;
-use haloscope::denoise::{Denoiser, NetworkDenoiser};
+use haloscope::denoise::{Denoiser, TotalVariation};
 use haloscope::distribute::{distribute, distribute_with};
 use haloscope::fidelity::{Fidelities, L2};
 use haloscope::noise::Noise;
@@ -16,8 +16,6 @@ use haloscope::physics::{Blur, Padding, Physics, Stack, kernels};
 use haloscope::tiling::{Strategy, Tiling};
 use haloscope::{Error, Result};
 use haloscope_comm::Context;
-use haloscope_nn::engine::Options;
-use haloscope_nn::models::{Architecture, Drunet};
 
 fn job(ctx: &Context) -> Result<()> {
     // What the instruments do to an image: three blurs in different directions.
@@ -37,12 +35,9 @@ fn job(ctx: &Context) -> Result<()> {
     let data = physics.measure(&image, &noise, 1)?;
     let back = physics.adjoint(&data)?;
 
-    // Each rank denoises some of the tiles. A trained network is loaded with `Model::recognize`.
-    let model = Drunet { channels: [16, 16, 32, 32], blocks: 1, ..Drunet::default() }.random(1)?;
-    let threads = ctx.threads_per_rank();
-    let network = NetworkDenoiser::new(model, Options { threads, ..Options::default() })?;
+    // Each rank denoises some of the tiles. A trained network is a `NetworkDenoiser`, used the same way.
     let tiling = Tiling { patch: 64.into(), overlap: 16.into(), ..Tiling::new(Strategy::Blend) };
-    let denoiser = distribute_with(network, ctx, tiling)?;
+    let denoiser = distribute_with(TotalVariation::default(), ctx, tiling)?;
     let denoised = denoiser.denoise(&image, &0.05.into())?;
 
     // How far an image is from the data, and where to go from there.
