@@ -72,9 +72,12 @@ fn between(low: f64, high: f64, random: &mut Random) -> f64 {
 /// Angles anywhere, some of them along an axis or a diagonal.
 fn angles(random: &mut Random) -> Vec<f64> {
     let eighth = std::f64::consts::FRAC_PI_4;
-    let angle = |random: &mut Random| match random.bool() {
-        true => between(-7.0, 7.0, random),
-        false => eighth * f64::from(random.i32(-9..9)),
+    let angle = |random: &mut Random| {
+        if random.bool() {
+            between(-7.0, 7.0, random)
+        } else {
+            eighth * f64::from(random.i32(-9..9))
+        }
     };
     (0..random.usize(1..7)).map(|_| angle(random)).collect()
 }

@@ -15,7 +15,7 @@ use haloscope::physics::tomography::{
 use haloscope::physics::{LinearPhysics, Physics};
 use haloscope::{Array, Error};
 
-/// An array that NumPy saved.
+/// An array of the script.
 fn fixture(name: &str, shape: &[usize]) -> Array {
     let path = format!("{}/fixtures/tomography_{name}.npy", env!("CARGO_MANIFEST_DIR"));
     let bytes = std::fs::read(path).expect("a fixture");

@@ -37,8 +37,8 @@ pub fn integral(size: usize, ray: &Ray) -> f64 {
     let half = size as f64 / 2.0;
     let length = dot(ray.direction, ray.direction).sqrt();
     let chord = |&(value, axes, centre, degrees): &(f64, [f64; 3], [f64; 2], f64)| {
-        let [x, y, z] = ray.origin.map(|x| x / half);
-        let o = turn([x - centre[0], y - centre[1], z], axes, degrees);
+        let origin = ray.origin.map(|x| x / half);
+        let o = turn([origin[0] - centre[0], origin[1] - centre[1], origin[2]], axes, degrees);
         let d = turn(ray.direction.map(|x| x / half), axes, degrees);
         let inside = dot(o, d).powi(2) - dot(d, d) * (dot(o, o) - 1.0);
         value * 2.0 * inside.max(0.0).sqrt() / dot(d, d) * length

@@ -94,7 +94,9 @@ impl Tomography2d {
                 if new.iter().any(Strip::is_degenerate) {
                     return Err(Error::argument(
                         "tomography",
-                        format!("the rays of view {i} lie in its detector: {view:?}"),
+                        format!(
+                            "the rays of view {i} lie in its detector, or it is too far away: {view:?}"
+                        ),
                     ));
                 }
                 all.extend(new);
@@ -261,7 +263,7 @@ impl Physics for Tomography2d {
     }
 
     fn cost(&self) -> f64 {
-        let rays = self.measurement.iter().product::<usize>() as f64;
+        let rays: f64 = self.measurement.iter().map(|&count| count as f64).product();
         2.0 * rays * self.shape[1].max(self.shape[2]) as f64
     }
 }

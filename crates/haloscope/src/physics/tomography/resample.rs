@@ -44,15 +44,11 @@ pub(super) fn interpolate(line: &[f32], points: Points, output: &mut [f32]) {
     }
     #[cfg(target_arch = "x86_64")]
     if points.step <= avx2::WIDEST_STEP && avx2::is_available() {
-        let wide = points.step > avx2::NARROW_STEP;
+        let (step, count) = (points.step, end - first);
+        let wide = step > avx2::NARROW_STEP;
+        let kernel = if wide { avx2::interpolate::<true> } else { avx2::interpolate::<false> };
         // SAFETY: the features are there.
-        return unsafe {
-            if wide {
-                avx2::interpolate::<true>(line, start, points.step, end - first, output)
-            } else {
-                avx2::interpolate::<false>(line, start, points.step, end - first, output)
-            }
-        };
+        return unsafe { kernel(line, start, step, count, output) };
     }
     interpolate_portable(line, start, points.step, end - first, output);
 }

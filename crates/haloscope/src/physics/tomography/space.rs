@@ -7,6 +7,9 @@ use super::geometry::{Rays, View3d};
 /// Planes that are laid out together, so that what is read along rows is used.
 const TOGETHER: usize = 8;
 
+/// The largest distance, in pixels, at which positions are still exact to a small part of one.
+pub(super) const FARTHEST: f64 = 1e9;
+
 /// What the projectors of volumes need to know. Axes are (z, y, x), as in memory.
 #[derive(Clone, Debug)]
 pub(super) struct Space {
@@ -50,19 +53,22 @@ impl Place {
         Self { rays, bin, u, v }
     }
 
-    /// Whether the rays lie in the plane of the detector, or the detector has no area.
+    /// Whether the rays lie in the plane of the detector, the detector has no area, or anything is
+    /// further away than positions can be told apart.
     pub(super) fn is_degenerate(&self) -> bool {
         let [u, v] = [self.u, self.v];
         let normal =
             [u[1] * v[2] - u[2] * v[1], u[2] * v[0] - u[0] * v[2], u[0] * v[1] - u[1] * v[0]];
+        let (Rays::Along(origin) | Rays::From(origin)) = self.rays;
         let d: [f64; 3] = match self.rays {
             Rays::Along(d) => d,
             Rays::From(source) => std::array::from_fn(|i| self.bin[i] - source[i]),
         };
         let dot = |a: [f64; 3], b: [f64; 3]| a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
         let length = |a: [f64; 3]| dot(a, a).sqrt();
-        // Not `<=`: what is not a number is degenerate, too.
-        !(dot(normal, d).abs() > 1e-9 * length(u) * length(v) * length(d))
+        let apart = dot(normal, d).abs() > 1e-9 * length(u) * length(v) * length(d);
+        let near = [u, v, self.bin, origin].iter().flatten().all(|x| x.abs() < FARTHEST);
+        !(apart && near)
     }
 }
 

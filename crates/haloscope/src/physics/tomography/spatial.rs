@@ -79,7 +79,9 @@ impl Tomography3d {
             if place.is_degenerate() {
                 return Err(Error::argument(
                     "tomography",
-                    format!("the rays of view {i} lie in its detector: {view:?}"),
+                    format!(
+                        "the rays of view {i} lie in its detector, or it is too far away: {view:?}"
+                    ),
                 ));
             }
             places.push(place);
@@ -166,7 +168,7 @@ impl Physics for Tomography3d {
     }
 
     fn cost(&self) -> f64 {
-        let rays = self.measurement.iter().product::<usize>() as f64;
+        let rays: f64 = self.measurement.iter().map(|&count| count as f64).product();
         4.0 * rays * self.shape[2].max(self.shape[3]) as f64
     }
 }

@@ -8,6 +8,7 @@
 
 use super::geometry::{Rays, View2d};
 use super::resample::{MARGIN, Points, SLACK, interpolate, spread};
+use super::space::FARTHEST;
 
 /// Elements in front of the first pixel of a line that is written to.
 pub(super) const FRONT: usize = 8;
@@ -122,15 +123,20 @@ pub(super) fn strips(view: usize, geometry: &View2d, bins: usize, grid: &Grid) -
 }
 
 impl Strip {
-    /// Whether the rays are so nearly along the detector that they cannot be told apart.
+    /// Whether the rays lie in the detector, or anything is further away than positions can be told
+    /// apart.
     pub(super) fn is_degenerate(&self) -> bool {
-        match self.course {
-            Course::Parallel { step, .. } => !step.is_finite() || step < 1e-6,
+        let (apart, extent) = match self.course {
+            Course::Parallel { start, step, .. } => (step > 1e-6, start.abs().max(step)),
             Course::Fan { source, bin, u, .. } => {
                 let d = (bin.across - source.across, bin.along - source.along);
-                (d.0 * u.along - d.1 * u.across).abs() < 1e-9 * d.0.hypot(d.1) || d == (0.0, 0.0)
+                let area = (d.0 * u.along - d.1 * u.across).abs();
+                let apart = area > 1e-9 * d.0.hypot(d.1) * u.across.hypot(u.along);
+                let places = [source, bin, u].map(|p| p.across.abs().max(p.along.abs()));
+                (apart, places.into_iter().fold(0.0, f64::max))
             }
-        }
+        };
+        !(apart && extent < FARTHEST)
     }
 
     /// Sums of one strip that grow line by line.
@@ -182,12 +188,12 @@ impl Strip {
     fn points(&self, line: usize, start: f64, slope: f64, step: f64) -> Points {
         Points { start: start + slope * line as f64, step, count: self.count }
     }
+}
 
-    /// From the source of a fan to a line, if the line is on the side that the rays go to.
-    fn distance(&self, line: usize, source: Place, bin: Place) -> Option<f64> {
-        let distance = line as f64 - source.along;
-        (distance * (bin.along - source.along) > 0.0).then_some(distance)
-    }
+/// From the source of a fan to a line, if the line is on the side that the rays go to.
+fn distance(line: usize, source: Place, bin: Place) -> Option<f64> {
+    let distance = line as f64 - source.along;
+    (distance * (bin.along - source.along) > 0.0).then_some(distance)
 }
 
 /// Sums along the rays of a strip.
@@ -205,14 +211,14 @@ impl Reader<'_> {
                 interpolate(line, self.strip.points(number, start, slope, step), &mut self.sums);
             }
             Course::Fan { source, bin, .. } => {
-                let Some(distance) = self.strip.distance(number, source, bin) else { return };
+                let Some(distance) = distance(number, source, bin) else { return };
                 let pixels = line.len() - 2 * MARGIN;
                 crossings.find(&self.slopes, source.across, distance, pixels);
-                for ((sum, &i), &fraction) in
-                    self.sums.iter_mut().zip(&crossings.below).zip(&crossings.fraction)
-                {
-                    let i = i.wrapping_add(MARGIN as i32) as usize;
-                    *sum += line[i] + fraction * (line[i + 1] - line[i]);
+                let places = crossings.below.iter().zip(&crossings.fraction);
+                for (sum, (&below, &fraction)) in self.sums.iter_mut().zip(places) {
+                    let i = below.wrapping_add(MARGIN as i32) as usize;
+                    let pixels = &line[i..i + 2];
+                    *sum += pixels[0] + fraction * (pixels[1] - pixels[0]);
                 }
             }
         }
@@ -255,12 +261,12 @@ impl Writer<'_> {
                 }
             }
             Course::Fan { source, bin, .. } => {
-                let values = &self.values[MARGIN..];
+                let values = &self.values[MARGIN..MARGIN + self.strip.count];
                 let pixels = stride - FRONT - SLACK;
                 let mut first = first;
                 for group in lines.chunks_mut(INTERLEAVED * stride) {
                     for (number, crossings) in (first..).zip(crossings.iter_mut()) {
-                        match self.strip.distance(number, source, bin) {
+                        match distance(number, source, bin) {
                             Some(d) => crossings.find(&self.slopes, source.across, d, pixels),
                             None => crossings.clear(),
                         }
@@ -280,24 +286,33 @@ fn write_group(
     stride: usize,
     crossings: &[Crossings; INTERLEAVED],
 ) {
-    let add = |line: &mut [f32], crossings: &Crossings, k: usize, value: f32| {
-        let i = crossings.below[k].wrapping_add(FRONT as i32) as usize;
-        let fraction = crossings.fraction[k];
-        line[i] += (1.0 - fraction) * value;
-        line[i + 1] += fraction * value;
+    let add = |line: &mut [f32], below: i32, fraction: f32, value: f32| {
+        let i = below.wrapping_add(FRONT as i32) as usize;
+        let pixels = &mut line[i..i + 2];
+        pixels[0] += (1.0 - fraction) * value;
+        pixels[1] += fraction * value;
     };
-    let rays = crossings[0].below.len();
-    if group.len() == INTERLEAVED * stride && crossings.iter().all(|c| c.below.len() == rays) {
-        for (k, &value) in values[..rays].iter().enumerate() {
-            for (line, crossings) in group.chunks_exact_mut(stride).zip(crossings) {
-                add(line, crossings, k, value);
-            }
+    let rays = values.len();
+    let full = crossings.iter().all(|crossings| crossings.below.len() == rays);
+    let mut lines = group.chunks_exact_mut(stride);
+    let four = (lines.next(), lines.next(), lines.next(), lines.next());
+    if let (true, (Some(a), Some(b), Some(c), Some(d))) = (full, four) {
+        // Slices of one known length need no checks in the loop.
+        let below: [&[i32]; INTERLEAVED] = std::array::from_fn(|i| &crossings[i].below[..rays]);
+        let fraction: [&[f32]; INTERLEAVED] =
+            std::array::from_fn(|i| &crossings[i].fraction[..rays]);
+        for k in 0..rays {
+            add(a, below[0][k], fraction[0][k], values[k]);
+            add(b, below[1][k], fraction[1][k], values[k]);
+            add(c, below[2][k], fraction[2][k], values[k]);
+            add(d, below[3][k], fraction[3][k], values[k]);
         }
-    } else {
-        for (line, crossings) in group.chunks_exact_mut(stride).zip(crossings) {
-            for k in 0..crossings.below.len() {
-                add(line, crossings, k, values[k]);
-            }
+        return;
+    }
+    for (line, crossings) in group.chunks_exact_mut(stride).zip(crossings) {
+        let places = crossings.below.iter().zip(&crossings.fraction);
+        for ((&below, &fraction), &value) in places.zip(values) {
+            add(line, below, fraction, value);
         }
     }
 }
@@ -333,17 +348,16 @@ impl Crossings {
             ) {
                 cross(slopes, line, limits, below, fraction);
             }
+            let line = (source, distance);
             // SAFETY: the features are there.
-            return unsafe {
-                wide(slopes, (source, distance), limits, &mut self.below, &mut self.fraction)
-            };
+            return unsafe { wide(slopes, line, limits, &mut self.below, &mut self.fraction) };
         }
         cross(slopes, (source, distance), limits, &mut self.below, &mut self.fraction);
     }
 }
 
+// It is compiled for several instruction sets.
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "it is compiled for several instruction sets")]
 fn cross(
     slopes: &[f64],
     (source, distance): (f64, f64),
