@@ -57,7 +57,9 @@ pub(super) fn read_compressed(source: &mut Source) -> Result<Image> {
     let header = Header::parse(name, &start)?;
     let mut extensions = (&mut reader).take(header.offset - HEADER as u64);
     std::io::copy(&mut extensions, &mut std::io::sink()).map_err(failed)?;
-    header.read_values(name, &mut reader, None, source.options, Format::NiftiGz)
+    let image = header.read_values(name, &mut reader, None, source.options, Format::NiftiGz)?;
+    samples::finish(name, &mut reader)?;
+    Ok(image)
 }
 
 /// What a header says.

@@ -56,7 +56,9 @@ pub(super) fn read_archive(source: &mut Source) -> Result<Image> {
     };
     let mut entry = archive.by_name(&format!("{wanted}.npy")).map_err(damaged)?;
     // The archive's own word for the length is not believed: values are counted as they come.
-    read_array(name, &mut entry, None, source.options, Format::Npz)
+    let image = read_array(name, &mut entry, None, source.options, Format::Npz)?;
+    samples::finish(name, &mut entry)?;
+    Ok(image)
 }
 
 fn read_array(
