@@ -59,7 +59,8 @@ pub fn landscape(height: usize, width: usize) -> Result<Array> {
     });
     let planes = (0..3).flat_map(|channel| pixels.iter().map(move |pixel| pixel[channel]));
     let shape = IxDyn(&[1, 3, height, width]);
-    Ok(Array::from_shape_vec(shape, planes.collect()).expect("three values per pixel"))
+    Array::from_shape_vec(shape, planes.collect())
+        .map_err(|error| Error::argument("landscape", error.to_string()))
 }
 
 /// What the scene needs to know of the picture.
