@@ -201,6 +201,9 @@ fn what_is_written_comes_back() {
             assert_eq!(image.array.shape(), *shape, "{ending} {sample:?}");
             let largest = (&image.array - &array).fold(0.0_f32, |most, d| most.max(d.abs()));
             assert!(largest < 1e-6, "{ending} {sample:?} {shape:?}: {largest}");
+            if sample != samples[0] {
+                continue;
+            }
             // A view in another order of memory is written as what it shows.
             let mut turned = array.clone();
             turned.swap_axes(shape.len() - 1, shape.len() - 2);

@@ -8,7 +8,7 @@ use std::path::Path;
 use hdf5_pure::{AttrValue, DType, Dataset, File, FileBuilder};
 use ndarray::IxDyn;
 
-use super::{Axes, Format, Image, Limits, ReadOptions, Sample, Scaling, Target};
+use super::{Axes, Format, Image, Limits, ReadOptions, Sample, Scaling, Target, guarded};
 use crate::array::Array;
 use crate::error::{Error, Result};
 
@@ -54,13 +54,16 @@ impl Scan {
     /// are spread evenly from 0 to 180 degrees, the last one left out.
     pub fn read(path: impl AsRef<Path>, limits: &Limits) -> Result<Self> {
         let name = path.as_ref().display().to_string();
-        let file = open(path.as_ref(), &name, limits)?;
+        guarded(&name, || Self::read_from(&open(path.as_ref(), &name, limits)?, &name, limits))
+    }
+
+    fn read_from(file: &File, name: &str, limits: &Limits) -> Result<Self> {
         let options =
             ReadOptions { limits: limits.clone(), axes: Axes::AsStored, ..ReadOptions::default() };
-        let damaged = |reason: String| Error::Content { file: name.clone(), reason };
+        let damaged = |reason: String| Error::Content { file: name.into(), reason };
         let read = |entry: &str| {
             let dataset = file.dataset(entry).ok()?;
-            Some(image_of(&name, &dataset, file.file_size(), &options).map(|image| image.array))
+            Some(image_of(name, &dataset, file.file_size(), &options).map(|image| image.array))
         };
         let projections =
             read(STANDARD).ok_or_else(|| damaged("it has no dataset /exchange/data".into()))??;
@@ -83,7 +86,7 @@ impl Scan {
         };
         let (white, dark) = (frames("exchange/data_white")?, frames("exchange/data_dark")?);
         let angles = match file.dataset("exchange/theta") {
-            Ok(theta) => angles_of(&name, &theta, count)?,
+            Ok(theta) => angles_of(name, &theta, count)?,
             Err(_) => (0..count).map(|i| i as f64 * std::f64::consts::PI / count as f64).collect(),
         };
         Ok(Self { projections, white, dark, angles })
@@ -125,13 +128,15 @@ impl Scan {
 
 /// Reads the dataset that the options name from a file that may be larger than memory.
 pub(super) fn read_path(path: &Path, name: &str, options: &ReadOptions) -> Result<Image> {
-    read_file(name, &open(path, name, &options.limits)?, options)
+    guarded(name, || read_file(name, &open(path, name, &options.limits)?, options))
 }
 
 /// Reads a file that is in memory.
 pub(super) fn read_bytes(name: &str, bytes: Vec<u8>, options: &ReadOptions) -> Result<Image> {
-    let file = File::from_bytes(bytes).map_err(|error| refused(name, &error))?;
-    read_file(name, &file, options)
+    guarded(name, || {
+        let file = File::from_bytes(bytes).map_err(|error| refused(name, &error))?;
+        read_file(name, &file, options)
+    })
 }
 
 fn open(path: &Path, name: &str, limits: &Limits) -> Result<File> {

@@ -415,6 +415,17 @@ fn read_folder(path: &Path, name: &str, options: &ReadOptions) -> Result<Image> 
     }
 }
 
+/// Runs a library's reader of a large format, whose arithmetic may fail on damaged files. What it was
+/// reading is dropped then, so that nothing half done is seen.
+#[cfg(any(feature = "hdf5", feature = "zarr"))]
+fn guarded<T>(name: &str, read: impl FnOnce() -> Result<T>) -> Result<T> {
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(read));
+    outcome.unwrap_or_else(|_| {
+        let reason = "it is damaged in a way that its reader does not survive".into();
+        Err(Error::Content { file: name.into(), reason })
+    })
+}
+
 /// Runs an encoder that goes back in its file.
 fn write_seekable(
     path: &Path,

@@ -57,7 +57,9 @@ pub(super) fn read_compressed(source: &mut Source) -> Result<Image> {
     let header = Header::parse(name, &start)?;
     let mut extensions = (&mut reader).take(header.offset - HEADER as u64);
     std::io::copy(&mut extensions, &mut std::io::sink()).map_err(failed)?;
-    header.read_values(name, &mut reader, None, source.options, Format::NiftiGz)
+    let image = header.read_values(name, &mut reader, None, source.options, Format::NiftiGz)?;
+    samples::finish(name, &mut reader)?;
+    Ok(image)
 }
 
 /// What a header says.
@@ -229,8 +231,10 @@ impl Fields<'_> {
         let spacing = [float(80), float(84), float(88) * sign];
         let offset = [268, 272, 276].map(float);
         Some(std::array::from_fn(|row| {
-            let [x, y, z] = std::array::from_fn(|column| rotation[row][column] * spacing[column]);
-            [x, y, z, offset[row]]
+            std::array::from_fn(|column| match column {
+                3 => offset[row],
+                _ => rotation[row][column] * spacing[column],
+            })
         }))
     }
 }
@@ -264,7 +268,7 @@ fn make_header(target: &Target, array: &Array) -> Result<Vec<u8>> {
             return Err(target.refuse(array, expected));
         }
     };
-    let mut dimensions = vec![1; 7];
+    let mut dimensions = [1; 7];
     for (dimension, &side) in dimensions.iter_mut().zip(sides.iter().rev()) {
         *dimension = side;
     }

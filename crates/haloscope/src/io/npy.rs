@@ -56,7 +56,9 @@ pub(super) fn read_archive(source: &mut Source) -> Result<Image> {
     };
     let mut entry = archive.by_name(&format!("{wanted}.npy")).map_err(damaged)?;
     // The archive's own word for the length is not believed: values are counted as they come.
-    read_array(name, &mut entry, None, source.options, Format::Npz)
+    let image = read_array(name, &mut entry, None, source.options, Format::Npz)?;
+    samples::finish(name, &mut entry)?;
+    Ok(image)
 }
 
 fn read_array(
@@ -233,8 +235,10 @@ fn write_array(file: &mut dyn Write, array: &Array, sample: Sample) -> std::io::
         Sample::F32 => "<f4",
         Sample::F64 => "<f8",
     };
-    let sides: String = array.shape().iter().map(|side| format!("{side}, ")).collect();
-    let shape = if array.ndim() == 1 { sides.trim_end() } else { sides.trim_end_matches(", ") };
+    let mut shape = array.shape().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    if array.ndim() == 1 {
+        shape.push(',');
+    }
     let mut header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({shape}), }}");
     // Values begin at a multiple of 64.
     let unpadded = 10 + header.len() + 1;

@@ -153,6 +153,13 @@ pub(super) fn reserve<T>(name: &str, values: &mut Vec<T>, more: usize) -> Result
     })
 }
 
+/// Reads what little may follow the values, at whose end compressed data has its checksum.
+pub(super) fn finish(name: &str, reader: &mut dyn Read) -> Result<()> {
+    let mut rest = reader.take(1 << 20);
+    std::io::copy(&mut rest, &mut std::io::sink()).map_err(|error| failed_read(name, &error))?;
+    Ok(())
+}
+
 /// A failed read as an error: the end of the file means damage, anything else the system.
 pub(super) fn failed_read(name: &str, error: &std::io::Error) -> Error {
     let (file, reason) = (name.to_owned(), error.to_string());

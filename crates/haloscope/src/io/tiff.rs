@@ -64,7 +64,7 @@ pub(super) fn read(source: &mut Source) -> Result<Image> {
         let mut result = DecodingResult::U8(Vec::new());
         let layout = decoder.read_image_to_buffer(&mut result).map_err(refused)?;
         let is_planar = layout.planes > 1;
-        pages.add(name, result, Stored { stored, channels, count, is_planar }, options.raw)?;
+        pages.add(name, result, PageLayout { stored, channels, count, is_planar }, options.raw)?;
         if !decoder.more_images() {
             break;
         }
@@ -74,7 +74,8 @@ pub(super) fn read(source: &mut Source) -> Result<Image> {
 }
 
 /// How the values of a page lie.
-struct Stored {
+#[derive(Clone, Copy)]
+struct PageLayout {
     stored: usize,
     channels: usize,
     count: usize,
@@ -109,7 +110,13 @@ impl Pages {
         Ok(())
     }
 
-    fn add(&mut self, name: &str, result: DecodingResult, page: Stored, raw: bool) -> Result<()> {
+    fn add(
+        &mut self,
+        name: &str,
+        result: DecodingResult,
+        page: PageLayout,
+        raw: bool,
+    ) -> Result<()> {
         let mut values = Vec::new();
         reserve(name, &mut values, page.count)?;
         macro_rules! take {
@@ -141,7 +148,7 @@ impl Pages {
             return Err(unsupported(name, "its pages store values of different types".into()));
         }
         let opaque = (sample.0.white().unwrap_or(1.0) * sample.1.slope) as f32;
-        let Stored { stored, channels, .. } = page;
+        let PageLayout { stored, channels, .. } = page;
         if page.is_planar && stored == channels {
             self.append(name, values)
         } else if page.is_planar {

@@ -14,7 +14,7 @@ use zarrs::filesystem::FilesystemStore;
 use zarrs::group::GroupBuilder;
 
 use super::samples::{Encoded, Order};
-use super::{Axes, Format, Image, ReadOptions, Sample, Scaling, WriteOptions};
+use super::{Axes, Format, Image, ReadOptions, Sample, Scaling, WriteOptions, guarded};
 use crate::array::Array;
 use crate::error::{Error, Result};
 
@@ -60,12 +60,14 @@ impl Layout {
 
 /// Reads a whole array, or the first (largest) scale of an OME-Zarr image.
 pub fn read(path: &Path, options: &ReadOptions) -> Result<Image> {
-    Stored::open(path, options)?.read(None, options)
+    let name = path.display().to_string();
+    guarded(&name, || Stored::open(path, options)?.read(None, options))
 }
 
 /// Reads a region: a range for each axis of the array **as it is stored**.
 pub fn read_region(path: &Path, region: &[Range<usize>], options: &ReadOptions) -> Result<Image> {
-    Stored::open(path, options)?.read(Some(region), options)
+    let name = path.display().to_string();
+    guarded(&name, || Stored::open(path, options)?.read(Some(region), options))
 }
 
 /// Writes an OME-Zarr image of one scale, at `0` of a group, compressed by gzip.
@@ -80,7 +82,7 @@ pub fn write(path: &Path, array: &Array, layout: &Layout) -> Result<()> {
             found: array.shape().to_vec(),
         });
     }
-    if layout.chunk == 0 || layout.shard == 0 || layout.shard % layout.chunk != 0 {
+    if layout.chunk == 0 || layout.shard == 0 || !layout.shard.is_multiple_of(layout.chunk) {
         return Err(Error::argument(
             "layout",
             format!(
@@ -162,7 +164,7 @@ fn fill(folder: &Path, array: &Array, layout: &Layout) -> std::result::Result<()
     let chunk: Vec<u64> = chunk
         .iter()
         .zip(&shard)
-        .map(|(&chunk, &shard)| if shard % chunk == 0 { chunk } else { shard })
+        .map(|(&chunk, &shard)| if shard.is_multiple_of(chunk) { chunk } else { shard })
         .collect();
     let stored = ArrayBuilder::new(shape, shard.clone(), data_type::float32(), 0.0_f32)
         .subchunk_shape(chunk)
@@ -276,8 +278,12 @@ impl Stored {
             None => whole,
             Some(region) => region.iter().map(|r| r.start as u64..r.end as u64).collect(),
         };
-        let fits = ranges.len() == self.shape.len()
-            && ranges.iter().zip(&self.shape).all(|(r, &side)| r.start < r.end && r.end <= side);
+        let fits = region.is_none()
+            || ranges.len() == self.shape.len()
+                && ranges
+                    .iter()
+                    .zip(&self.shape)
+                    .all(|(r, &side)| r.start < r.end && r.end <= side);
         if !fits {
             let reason = format!("{ranges:?} is no part of the array's shape {:?}", self.shape);
             return Err(Error::argument("region", reason));

@@ -218,7 +218,9 @@ struct Planes<'a> {
 impl Planes<'_> {
     /// The weighted sums over the slices of x, y, x² + y² and xy along one row of the padded image.
     fn fields_of_row(&self, row: usize, fields: &mut [Vec<f64>; FIELDS]) {
-        fields.iter_mut().for_each(|field| field.fill(0.0));
+        for field in fields.iter_mut() {
+            field.fill(0.0);
+        }
         let (pad, width) = (self.pad, self.width);
         let row = mirrored(row, pad, self.height);
         let [xs, ys, squares, products] =
@@ -307,7 +309,7 @@ mod tests {
         let places = ndarray::indices(inside.clone());
         let count = inside.iter().product::<usize>() as f64;
         for at in places {
-            let mut m = [0.0; 5];
+            let mut moments = [0.0; 5];
             for tap in ndarray::indices(vec![11; sides.len()]) {
                 let mut index = vec![0, 0];
                 let mut weight = 1.0;
@@ -316,14 +318,15 @@ mod tests {
                     weight *= ssim.window()[tap[axis]];
                 }
                 let (a, b) = (f64::from(x[&index[..]]), f64::from(y[&index[..]]));
-                for (m, value) in m.iter_mut().zip([a, b, a * a, b * b, a * b]) {
-                    *m += weight * value;
+                for (moment, value) in moments.iter_mut().zip([a, b, a * a, b * b, a * b]) {
+                    *moment += weight * value;
                 }
             }
             let (c1, c2) = (ssim.c1, ssim.c2);
-            sum += (2.0 * m[0] * m[1] + c1) * (2.0 * (m[4] - m[0] * m[1]) + c2)
-                / ((m[0] * m[0] + m[1] * m[1] + c1)
-                    * (m[2] - m[0] * m[0] + m[3] - m[1] * m[1] + c2));
+            let [mean_x, mean_y, xx, yy, xy] = moments;
+            let (product, squares) = (mean_x * mean_y, mean_x * mean_x + mean_y * mean_y);
+            sum += (2.0 * product + c1) * (2.0 * (xy - product) + c2)
+                / ((squares + c1) * (xx + yy - squares + c2));
         }
         sum / count
     }

@@ -23,6 +23,17 @@ pub(super) struct Ellipsoid {
     pub angle: f64,
 }
 
+/// Where the pixels of a phantom are on its square or cube from −1 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// Pixels tile the square, which is what operators of tomography assume.
+    #[default]
+    Tiling,
+    /// The centres of the outermost pixels are on the border, as those of scikit-image, deepinv and
+    /// MATLAB are.
+    ToTheBorder,
+}
+
 /// Where and how large the grid is.
 #[derive(Clone, Debug)]
 pub(super) struct Grid {
@@ -30,6 +41,7 @@ pub(super) struct Grid {
     pub sides: Vec<usize>,
     /// Points per side of a pixel.
     pub points: usize,
+    pub placement: Placement,
 }
 
 impl Grid {
@@ -44,7 +56,7 @@ impl Grid {
                 format!("{points} points per side of a pixel; 1 to {MOST_POINTS} are possible");
             return Err(Error::argument(what, reason));
         }
-        Ok(Self { sides: sides.to_vec(), points })
+        Ok(Self { sides: sides.to_vec(), points, placement: Placement::Tiling })
     }
 
     /// The sum of ellipsoids, as (1, 1, spatial…).
@@ -81,7 +93,12 @@ impl Grid {
     /// Coordinates of the points of one axis; rows go down where coordinates go up.
     fn places(&self, side: usize, is_down: bool) -> Vec<f64> {
         let count = side * self.points;
-        let place = |i: usize| (2 * i + 1) as f64 / count as f64 - 1.0;
+        // A single pixel has its centre in the middle in any case.
+        let stretch = match self.placement {
+            Placement::ToTheBorder if side > 1 => side as f64 / (side - 1) as f64,
+            _ => 1.0,
+        };
+        let place = |i: usize| ((2 * i + 1) as f64 / count as f64 - 1.0) * stretch;
         (0..count).map(|i| if is_down { -place(i) } else { place(i) }).collect()
     }
 }

@@ -10,6 +10,6 @@ mod landscape;
 mod noise;
 mod shepp_logan;
 
-pub use ellipse::{Disk, disks};
+pub use ellipse::{Disk, Placement, disks};
 pub use landscape::landscape;
 pub use shepp_logan::{SheppLogan, Table};

@@ -36,14 +36,14 @@ pub(super) fn at_point(seed: u32, x: i64, y: i64) -> f32 {
 /// A smooth field from −1 to 1 whose features are about 1 wide: gradients at the lattice's points.
 pub(super) fn smooth(seed: u32, x: f32, y: f32) -> f32 {
     let (left, top) = (x.floor(), y.floor());
-    let (u, v) = (x - left, y - top);
+    let (right_part, lower_part) = (x - left, y - top);
     let fade = |t: f32| t * t * t * (t * (t * 6.0 - 15.0) + 10.0);
     let corner = |right: i64, below: i64| {
         let value = at_point(seed, left as i64 + right, top as i64 + below);
         let (across, down) = DIRECTIONS[(value * 16.0) as usize & 15];
-        across * (u - right as f32) + down * (v - below as f32)
+        across * (right_part - right as f32) + down * (lower_part - below as f32)
     };
-    let (a, b) = (fade(u), fade(v));
+    let (a, b) = (fade(right_part), fade(lower_part));
     let above = corner(0, 0) * (1.0 - a) + corner(1, 0) * a;
     let below = corner(0, 1) * (1.0 - a) + corner(1, 1) * a;
     std::f32::consts::SQRT_2 * (above * (1.0 - b) + below * b)

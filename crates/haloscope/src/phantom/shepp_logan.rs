@@ -1,6 +1,6 @@
 //! The head phantom of Shepp and Logan, in two and three dimensions.
 
-use super::ellipse::{Ellipsoid, Grid};
+use super::ellipse::{Ellipsoid, Grid, Placement};
 use crate::array::Array;
 use crate::error::Result;
 
@@ -34,6 +34,7 @@ pub enum Table {
 pub struct SheppLogan {
     table: Table,
     points: usize,
+    placement: Placement,
 }
 
 /// (half axes a, b; centre x, y; angle in degrees), and the values of both tables.
@@ -68,7 +69,7 @@ impl SheppLogan {
     /// With a value per pixel that is the object's at the pixel's centre.
     #[must_use]
     pub fn new(table: Table) -> Self {
-        Self { table, points: 1 }
+        Self { table, points: 1, placement: Placement::Tiling }
     }
 
     /// With the mean over `points` per side of a pixel, which softens the edges as a detector does.
@@ -77,10 +78,17 @@ impl SheppLogan {
         Self { points, ..self }
     }
 
+    /// With another place of the pixels.
+    #[must_use]
+    pub fn with_placement(self, placement: Placement) -> Self {
+        Self { placement, ..self }
+    }
+
     /// The head on a grid of two or three sides; each covers −1 to 1. Row 0 is the top of the head's
     /// picture, where y is 1; in three dimensions the first axis is z, upwards from −1.
     pub fn draw(&self, sides: &[usize]) -> Result<Array> {
-        let grid = Grid::new("shepp-logan", sides, self.points)?;
+        let mut grid = Grid::new("shepp-logan", sides, self.points)?;
+        grid.placement = self.placement;
         let column = match self.table {
             Table::Original => 0,
             Table::Modified => 1,
