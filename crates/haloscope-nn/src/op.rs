@@ -199,27 +199,6 @@ impl Conv {
         }
     }
 
-    /// With a bias, or without.
-    #[must_use]
-    pub fn bias(mut self, bias: impl Into<Option<Tensor>>) -> Self {
-        self.bias = bias.into();
-        self
-    }
-
-    /// With the same stride on all axes.
-    #[must_use]
-    pub fn stride(mut self, stride: usize) -> Self {
-        self.stride.fill(stride);
-        self
-    }
-
-    /// With the same padding on all axes.
-    #[must_use]
-    pub fn padding(mut self, padding: usize) -> Self {
-        self.padding.fill(padding);
-        self
-    }
-
     /// With another kind of padding.
     #[must_use]
     pub fn mode(mut self, mode: PaddingMode) -> Self {
@@ -237,12 +216,6 @@ impl Conv {
     #[must_use]
     pub fn outputs(&self) -> usize {
         self.weight.shape().batch()
-    }
-
-    /// The kernel's size on each axis.
-    #[must_use]
-    pub fn kernel(&self) -> &[usize] {
-        self.weight.shape().spatial()
     }
 }
 
@@ -267,27 +240,6 @@ impl ConvTranspose {
         Self { weight, bias: None, stride: vec![1; rank], padding: vec![0; rank] }
     }
 
-    /// With a bias, or without.
-    #[must_use]
-    pub fn bias(mut self, bias: impl Into<Option<Tensor>>) -> Self {
-        self.bias = bias.into();
-        self
-    }
-
-    /// With the same stride on all axes.
-    #[must_use]
-    pub fn stride(mut self, stride: usize) -> Self {
-        self.stride.fill(stride);
-        self
-    }
-
-    /// With the same padding on all axes.
-    #[must_use]
-    pub fn padding(mut self, padding: usize) -> Self {
-        self.padding.fill(padding);
-        self
-    }
-
     /// The number of input channels.
     #[must_use]
     pub fn inputs(&self) -> usize {
@@ -299,13 +251,44 @@ impl ConvTranspose {
     pub fn outputs(&self) -> usize {
         self.weight.shape().channels()
     }
-
-    /// The kernel's size on each axis.
-    #[must_use]
-    pub fn kernel(&self) -> &[usize] {
-        self.weight.shape().spatial()
-    }
 }
+
+/// What convolutions and transposed ones have in common: fields of the same names and meanings.
+macro_rules! settings {
+    ($conv:ident) => {
+        impl $conv {
+            /// With a bias, or without.
+            #[must_use]
+            pub fn bias(mut self, bias: impl Into<Option<Tensor>>) -> Self {
+                self.bias = bias.into();
+                self
+            }
+
+            /// With the same stride on all axes.
+            #[must_use]
+            pub fn stride(mut self, stride: usize) -> Self {
+                self.stride.fill(stride);
+                self
+            }
+
+            /// With the same padding on all axes.
+            #[must_use]
+            pub fn padding(mut self, padding: usize) -> Self {
+                self.padding.fill(padding);
+                self
+            }
+
+            /// The kernel's size on each axis.
+            #[must_use]
+            pub fn kernel(&self) -> &[usize] {
+                self.weight.shape().spatial()
+            }
+        }
+    };
+}
+
+settings!(Conv);
+settings!(ConvTranspose);
 
 /// What a convolution sees outside the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -243,15 +243,14 @@ fn conv_plane<T: Accumulate>(
     batch: usize,
     output: usize,
 ) -> Vec<T> {
-    let kernel = three(conv.kernel(), 1);
-    let (stride, padding) = (three(&conv.stride, 1), three(&conv.padding, 0));
-    let mut plane = vec![bias(conv.bias.as_ref(), output); count(size)];
+    let window = Window::new(conv.kernel(), &conv.stride, &conv.padding);
+    let kernel = window.kernel;
+    let mut plane = constant(conv.bias.as_ref(), output, size);
     for tap in positions(kernel) {
         // For each axis, the output positions that see a pixel under this tap, and which.
         let [depths, rows, columns]: [Vec<(usize, usize)>; 3] = std::array::from_fn(|axis| {
             let pair = |at: usize| {
-                let position = (at * stride[axis] + tap[axis]).cast_signed();
-                let position = position - padding[axis].cast_signed();
+                let position = window.position(axis, at, tap);
                 Some((at, conv.mode.source(position, from.size[axis])?))
             };
             (0..size[axis]).filter_map(pair).collect()
@@ -281,9 +280,9 @@ fn transpose_plane<T: Accumulate>(
     batch: usize,
     output: usize,
 ) -> Vec<T> {
-    let kernel = three(conv.kernel(), 1);
-    let (stride, padding) = (three(&conv.stride, 1), three(&conv.padding, 0));
-    let mut plane = vec![bias(conv.bias.as_ref(), output); count(size)];
+    let window = Window::new(conv.kernel(), &conv.stride, &conv.padding);
+    let kernel = window.kernel;
+    let mut plane = constant(conv.bias.as_ref(), output, size);
     for input in 0..from.channels {
         let source = from.plane(batch, input);
         let weights = &conv.weight.values()[(input * conv.outputs() + output) * count(kernel)..];
@@ -291,9 +290,7 @@ fn transpose_plane<T: Accumulate>(
             let weight = T::from_f32(weight);
             for (at, &value) in positions(from.size).zip(source) {
                 let target = |axis: usize| {
-                    let position = (at[axis] * stride[axis] + tap[axis]).cast_signed();
-                    let position = position - padding[axis].cast_signed();
-                    PaddingMode::Zero.source(position, size[axis])
+                    PaddingMode::Zero.source(window.position(axis, at[axis], tap), size[axis])
                 };
                 if let (Some(depth), Some(row), Some(column)) = (target(0), target(1), target(2)) {
                     plane[offset(size, [depth, row, column])] += weight * value;
@@ -304,8 +301,28 @@ fn transpose_plane<T: Accumulate>(
     plane
 }
 
-fn bias<T: Accumulate>(bias: Option<&Tensor>, output: usize) -> T {
-    T::from_f32(bias.map_or(0.0, |bias| bias.values()[output]))
+/// Where the windows of a convolution are: in its input, or in the output of a transposed one.
+struct Window {
+    kernel: Sizes,
+    stride: Sizes,
+    padding: Sizes,
+}
+
+impl Window {
+    fn new(kernel: &[usize], stride: &[usize], padding: &[usize]) -> Self {
+        Self { kernel: three(kernel, 1), stride: three(stride, 1), padding: three(padding, 0) }
+    }
+
+    /// The position on an axis of a tap of the window with number `at`; it may be outside.
+    fn position(&self, axis: usize, at: usize, tap: Sizes) -> isize {
+        let position = (at * self.stride[axis] + tap[axis]).cast_signed();
+        position - self.padding[axis].cast_signed()
+    }
+}
+
+/// An output channel before anything is added: its bias, or zero.
+fn constant<T: Accumulate>(bias: Option<&Tensor>, output: usize, size: Sizes) -> Vec<T> {
+    vec![T::from_f32(bias.map_or(0.0, |bias| bias.values()[output])); count(size)]
 }
 
 fn pool_plane<T: Accumulate>(pool: &Pool, from: Sizes, plane: &[T], size: Sizes) -> Vec<T> {
