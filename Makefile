@@ -1,12 +1,15 @@
 # Everything that is done with the project; `make help` lists it.
 
-.PHONY: help test tools lint docs unit mpi deny bench bench-collectives bench-networks bench-tomography neon soak fmt clean
+.PHONY: help test tools lint docs unit mpi deny bench bench-collectives bench-networks bench-tiling bench-tomography neon soak fmt clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 # The crates that are built once more for each MPI library.
 MPI_CRATES = -p haloscope-comm -p haloscope -p haloscope-cli
+
+# What the default build leaves out, apart from MPI.
+FEATURES = --features haloscope-cli/hdf5,haloscope-cli/zarr
 
 test: tools lint docs unit mpi deny ## install what the tests need, then run all of them
 
@@ -18,18 +21,18 @@ fmt: ## format the sources
 
 lint:
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --workspace --all-targets $(FEATURES) -- -D warnings
 	MPICC=mpicc.openmpi cargo clippy $(MPI_CRATES) --all-targets --features mpi \
 		--target-dir target/openmpi -- -D warnings
 
 docs: ## build the documentation, warnings denied
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps $(FEATURES)
 	MPICC=mpicc.openmpi RUSTDOCFLAGS="-D warnings" cargo doc $(MPI_CRATES) --no-deps --features mpi \
 		--target-dir target/openmpi
 
 unit:
-	cargo nextest run --workspace
-	cargo test --workspace --doc
+	cargo nextest run --workspace $(FEATURES)
+	cargo test --workspace --doc $(FEATURES)
 	@[ -n "$$HALOSCOPE_DATA" ] || echo "skipped: tests of trained networks, which need HALOSCOPE_DATA"
 	@[ -n "$$HALOSCOPE_HUGE" ] || echo "skipped: messages of more than 2^31 bytes, which make soak sends"
 
@@ -51,7 +54,7 @@ $(PYTHON):
 	python3 -m venv .venv
 	.venv/bin/pip install --quiet -r bench/requirements.txt
 
-bench: bench-collectives bench-networks bench-tomography ## compare with the peers; results go to bench/runs
+bench: bench-collectives bench-networks bench-tiling bench-tomography ## compare with the peers; results go to bench/runs
 
 RANKS = release/examples/bench_collectives
 
@@ -83,6 +86,11 @@ bench-networks: $(PYTHON)
 			--peer "ONNX Runtime=$$peer onnxruntime" \
 			--peer "OpenVINO=$$peer openvino" || exit 1; \
 	done
+
+# Tiles on one and two ranks; no peer has the same network at hand.
+bench-tiling: $(PYTHON)
+	cargo build --release -p haloscope --examples
+	$(PYTHON) bench/compare.py tiling --rounds 1 --peer "haloscope=target/release/examples/bench_tiling"
 
 bench-tomography: export MALLOC_MMAP_THRESHOLD_ = 4294967296
 bench-tomography: export MALLOC_TRIM_THRESHOLD_ = 17179869184

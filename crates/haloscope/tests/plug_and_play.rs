@@ -1,0 +1,66 @@
+//! Plug-and-play reproduces deepinv's iterates (`fixtures/make_plug_and_play.py`), on any number of ranks.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use haloscope::denoise::NetworkDenoiser;
+use haloscope::distribute::{distribute, distribute_with};
+use haloscope::fidelity::{Fidelities, L2};
+use haloscope::physics::{Blur, Padding, Physics};
+use haloscope::solve::{Plug, Problem, ProximalGradient, State, Stopping, solve};
+use haloscope::tiling::{Strategy, Tiling};
+use haloscope::{Array, Error, Measurements};
+use haloscope_comm::Context;
+use haloscope_nn::engine::Options;
+use haloscope_nn::models::{Architecture, Dncnn};
+use haloscope_nn::weights::Limits;
+use haloscope_nn::{StateDict, Tensor};
+use ndarray::{ArrayD, IxDyn};
+
+fn array(tensor: &Tensor) -> Array {
+    ArrayD::from_shape_vec(IxDyn(tensor.shape().sizes()), tensor.values().to_vec())
+        .expect("its shape")
+}
+
+#[test]
+fn iterates_are_those_of_deepinv() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures/plug_and_play.safetensors");
+    let tensors = Arc::new(StateDict::open(path, &Limits::default()).expect("fixture"));
+    for ranks in [1, 2, 3] {
+        let tensors = tensors.clone();
+        let errors = Context::threads(ranks, move |ctx| {
+            let get = |name: &str| array(tensors.get(name).expect("a tensor"));
+            let blur = |index: usize| -> Result<Arc<dyn Physics>, Error> {
+                let kernel = get(&format!("kernel {index}"));
+                Ok(Arc::new(Blur::new(&[3, 40, 56], &kernel, Padding::Circular)?))
+            };
+            let physics = distribute(vec![blur(0)?, blur(1)?, blur(2)?], ctx)?;
+            let data =
+                Measurements::new((0..3).map(|index| get(&format!("data {index}"))).collect());
+            let fidelity = distribute(Fidelities::from(L2::default()), ctx)?;
+            let problem = Problem::new(physics, data, fidelity)?;
+
+            let weights = tensors.section("weights");
+            let model = Dncnn { depth: 4, channels: 16, ..Dncnn::default() }.load(&weights)?;
+            let network = NetworkDenoiser::new(model, Options::default())?;
+            // One tile is the whole image.
+            let tiling = Tiling { patch: 64.into(), ..Tiling::new(Strategy::Basic) };
+            let denoiser = distribute_with(network, ctx, tiling)?;
+            let prior = Arc::new(Plug::new(Arc::new(denoiser), 0.05));
+            let algorithm = ProximalGradient { step: 0.5, prior, relaxation: None };
+            let mut state = State::new(get("start"));
+            let mut errors = Vec::new();
+            for iterations in [1, 5, 20] {
+                let stopping = Stopping { iterations, ..Stopping::default() };
+                state = solve(&problem, &algorithm, state, &stopping, None)?.state;
+                let expected = get(&format!("iterate {iterations}"));
+                let distance = (&state.image - &expected).mapv(|value| value * value).sum().sqrt();
+                errors.push(distance / expected.mapv(|value| value * value).sum().sqrt());
+            }
+            Ok::<_, Error>(errors)
+        });
+        for errors in errors.expect("no rank fails") {
+            assert!(errors.iter().all(|error| *error < 1e-4), "{ranks} ranks: {errors:?}");
+        }
+    }
+}
