@@ -1,6 +1,6 @@
 # Everything that is done with the project; `make help` lists it.
 
-.PHONY: help test tools lint docs unit mpi deny bench bench-collectives bench-networks bench-tiling bench-tomography neon soak fmt clean
+.PHONY: help test tools lint docs unit mpi deny bench bench-collectives bench-blur bench-networks bench-tiling bench-tomography neon soak fmt clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -54,7 +54,7 @@ $(PYTHON):
 	python3 -m venv .venv
 	.venv/bin/pip install --quiet -r bench/requirements.txt
 
-bench: bench-collectives bench-networks bench-tiling bench-tomography ## compare with the peers; results go to bench/runs
+bench: bench-collectives bench-blur bench-networks bench-tiling bench-tomography ## compare with the peers; results go to bench/runs
 
 RANKS = release/examples/bench_collectives
 
@@ -86,6 +86,21 @@ bench-networks: $(PYTHON)
 			--peer "ONNX Runtime=$$peer onnxruntime" \
 			--peer "OpenVINO=$$peer openvino" || exit 1; \
 	done
+
+bench-blur: export MALLOC_MMAP_THRESHOLD_ = 4294967296
+bench-blur: export MALLOC_TRIM_THRESHOLD_ = 17179869184
+bench-blur: ROUNDS = 3
+bench-blur: $(PYTHON)
+	cargo build --release -p haloscope --example bench_blur
+	for threads in 1 2; do \
+		peer="$(PYTHON) bench/peers/blur.py --threads $$threads"; \
+		$(PYTHON) bench/compare.py blur-$$threads --rounds $(ROUNDS) --reference haloscope \
+			--peer "haloscope=target/release/examples/bench_blur --threads $$threads" \
+			--peer "deepinv BlurFFT=$$peer blur-fft" \
+			--peer "deepinv Blur with FFT=$$peer blur-use-fft" \
+			--peer "deepinv Blur=$$peer blur" || exit 1; \
+	done
+
 
 # Tiles on one and two ranks; no peer has the same network at hand.
 bench-tiling: $(PYTHON)

@@ -5,7 +5,9 @@
 
 use std::time::{Duration, Instant};
 
-use haloscope::physics::{Blur, LinearPhysics, Method, Padding, kernels};
+use haloscope::physics::{
+    Blur, Downsampling, DownsamplingFilter, LinearPhysics, Method, Padding, kernels,
+};
 use haloscope::{Array, Result};
 
 fn main() -> Result<()> {
@@ -53,6 +55,10 @@ const CASES: &[(&str, Make)] = &[
     ("circular 1024²×3, kernel of 9²", || {
         let kernel = random(&[1, 1, 9, 9]);
         Ok(Box::new(Blur::new(&[3, 1024, 1024], &kernel, Padding::Circular)?))
+    }),
+    ("downsampling of 2048² by 2, bicubic", || {
+        let (filter, padding) = (DownsamplingFilter::Bicubic, Padding::Circular);
+        Ok(Box::new(Downsampling::new(&[1, 2048, 2048], 2, &filter, padding)?))
     }),
 ];
 

@@ -160,8 +160,8 @@ fn gaussian_kernels_are_those_of_deepinv() -> Result<()> {
 
 #[test]
 fn kernels_of_downsampling_are_those_of_deepinv() -> Result<()> {
-    let fixture = Fixture::open();
     type Make = fn(usize, usize) -> Result<Array>;
+    let fixture = Fixture::open();
     let makes: [(&str, Make); 3] = [
         ("bilinear", |factor, _| kernels::bilinear(factor)),
         ("bicubic", |factor, _| kernels::bicubic(factor)),

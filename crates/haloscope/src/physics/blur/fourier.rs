@@ -15,25 +15,16 @@ use rustfft::num_complex::Complex;
 use rustfft::{Fft, FftPlanner};
 
 use super::grid::Grid;
+use super::lines::{Action, Filter, Lines, Product, gather, scatter};
+use super::pairs::{tangle, untangle};
 use super::spectrum::Spectrum;
 
-type Value = Complex<f32>;
+pub(super) type Value = Complex<f32>;
 
 /// Rows, and columns, of a tile.
-const SIDE: usize = 8;
+pub(super) const SIDE: usize = 8;
 /// Values of a tile.
-const TILE: usize = SIDE * SIDE;
-
-/// What is done to a spectrum.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Filter {
-    /// Convolution.
-    Forward,
-    /// Its adjoint.
-    Adjoint,
-    /// `(AᵀA + shift)⁻¹`, 0 where the eigenvalue of `AᵀA` is not above `floor` and the shift is 0.
-    Solve { shift: f32, floor: f32 },
-}
+pub(super) const TILE: usize = SIDE * SIDE;
 
 /// Transforms planned for one grid.
 pub(super) struct Fourier {
@@ -44,6 +35,8 @@ pub(super) struct Fourier {
     copies: [Vec<Vec<usize>>; 2],
     /// Tiles beside each other. Odd, so that tiles above each other fall into different cache sets.
     blocks: usize,
+    /// Whether the grid is the image's own, so that nothing is extended or added up.
+    periodic: bool,
 }
 
 impl fmt::Debug for Fourier {
@@ -60,7 +53,13 @@ impl Fourier {
             .map(|grid| [planner.plan_fft_forward(grid.len), planner.plan_fft_inverse(grid.len)]);
         let copies = [grids[0].axis.copies(), grids[1].axis.copies()];
         let blocks = (grids[2].len / 2 + 1).div_ceil(SIDE) | 1;
-        Self { grids, transforms, copies, blocks }
+        let periodic = grids.iter().all(Grid::is_periodic);
+        Self { grids, transforms, copies, blocks, periodic }
+    }
+
+    /// Whether the grid is the image's own.
+    pub fn is_periodic(&self) -> bool {
+        self.periodic
     }
 
     pub fn grids(&self) -> &[Grid; 3] {
@@ -82,13 +81,15 @@ impl Fourier {
         output: &mut [f32],
         scratch: &mut [Value],
     ) {
-        let adjoint = matches!(filter, Filter::Adjoint);
+        // On the image's own grid both directions take and give whole rows.
+        let adjoint = matches!(filter, Filter::Adjoint) && !self.periodic;
         self.rows_to_spectrum(adjoint, input, scratch);
         let [depth, height, width] = self.lengths();
         // The factor of the inverse transforms, and of taking two rows as one.
         let scale = 0.5 / (depth as f32 * height as f32 * width as f32);
         let product = Product { filter, kernel, scale };
-        let along_height = |lines| Lines { transforms: &self.transforms[1], length: height, lines };
+        let along_height =
+            |action| Lines { transforms: &self.transforms[1], length: height, action };
         if depth == 1 {
             self.along_height(scratch, &along_height(Action::Product(&product)));
         } else {
@@ -121,10 +122,9 @@ impl Fourier {
                         }
                         continue;
                     }
-                    for (row, real) in two.into_iter().zip(&mut rows.real) {
-                        self.place_row(adjoint, row, real);
-                    }
-                    let [a, b] = &rows.real;
+                    let [a, b] = &mut rows.real;
+                    let a = self.place_row(adjoint, two[0], a);
+                    let b = self.place_row(adjoint, two[1], b);
                     for ((to, &a), &b) in rows.complex.iter_mut().zip(a).zip(b) {
                         *to = Value::new(a, b);
                     }
@@ -152,10 +152,21 @@ impl Fourier {
         Some(&input[row * len..][..len])
     }
 
-    /// A row as it lies on the grid.
-    fn place_row(&self, adjoint: bool, row: Option<&[f32]>, real: &mut [f32]) {
+    /// A row as it lies on the grid: itself, or written to `real`.
+    fn place_row<'a>(
+        &self,
+        adjoint: bool,
+        row: Option<&'a [f32]>,
+        real: &'a mut [f32],
+    ) -> &'a [f32] {
         let width = &self.grids[2];
-        let Some(row) = row else { return real.fill(0.0) };
+        let Some(row) = row else {
+            real.fill(0.0);
+            return real;
+        };
+        if width.is_periodic() {
+            return row;
+        }
         if adjoint {
             let end = width.offset + row.len();
             real[..width.offset].fill(0.0);
@@ -165,15 +176,16 @@ impl Fourier {
             width.axis.extend(row, real);
             real[width.axis.extended()..].fill(0.0);
         }
+        real
     }
 
     /// Works on all lines along the height: those of a block of columns at a time.
     fn along_height(&self, spectrum: &mut [Value], lines: &Lines<'_>) {
         let [depth, height, width] = self.lengths();
         let groups = height.div_ceil(SIDE);
-        let mut blocks: Vec<Vec<&mut [Value]>> = Vec::new();
+        let mut blocks: Vec<Vec<&mut [Value; TILE]>> = Vec::new();
         blocks.resize_with(depth * self.blocks, || Vec::with_capacity(groups));
-        for (i, tile) in spectrum.chunks_mut(TILE).enumerate() {
+        for (i, tile) in spectrum.as_chunks_mut().0.iter_mut().enumerate() {
             blocks[i / (groups * self.blocks) * self.blocks + i % self.blocks].push(tile);
         }
         blocks.par_iter_mut().enumerate().for_each_init(
@@ -181,22 +193,15 @@ impl Fourier {
             |buffers, (i, tiles)| {
                 let first = i % self.blocks * SIDE;
                 let columns = (width / 2 + 1).saturating_sub(first).min(SIDE);
+                // Lines have room for the rows of a last tile that is not full.
                 for (tile, y) in tiles.iter().zip((0..).step_by(SIDE)) {
-                    for (row, y) in tile.chunks_exact(SIDE).zip(y..height) {
-                        for (column, value) in row[..columns].iter().enumerate() {
-                            buffers.values[column * buffers.stride + y] = *value;
-                        }
-                    }
+                    gather(tile, &mut buffers.values[y..], buffers.stride);
                 }
                 for column in 0..columns {
                     lines.run(buffers, column, first + column);
                 }
                 for (tile, y) in tiles.iter_mut().zip((0..).step_by(SIDE)) {
-                    for (row, y) in tile.chunks_exact_mut(SIDE).zip(y..height) {
-                        for (column, value) in row[..columns].iter_mut().enumerate() {
-                            *value = buffers.values[column * buffers.stride + y];
-                        }
-                    }
+                    scatter(&buffers.values[y..], buffers.stride, tile);
                 }
             },
         );
@@ -208,7 +213,7 @@ impl Fourier {
         let lines = Lines {
             transforms: &self.transforms[0],
             length: depth,
-            lines: Action::Product(product),
+            action: Action::Product(product),
         };
         let tiles_of_slab = height.div_ceil(SIDE) * self.blocks;
         let mut stacks: Vec<Vec<&mut [Value]>> = Vec::new();
@@ -278,20 +283,25 @@ impl Fourier {
                 let (first, second) = (pair[0].1, pair.last().map_or(pair[0].1, |job| job.1));
                 tangle(tiles(first), tiles(second), &mut rows.complex);
                 fft.process_with_scratch(&mut rows.complex, &mut rows.scratch);
-                for (k, &(row, _)) in pair.iter().enumerate() {
-                    let to = &mut output[row * len..][..len];
-                    let part = |value: &Value| if k == 0 { value.re } else { value.im };
-                    if adjoint {
+                if adjoint {
+                    for (k, &(row, _)) in pair.iter().enumerate() {
                         let real = &mut rows.real[0];
                         for (to, value) in real.iter_mut().zip(&rows.complex) {
-                            *to = part(value);
+                            *to = if k == 0 { value.re } else { value.im };
                         }
-                        width.axis.fold(real, to);
-                    } else {
-                        for (to, value) in to.iter_mut().zip(&rows.complex[width.offset..]) {
-                            *to = part(value);
-                        }
+                        width.axis.fold(real, &mut output[row * len..][..len]);
                     }
+                    continue;
+                }
+                // Without an adjoint the rows of a pair are neighbours.
+                let values = &rows.complex[width.offset..][..len];
+                let (first, second) = output[pair[0].0 * len..].split_at_mut(len);
+                if pair.len() == 2 {
+                    for ((a, b), value) in first.iter_mut().zip(second).zip(values) {
+                        (*a, *b) = (value.re, value.im);
+                    }
+                } else {
+                    first.iter_mut().zip(values).for_each(|(to, value)| *to = value.re);
                 }
             }
         });
@@ -312,123 +322,6 @@ impl Rows {
             real,
             complex: vec![Value::default(); width],
             scratch: vec![Value::default(); scratch],
-        }
-    }
-}
-
-/// The spectra A and B of two real rows, times 2, from the transform Z of `a + i b`:
-/// `2 A[k] = Z[k] + conj Z[−k]` and `2 B[k] = (Z[k] − conj Z[−k]) / i`.
-fn untangle(z: &[Value], row: usize, group: &mut [Value]) {
-    let half = z.len() / 2 + 1;
-    let mut mirrored = [Value::default(); SIDE];
-    for (block, tile) in group.chunks_exact_mut(TILE).enumerate() {
-        let first = block * SIDE;
-        let columns = half.saturating_sub(first).min(SIDE);
-        if columns == 0 {
-            break;
-        }
-        for (k, value) in mirrored[..columns].iter_mut().enumerate() {
-            *value = z[if first + k == 0 { 0 } else { z.len() - first - k }];
-        }
-        let (a, b) = tile[row * SIDE..][..2 * SIDE].split_at_mut(SIDE);
-        let pairs = z[first..first + columns].iter().zip(&mirrored);
-        for ((a, b), (z, m)) in a.iter_mut().zip(b).zip(pairs) {
-            *a = Value::new(z.re + m.re, z.im - m.im);
-            *b = Value::new(z.im + m.im, m.re - z.re);
-        }
-    }
-}
-
-/// The transform of `a + i b` from the halves of the spectra of a and b.
-fn tangle<'a>(
-    a: impl Iterator<Item = &'a [Value]>,
-    b: impl Iterator<Item = &'a [Value]>,
-    z: &mut [Value],
-) {
-    let half = z.len() / 2 + 1;
-    for ((a, b), first) in a.zip(b).zip((0..half).step_by(SIDE)) {
-        let columns = (half - first).min(SIDE);
-        // The mirrored values first: where both are the same frequency, the other one counts.
-        for k in usize::from(first == 0)..columns {
-            let (a, b) = (a[k], b[k]);
-            z[z.len() - first - k] = Value::new(a.re + b.im, b.re - a.im);
-        }
-        for ((z, a), b) in z[first..first + columns].iter_mut().zip(a).zip(b) {
-            *z = Value::new(a.re - b.im, a.im + b.re);
-        }
-    }
-}
-
-/// A product with a kernel's spectrum.
-struct Product<'a> {
-    filter: Filter,
-    kernel: &'a Spectrum,
-    scale: f32,
-}
-
-impl Product<'_> {
-    fn apply(&self, line: &mut [Value], number: usize) {
-        let kernel = &self.kernel.values[number * line.len()..][..line.len()];
-        let scale = self.scale;
-        let pairs = line.iter_mut().zip(kernel);
-        match self.filter {
-            Filter::Forward => pairs.for_each(|(x, k)| *x *= k * scale),
-            Filter::Adjoint => pairs.for_each(|(x, k)| *x *= k.conj() * scale),
-            Filter::Solve { shift, floor } => pairs.for_each(|(x, k)| {
-                let eigenvalue = k.norm_sqr();
-                let kept = shift > 0.0 || eigenvalue > floor;
-                *x *= if kept { scale / (eigenvalue + shift) } else { 0.0 };
-            }),
-        }
-    }
-}
-
-/// What is done to each line of values.
-enum Action<'a> {
-    Forward,
-    /// Forward transform, product, inverse transform.
-    Product(&'a Product<'a>),
-    Inverse,
-}
-
-/// Transforms along one direction.
-struct Lines<'a> {
-    transforms: &'a [Arc<dyn Fft<f32>>; 2],
-    length: usize,
-    lines: Action<'a>,
-}
-
-/// Lines that were gathered from tiles.
-struct Buffers {
-    values: Vec<Value>,
-    /// From one line to the next; not a power of two, which would put all lines into one cache set.
-    stride: usize,
-    scratch: Vec<Value>,
-}
-
-impl Lines<'_> {
-    fn buffers(&self, lines: usize) -> Buffers {
-        let stride = self.length + SIDE;
-        let scratch = self.transforms.iter().map(|fft| fft.get_inplace_scratch_len()).max();
-        Buffers {
-            values: vec![Value::default(); lines * stride],
-            stride,
-            scratch: vec![Value::default(); scratch.unwrap_or(0)],
-        }
-    }
-
-    /// `number` is that of the line in the kernel's spectrum.
-    fn run(&self, buffers: &mut Buffers, line: usize, number: usize) {
-        let values = &mut buffers.values[line * buffers.stride..][..self.length];
-        let [forward, inverse] = self.transforms;
-        if !matches!(self.lines, Action::Inverse) {
-            forward.process_with_scratch(values, &mut buffers.scratch);
-        }
-        if let Action::Product(product) = self.lines {
-            product.apply(values, number);
-        }
-        if !matches!(self.lines, Action::Forward) {
-            inverse.process_with_scratch(values, &mut buffers.scratch);
         }
     }
 }

@@ -14,7 +14,7 @@ pub(super) struct Grid {
     pub len: usize,
     /// The grid position of output 0.
     pub offset: usize,
-    /// The grid position of the kernel's first sample.
+    /// The grid position of the kernel's first sample, which puts its centre at 0.
     kernel: usize,
 }
 
@@ -26,7 +26,8 @@ impl Grid {
         }
         let axis = Axis::new(input, kernel, padding)?;
         let len = fast_length(axis.extended());
-        Some(Self { axis, len, offset: kernel - 1, kernel: 0 })
+        let centre = kernel / 2;
+        Some(Self { axis, len, offset: kernel - 1 - centre, kernel: (len - centre) % len })
     }
 
     /// The image's own grid, on which a circular blur is diagonal.
@@ -39,7 +40,8 @@ impl Grid {
 
     /// Whether the grid is the image's own.
     pub fn is_periodic(&self) -> bool {
-        self.len == self.axis.input && self.axis.extended() == self.len && self.offset == 0
+        let Axis { input, output, .. } = self.axis;
+        [input, output, self.axis.extended()] == [self.len; 3] && self.offset == 0
     }
 
     /// Where sample `i` of the kernel lies; several coincide if the kernel is longer than the grid.
@@ -60,7 +62,7 @@ impl Grid {
 
 /// The shortest length from `len` on whose transform is fast: no prime factor above 5.
 fn fast_length(len: usize) -> usize {
-    (len..).find(|&len| greatest_factor(len) <= 5).unwrap_or(len)
+    (len..=len.next_power_of_two()).find(|&len| greatest_factor(len) <= 5).unwrap_or(len)
 }
 
 /// The greatest prime factor; 1 for 1.
@@ -86,6 +88,12 @@ mod tests {
         assert_eq!((grid.len, grid.is_periodic()), (2048, false));
         assert!(Grid::periodic(2039, 9).is_periodic());
         assert!(Grid::new(2048, 9, Padding::Circular).expect("a grid").is_periodic());
+    }
+
+    #[test]
+    fn a_grid_with_fewer_outputs_is_not_the_images_own() {
+        assert!(!Grid::new(8, 2, Padding::Valid).expect("a grid").is_periodic());
+        assert!(Grid::new(8, 1, Padding::Valid).expect("a grid").is_periodic());
     }
 
     #[test]

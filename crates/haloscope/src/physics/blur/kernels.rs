@@ -4,6 +4,8 @@
 //! `bicubic_filter` and `sinc_filter`, computed in f64. All of them sum to 1. An array of one's own is
 //! a kernel as it is; [`normalised`] makes it sum to 1.
 
+use std::f64::consts::{PI, SQRT_2};
+
 use ndarray::{ArrayD, Dimension, IxDyn};
 
 use crate::array::Array;
@@ -57,9 +59,9 @@ pub fn gaussian_of_size(size: &[usize], sigma: &[f64], angles: [f64; 3]) -> Resu
     let axes = size.len();
     let kernel = kernel_from(size, |place| {
         let mut coordinates = [0.0; 3];
-        for axis in 0..axes {
+        for (axis, coordinate) in coordinates[..axes].iter_mut().enumerate() {
             let from_end = axes - 1 - axis;
-            coordinates[axis] = place[from_end] as f64 - (size[from_end] as f64 - 1.0) / 2.0;
+            *coordinate = place[from_end] as f64 - (size[from_end] as f64 - 1.0) / 2.0;
         }
         let exponent: f64 = (0..axes)
             .map(|row| {
@@ -112,14 +114,13 @@ pub fn random_motion(side: usize, seed: u64) -> Result<Array> {
     }
     let mut random = SplitMix(seed);
     let mut coordinate = || {
-        let terms: Vec<(f64, f64)> =
-            (1..=5).map(|n| (random.normal() / f64::from(n), random.uniform() * 6.3)).collect();
+        let terms: Vec<(f64, f64)> = (1..=5)
+            .map(|n| (random.normal() / f64::from(n), random.uniform() * 2.0 * PI))
+            .collect();
         move |t: f64| -> f64 {
             let frequency = (1..).map(f64::from);
             let sines = terms.iter().zip(frequency);
-            sines
-                .map(|((amplitude, phase), n)| amplitude * (3.141_592_7 * n * t + phase).sin())
-                .sum()
+            sines.map(|((amplitude, phase), n)| amplitude * (PI * n * t + phase).sin()).sum()
         }
     };
     let (y, x) = (coordinate(), coordinate());
@@ -175,9 +176,8 @@ pub fn sinc(factor: usize, length: usize) -> Result<Array> {
     }
     let factor = factor as f64;
     let half = (length as f64 - 1.0) / 2.0;
-    // The transition band and the window's shape for it, with deepinv's rounded constants.
-    let attenuation =
-        2.285 * (length as f64 - 1.0) * 3.14159 * (2.0 * (2.0 - 1.414_213_6) / factor) + 7.95;
+    // The width of the transition band, and the window's shape for it.
+    let attenuation = 2.285 * (length as f64 - 1.0) * PI * (2.0 * (2.0 - SQRT_2) / factor) + 7.95;
     let beta = if attenuation <= 21.0 {
         0.0
     } else if attenuation <= 50.0 {
@@ -186,7 +186,7 @@ pub fn sinc(factor: usize, length: usize) -> Result<Array> {
         0.1102 * (attenuation - 8.7)
     };
     let taps = taps(length, |i| {
-        let x = std::f64::consts::PI * (i - half) / factor;
+        let x = PI * (i - half) / factor;
         let sinc = if x == 0.0 { 1.0 } else { x.sin() / x };
         let window = if length == 1 { 0.0 } else { (1.0 - ((i - half) / half).powi(2)).max(0.0) };
         sinc * bessel_i0(beta * window.sqrt()) / bessel_i0(beta)
@@ -299,7 +299,7 @@ impl SplitMix {
     /// By the method of Box and Muller.
     fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
-        radius * (2.0 * std::f64::consts::PI * self.uniform()).cos()
+        radius * (2.0 * PI * self.uniform()).cos()
     }
 }
 

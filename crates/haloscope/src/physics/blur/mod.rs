@@ -11,9 +11,11 @@ mod direct;
 mod fourier;
 mod grid;
 pub mod kernels;
+mod lines;
+mod pairs;
 mod spectrum;
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 use rayon::prelude::*;
 use rustfft::num_complex::Complex;
@@ -23,8 +25,9 @@ use crate::array::Array;
 use crate::error::{Error, Result};
 use axis::Axis;
 use direct::{Direct, Taps};
-use fourier::{Filter, Fourier};
+use fourier::Fourier;
 use grid::Grid;
+use lines::Filter;
 use spectrum::Spectrum;
 
 /// What the image is taken to be beyond its ends.
@@ -59,8 +62,8 @@ const SMALL_PLANE: usize = 1 << 16;
 /// Convolution with a kernel, in two or three dimensions.
 ///
 /// While it runs it needs, beside input and output, about one plane or volume of scratch (one per
-/// thread if planes are small); with the Fourier method it keeps the kernel's transform, 4 bytes per
-/// sample of the grid and distinct kernel.
+/// thread if planes are small). With the Fourier method it keeps that, and the transform of each distinct
+/// kernel: 4 bytes per sample of the grid, half of it for kernels that are symmetric about their centre.
 ///
 /// ```
 /// use haloscope::physics::{Blur, LinearPhysics, Padding, Physics, kernels};
@@ -86,8 +89,8 @@ pub struct Blur {
 
 #[derive(Debug)]
 enum Engine {
-    Direct(Direct, Vec<Taps>),
-    Fourier(Diagonal),
+    Direct(Box<Direct>, Vec<Taps>),
+    Fourier(Box<Diagonal>),
 }
 
 /// Transforms and the kernels' spectra.
@@ -95,6 +98,22 @@ enum Engine {
 struct Diagonal {
     fourier: Fourier,
     spectra: Vec<Spectrum>,
+    /// Scratch that is not in use: to allocate it anew costs a tenth of a blur of 2048².
+    scratch: Mutex<Vec<Vec<Complex<f32>>>>,
+}
+
+/// Scratch that goes back when it is dropped.
+struct Borrowed<'a> {
+    scratch: Vec<Complex<f32>>,
+    owner: &'a Diagonal,
+}
+
+impl Drop for Borrowed<'_> {
+    fn drop(&mut self) {
+        if let Ok(mut free) = self.owner.scratch.lock() {
+            free.push(std::mem::take(&mut self.scratch));
+        }
+    }
 }
 
 /// All kernels of a blur.
@@ -128,19 +147,17 @@ impl Blur {
     ) -> Result<Self> {
         let size = check_shape(shape)?;
         let kernels = Kernels::new(shape, kernel)?;
-        let axes: Vec<Axis> = (0..3)
-            .map(|i| {
-                Axis::new(size[i], kernels.size[i], padding).ok_or_else(|| {
-                    let (kernel, size) = (kernels.size, size);
-                    let reason = format!(
-                        "the kernel of (depth, height, width) {kernel:?} does not fit into the image of {size:?}, \
-                         which valid padding needs; other paddings take any kernel"
-                    );
-                    Error::argument("blur", reason)
-                })
+        let axis = |i: usize| {
+            Axis::new(size[i], kernels.size[i], padding).ok_or_else(|| {
+                let reason = format!(
+                    "the kernel of (depth, height, width) {:?} does not fit into the image of {size:?}, which \
+                     valid padding needs; other paddings take any kernel",
+                    kernels.size
+                );
+                Error::argument("blur", reason)
             })
-            .collect::<Result<_>>()?;
-        let axes: [Axis; 3] = axes.try_into().expect("three axes were made");
+        };
+        let axes = [axis(0)?, axis(1)?, axis(2)?];
         let mut measurement = shape.to_vec();
         let spatial = axes.iter().map(|axis| axis.output).skip(4 - shape.len());
         measurement[1..].iter_mut().zip(spatial).for_each(|(to, output)| *to = output);
@@ -203,10 +220,10 @@ impl Blur {
         input: &[f32],
         output: &mut [f32],
     ) -> Result<()> {
-        let Diagonal { fourier, spectra } = diagonal;
-        let scratch = || vec![Complex::default(); fourier.scratch()];
-        self.for_each_plane(batch, input, output, scratch, |kernel, input, output, scratch| {
-            fourier.run(filter, &spectra[kernel], input, output, scratch);
+        let Diagonal { fourier, spectra, .. } = diagonal;
+        let scratch = || diagonal.borrow_scratch();
+        self.for_each_plane(batch, input, output, scratch, |kernel, input, output, borrowed| {
+            fourier.run(filter, &spectra[kernel], input, output, &mut borrowed.scratch);
         })
     }
 
@@ -245,7 +262,7 @@ impl Blur {
             return None;
         }
         if let Engine::Fourier(diagonal) = &self.engine
-            && diagonal.fourier.grids().iter().all(Grid::is_periodic)
+            && diagonal.fourier.is_periodic()
         {
             return Some(diagonal);
         }
@@ -327,16 +344,16 @@ impl Engine {
         let grids = axes.each_ref().map(|axis| {
             Grid::new(axis.input, axis.kernel, padding).expect("a grid fits where an axis does")
         });
-        let fourier = |grids| Self::Fourier(Diagonal::new(kernels, grids));
+        let fourier = |grids| Self::Fourier(Box::new(Diagonal::new(kernels, grids)));
         match method {
-            Method::Direct => Self::Direct(Direct::new(axes), taps()),
+            Method::Direct => Self::Direct(Box::new(Direct::new(axes)), taps()),
             Method::Fourier => fourier(grids),
             Method::Automatic => {
                 let taps: Vec<Taps> = taps();
                 let outputs: usize = axes.iter().map(|axis| axis.output).product();
                 let work: usize = taps.iter().map(Taps::work).sum();
                 if (work * outputs) as f64 / taps.len() as f64 <= fourier_work(&grids) {
-                    Self::Direct(Direct::new(axes), taps)
+                    Self::Direct(Box::new(Direct::new(axes)), taps)
                 } else {
                     fourier(grids)
                 }
@@ -355,7 +372,13 @@ fn fourier_work(grids: &[Grid; 3]) -> f64 {
 impl Diagonal {
     fn new(kernels: &Kernels, grids: [Grid; 3]) -> Self {
         let spectra = kernels.each().map(|kernel| Spectrum::new(kernel, &grids)).collect();
-        Self { fourier: Fourier::new(grids), spectra }
+        Self { fourier: Fourier::new(grids), spectra, scratch: Mutex::default() }
+    }
+
+    fn borrow_scratch(&self) -> Borrowed<'_> {
+        let free = self.scratch.lock().ok().and_then(|mut free| free.pop());
+        let make = || vec![Complex::default(); self.fourier.scratch()];
+        Borrowed { scratch: free.unwrap_or_else(make), owner: self }
     }
 }
 

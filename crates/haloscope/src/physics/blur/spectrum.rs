@@ -12,11 +12,18 @@ use super::grid::Grid;
 
 /// A kernel in the Fourier domain.
 #[derive(Clone, Debug)]
-pub(crate) struct Spectrum {
+pub(super) struct Spectrum {
     /// Lines of values along depth (or height, if the depth is 1) for each (width, height).
-    pub values: Vec<Complex<f32>>,
+    pub values: Values,
     /// The greatest squared magnitude: on a periodic grid, the squared norm of the convolution.
     pub greatest: f64,
+}
+
+/// A kernel that is the same from its centre in opposite directions has a real spectrum, half as long to read.
+#[derive(Clone, Debug)]
+pub(super) enum Values {
+    Real(Vec<f32>),
+    Complex(Vec<Complex<f32>>),
 }
 
 impl Spectrum {
@@ -31,7 +38,7 @@ impl Spectrum {
         let along_depth = planner.plan_fft_forward(depth);
         let mut values = vec![Complex::default(); half * height * depth];
         // One frequency along the width at a time: (depth, height) of it, transformed along both.
-        let greatest = values
+        let greatest: Vec<f64> = values
             .par_chunks_mut(height * depth)
             .enumerate()
             .map(|(frequency, values)| {
@@ -50,15 +57,25 @@ impl Spectrum {
                 }
                 plane.iter().map(Complex::norm_sqr).fold(0.0, f64::max)
             })
-            .collect::<Vec<_>>();
+            .collect();
+        let odd = grids.iter().all(|grid| !grid.axis.kernel.is_multiple_of(2));
+        let values = if odd && kernel.iter().eq(kernel.iter().rev()) {
+            Values::Real(values.iter().map(|value| value.re).collect())
+        } else {
+            Values::Complex(values)
+        };
         Self { values, greatest: greatest.into_iter().fold(0.0, f64::max) }
     }
-}
 
-impl Spectrum {
     /// All frequencies of a grid of (depth, height, width), in that order.
     pub fn whole(&self, [depth, height, width]: [usize; 3]) -> Vec<Complex<f32>> {
-        let known = |z: usize, y: usize, x: usize| self.values[(x * height + y) * depth + z];
+        let known = |z: usize, y: usize, x: usize| {
+            let at = (x * height + y) * depth + z;
+            match &self.values {
+                Values::Real(values) => values[at].into(),
+                Values::Complex(values) => values[at],
+            }
+        };
         let places = (0..depth).flat_map(|z| (0..height).map(move |y| (z, y)));
         let rows = places.flat_map(|(z, y)| (0..width).map(move |x| (z, y, x)));
         rows.map(|(z, y, x)| {

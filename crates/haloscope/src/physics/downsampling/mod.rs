@@ -253,17 +253,13 @@ impl Physics for Downsampling {
 
 impl LinearPhysics for Downsampling {
     fn apply_adjoint(&self, batch: usize, measurement: &[f32], image: &mut [f32]) -> Result<()> {
-        match &self.blur {
-            Some(blur) => {
-                let mut blurred = vec![0.0; self.blurred_samples(batch)];
-                self.spread(measurement, &mut blurred);
-                blur.apply_adjoint(batch, &blurred, image)
-            }
-            None => {
-                self.spread(measurement, image);
-                Ok(())
-            }
-        }
+        let Some(blur) = &self.blur else {
+            self.spread(measurement, image);
+            return Ok(());
+        };
+        let mut blurred = vec![0.0; self.blurred_samples(batch)];
+        self.spread(measurement, &mut blurred);
+        blur.apply_adjoint(batch, &blurred, image)
     }
 
     /// 1 without a filter; known for a circular blur of an image that the factor divides.
