@@ -39,9 +39,13 @@ unit:
 mpi: mpi-openmpi mpi-mpich
 
 # Each MPI library has a build of its own, because a program is linked to one of them.
+mpi-%: export MPICC = mpicc.$*
+mpi-%: export MPIRUN = mpirun.$*
+mpi-%: MPI = --features mpi --target-dir target/$*
 mpi-%:
-	MPICC=mpicc.$* MPIRUN=mpirun.$* cargo nextest run $(MPI_CRATES) --features mpi \
-		--target-dir target/$* -E 'binary(mpi) | test(wire)'
+	cargo build --profile test $(MPI_CRATES) $(MPI) --example rank_process --example distributed_rank
+	cargo nextest run $(MPI_CRATES) $(MPI) --test mpi
+	cargo nextest run -p haloscope-comm $(MPI) --lib -E 'test(wire)'
 
 deny:
 	cargo deny --log-level error check bans licenses sources

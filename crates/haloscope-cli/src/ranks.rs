@@ -20,11 +20,6 @@ pub struct RankArguments {
 }
 
 impl RankArguments {
-    /// Whether the user or a launcher says how many ranks there are.
-    pub fn are_chosen(&self) -> Result<bool> {
-        Ok(self.ranks.is_some() || Choice::detect()?.is_some() || Launch::detect()?.is_some())
-    }
-
     /// Runs `body` on every rank, and returns what rank 0 returned.
     pub fn run<T: Send + 'static>(
         &self,

@@ -103,8 +103,8 @@ impl Problem {
                         .into_iter()
                         .map(|part| Arc::new(part) as Arc<dyn Physics>)
                         .collect(),
-                    noise: Noise::gaussian(0.01)?,
-                    weight: 0.004,
+                    noise: Noise::gaussian(0.005)?,
+                    weight: 0.001,
                     look: Look::Slice(Box::new(whole)),
                 })
             }
@@ -126,8 +126,8 @@ impl Problem {
                         .into_iter()
                         .map(|part| Arc::new(part) as Arc<dyn Physics>)
                         .collect(),
-                    noise: Noise::gaussian(0.01)?,
-                    weight: 0.004,
+                    noise: Noise::gaussian(0.005)?,
+                    weight: 0.001,
                     look: Look::Volume(Box::new(whole)),
                 })
             }
