@@ -19,6 +19,7 @@ fmt: ## format the sources
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy -p haloscope --all-targets --features hdf5,zarr -- -D warnings
 	MPICC=mpicc.openmpi cargo clippy $(MPI_CRATES) --all-targets --features mpi \
 		--target-dir target/openmpi -- -D warnings
 
@@ -29,6 +30,7 @@ docs: ## build the documentation, warnings denied
 
 unit:
 	cargo nextest run --workspace
+	cargo nextest run -p haloscope --features hdf5,zarr -E 'binary(files) | binary(damage) | binary(scan)'
 	cargo test --workspace --doc
 	@[ -n "$$HALOSCOPE_DATA" ] || echo "skipped: tests of trained networks, which need HALOSCOPE_DATA"
 	@[ -n "$$HALOSCOPE_HUGE" ] || echo "skipped: messages of more than 2^31 bytes, which make soak sends"
