@@ -165,7 +165,7 @@ impl Picture {
                 image.array.shape()
             );
         };
-        Ok(Self { width, height, channels, image })
+        Ok(Self { image, width, height, channels })
     }
 
     fn values(&self) -> Vec<f32> {

@@ -11,8 +11,9 @@ use haloscope::io::{self, Image, Limits, ReadOptions};
 
 const ATTEMPTS: usize = 60;
 
-/// Far more than these small files need, far less than they claim.
-const MEMORY_KB: u64 = 192 * 1024;
+/// Far less than these files claim. Most of it is the TIFF library's: tags of up to a mebibyte, of which
+/// it makes some hundred, before it can be told of other limits; and the allocator keeps what it had.
+const MEMORY_KB: u64 = 768 * 1024;
 
 /// The files that other programs wrote, all of them small.
 fn seeds() -> Vec<(String, Vec<u8>)> {
@@ -31,9 +32,9 @@ fn seeds() -> Vec<(String, Vec<u8>)> {
     seeds
 }
 
-/// No file may take more than 2²⁴ values, which is much more than any of them has.
+/// No file may take more than 2²⁰ values, which is much more than any of them has.
 fn options() -> ReadOptions {
-    let limits = Limits { elements: 1 << 24, ..Limits::default() };
+    let limits = Limits { elements: 1 << 20, ..Limits::default() };
     ReadOptions { limits, ..ReadOptions::default() }
 }
 
@@ -105,10 +106,12 @@ fn damaged_files_give_an_answer_without_panic_or_much_memory() {
     let before = peak_kb();
     let mut random = fastrand::Rng::with_seed(20_260_201);
     let (mut good, mut bad) = (0, 0);
+    let mut most = (0, String::new());
     for (name, seed) in seeds() {
+        let peak_before = peak_kb();
         let mut count = |result: Result<Image, Error>| match result {
             Ok(image) => {
-                assert!(image.array.len() <= 1 << 24, "{name}");
+                assert!(image.array.len() <= 1 << 20, "{name}");
                 good += 1;
             }
             Err(error) => {
@@ -128,11 +131,15 @@ fn damaged_files_give_an_answer_without_panic_or_much_memory() {
                 count(read(bytes, &name));
             }
         }
+        let growth = peak_kb().zip(peak_before).map_or(0, |(after, before)| after - before);
+        if growth > most.0 {
+            most = (growth, name);
+        }
     }
     println!("{good} damaged files were read, {bad} were refused");
     assert!(good > 0 && bad > 0);
     if let (Some(before), Some(after)) = (before, peak_kb()) {
-        println!("address space grew by {} kB", after - before);
+        println!("address space grew by {} kB, by {} kB for {}", after - before, most.0, most.1);
         assert!(after - before < MEMORY_KB, "address space grew by {} kB", after - before);
     }
 }

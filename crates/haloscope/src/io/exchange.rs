@@ -179,10 +179,11 @@ fn image_of(name: &str, dataset: &Dataset, length: u64, options: &ReadOptions) -
     };
     let shape = dataset.shape().map_err(refused)?;
     let count = options.limits.check(name, &shape)?;
-    check_plausible(name, count as u64 * sample.bytes() as u64, length)?;
+    let ratio = if dataset.filters().is_empty() { 1 } else { MOST_SHRUNK };
+    check_plausible(name, count as u64 * sample.bytes() as u64, length, ratio)?;
     if let Some(chunk) = dataset.chunk_shape().map_err(refused)? {
         let count = options.limits.check(name, &chunk)?;
-        check_plausible(name, count as u64 * sample.bytes() as u64, length)?;
+        check_plausible(name, count as u64 * sample.bytes() as u64, length, ratio)?;
     }
     let values = dataset.read_f32().map_err(refused)?;
     let shape: Vec<usize> = shape.iter().map(|&side| side as usize).collect();
@@ -195,8 +196,8 @@ fn image_of(name: &str, dataset: &Dataset, length: u64, options: &ReadOptions) -
 
 /// Refuses what no file of this length can hold. Data that was never written takes no place in a file,
 /// and is no measurement.
-fn check_plausible(name: &str, bytes: u64, length: u64) -> Result<()> {
-    if bytes / MOST_SHRUNK <= length {
+fn check_plausible(name: &str, bytes: u64, length: u64, ratio: u64) -> Result<()> {
+    if bytes / ratio <= length {
         return Ok(());
     }
     Err(Error::Content {

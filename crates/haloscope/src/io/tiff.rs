@@ -5,6 +5,7 @@ use std::path::Path;
 use ndarray::IxDyn;
 use tiff::decoder::{Decoder, DecodingResult, Limits};
 use tiff::encoder::{TiffEncoder, colortype};
+use tiff::tags::Tag;
 use tiff::{ColorType, TiffError};
 
 use super::picture::{interleave, separate};
@@ -51,15 +52,23 @@ pub(super) fn read(source: &mut Source) -> Result<Image> {
         let all = [page[0], pages.count as u64, page[1], page[2]];
         options.limits.check(name, &all)?;
         let size = count as u64 * u64::from(bits / 8);
-        if size / MOST_SHRUNK > length {
-            let reason = format!("it is cut short: a page of {width}×{height} pixels is announced");
+        let packing: Option<u16> = decoder.find_tag_unsigned(Tag::Compression).map_err(refused)?;
+        let most_shrunk = if packing.unwrap_or(1) == 1 { 1 } else { MOST_SHRUNK };
+        // All pages so far: pages that point to each other would never end.
+        pages.bytes = pages.bytes.saturating_add(size);
+        if pages.bytes / most_shrunk > length {
+            let reason = format!(
+                "it is cut short: {} pages of {width}×{height} pixels are announced in {length} bytes",
+                pages.count
+            );
             return Err(Error::Content { file: name.into(), reason });
         }
         let mut limits = Limits::default();
         limits.decoding_buffer_size = size as usize;
         // Nothing that is packed can be larger than the file; what is unpacked is at most the page.
         limits.intermediate_buffer_size = (length.max(size)).saturating_add(4096) as usize;
-        limits.ifd_value_size = length.min(64 << 20) as usize;
+        // Enough for the places of half a million strips. The library makes some hundred bytes of each.
+        limits.ifd_value_size = length.min(4 << 20) as usize;
         decoder = decoder.with_limits(limits);
         let mut result = DecodingResult::U8(Vec::new());
         let layout = decoder.read_image_to_buffer(&mut result).map_err(refused)?;
@@ -88,6 +97,8 @@ struct Pages {
     /// (channel, height, width) of each.
     shape: [usize; 3],
     count: usize,
+    /// What they take when unpacked.
+    bytes: u64,
     sample: Option<(Sample, Scaling)>,
     /// Page by page, channel by channel.
     values: Vec<f32>,
