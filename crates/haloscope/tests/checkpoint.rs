@@ -256,7 +256,7 @@ fn checkpoints_are_due_by_iterations_and_by_time() {
     let iterations = due(Every { iterations: Some(3), time: None });
     assert_eq!(iterations, [false, false, true, false, false, true, false]);
     assert_eq!(due(Every { iterations: None, time: Some(Duration::ZERO) }), [true; 7]);
-    let never = Every { iterations: None, time: Some(Duration::from_secs(3600)) };
+    let never = Every { iterations: None, time: Some(Duration::from_hours(1)) };
     assert_eq!(due(never), [false; 7]);
     assert_eq!(due(Every::default()), [false; 7]);
     assert!(Checkpoints::new(folder.path(), Every { iterations: Some(0), time: None }).is_err());

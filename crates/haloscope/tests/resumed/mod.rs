@@ -1,5 +1,7 @@
 //! A small job that remembers everything there is to remember: arrays and numbers beside the image.
 
+#![allow(dead_code, reason = "each test uses a part of it")]
+
 use std::sync::Arc;
 
 use haloscope::denoise::TotalVariation;

@@ -61,7 +61,9 @@ impl JobId {
         };
         mix(!(bytes.len() as u64));
         let (words, rest) = bytes.as_chunks();
-        words.iter().for_each(|word| mix(u64::from_le_bytes(*word)));
+        for word in words {
+            mix(u64::from_le_bytes(*word));
+        }
         let mut last = [0; 8];
         last[..rest.len()].copy_from_slice(rest);
         mix(u64::from_le_bytes(last));
