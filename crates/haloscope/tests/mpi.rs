@@ -1,11 +1,14 @@
-//! Operators and denoisers over MPI processes give the bits of one rank.
+//! Operators and denoisers over MPI processes give the bits of one rank, and so do jobs whose processes are killed.
 //!
-//! Runs `distributed_rank` under the launcher in `MPIRUN` (default `mpirun`), which must belong to the MPI
-//! library of the build.
+//! Runs `distributed_rank` and `checkpoint_job` under the launcher in `MPIRUN` (default `mpirun`), which must belong
+//! to the MPI library of the build. `HALOSCOPE_KILLS` sets how often a process is killed; 6 by default.
 
 mod suite;
 
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use haloscope_comm::Context;
 
@@ -16,22 +19,75 @@ fn every_operation_has_the_same_bits_on_1_to_4_processes() {
         .into_iter()
         .map(|(name, bits)| format!("{bits:016x} {name}"))
         .collect();
-    let launcher = std::env::var("MPIRUN").unwrap_or_else(|_| "mpirun".into());
-    let test = std::env::current_exe().expect("the path of this test");
-    let folder = test.parent().and_then(|deps| deps.parent()).expect("the target folder");
     for ranks in 1..=4 {
-        let output = Command::new(&launcher)
-            .args(["-n", &ranks.to_string()])
-            .arg(folder.join("examples/distributed_rank"))
-            // Open MPI refuses to run as root, and to run more ranks than cores, unless told to.
-            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-            .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
-            .output()
-            .expect("the launcher starts");
+        let output = launch(ranks, "distributed_rank").output().expect("the launcher starts");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8_lossy(&output.stdout);
         let facts: Vec<&str> = text.lines().collect();
         assert_eq!(facts, alone, "{ranks} processes");
     }
+}
+
+/// Processes of an example under the launcher.
+fn launch(ranks: usize, example: &str) -> Command {
+    let launcher = std::env::var("MPIRUN").unwrap_or_else(|_| "mpirun".into());
+    let test = std::env::current_exe().expect("the path of this test");
+    let folder = test.parent().and_then(|deps| deps.parent()).expect("the target folder");
+    let mut command = Command::new(launcher);
+    command
+        .args(["-n", &ranks.to_string()])
+        .arg(folder.join("examples").join(example))
+        // Open MPI refuses to run as root, and to run more ranks than cores, unless told to.
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+        .env("OMPI_MCA_rmaps_base_oversubscribe", "1");
+    command
+}
+
+/// Runs the job on two processes and kills one of them, if told which and when. Gives the digest if it ends well.
+fn run_job(folder: &Path, kill: Option<(usize, Duration)>) -> Option<String> {
+    let mut job = launch(2, "checkpoint_job")
+        .arg(folder)
+        .args(["40", "2"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the launcher starts");
+    let (mut processes, mut digest) = (Vec::new(), None);
+    for line in BufReader::new(job.stdout.take().expect("a pipe")).lines() {
+        let line = line.expect("text");
+        digest = line.strip_prefix("digest ").map(str::to_owned).or(digest);
+        processes.extend(line.strip_prefix("process ").map(str::to_owned));
+        if let (Some((which, after)), 2, None) = (kill, processes.len(), &digest) {
+            std::thread::sleep(after);
+            let killed = Command::new("kill").args(["-9", &processes[which]]).output();
+            killed.expect("the signal is sent");
+        }
+    }
+    let ended_well = job.wait().expect("it ends").success();
+    digest.filter(|_| ended_well)
+}
+
+#[test]
+fn a_job_whose_processes_are_killed_at_random_times_goes_on_to_the_same_bits() {
+    let kills: usize =
+        std::env::var("HALOSCOPE_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(6);
+    let folder = || tempfile::tempdir().expect("a folder");
+    let begin = Instant::now();
+    let expected = run_job(folder().path(), None).expect("a digest");
+    let whole = begin.elapsed();
+    let mut random = fastrand::Rng::with_seed(12);
+    let (mut current, mut killed) = (folder(), 0);
+    while killed < kills {
+        let after = whole.mul_f64(0.5 * random.f64());
+        match run_job(current.path(), Some((random.usize(..2), after))) {
+            // It was faster.
+            Some(digest) => {
+                assert_eq!(digest, expected);
+                current = folder();
+            }
+            None => killed += 1,
+        }
+    }
+    assert_eq!(run_job(current.path(), None).as_deref(), Some(&expected[..]));
 }

@@ -9,6 +9,10 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
+/// How the name of a file begins and ends until it is whole.
+const PREFIX: &str = ".haloscope-";
+pub(crate) const PART: &str = ".part";
+
 /// Writes a whole file, or leaves what was there.
 ///
 /// ```
@@ -22,7 +26,17 @@ pub fn write_atomically(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
 ) -> Result<()> {
-    write_file(path, |file| {
+    write_atomically_as(path, PREFIX, write)
+}
+
+/// [`write_atomically`] with another start of the name that the file has until it is whole, which whoever writes
+/// often to a folder can know leftovers of killed processes by. The end of that name is [`PART`].
+pub(crate) fn write_atomically_as(
+    path: &Path,
+    prefix: &str,
+    write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
+) -> Result<()> {
+    write_part(path, prefix, |file| {
         let mut buffered = BufWriter::with_capacity(1 << 20, file);
         write(&mut buffered)?;
         buffered.flush()
@@ -32,6 +46,14 @@ pub fn write_atomically(
 /// [`write_atomically`] for encoders that go back in the file.
 pub(super) fn write_file(
     path: &Path,
+    write: impl FnOnce(&mut File) -> std::io::Result<()>,
+) -> Result<()> {
+    write_part(path, PREFIX, write)
+}
+
+fn write_part(
+    path: &Path,
+    prefix: &str,
     write: impl FnOnce(&mut File) -> std::io::Result<()>,
 ) -> Result<()> {
     let failed = |error: std::io::Error| Error::File {
@@ -49,7 +71,7 @@ pub(super) fn write_file(
     }
     let folder = folder_of(&target);
     let mut builder = tempfile::Builder::new();
-    builder.prefix(".haloscope-").suffix(".part");
+    builder.prefix(prefix).suffix(PART);
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;

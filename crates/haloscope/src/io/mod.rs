@@ -45,6 +45,7 @@ use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 pub use atomic::write_atomically;
+pub(crate) use atomic::{PART, write_atomically_as};
 pub use options::{Axes, Limits, ReadOptions, Sample, Scaling, WriteOptions};
 
 use crate::array::Array;

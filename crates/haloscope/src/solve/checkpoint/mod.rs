@@ -1,0 +1,442 @@
+//! States in files, to go on from after a crash, a kill, or the end of a queue's time.
+//!
+//! A [`State`] is the same on all ranks, so the first rank writes it and any number of ranks can go on from it, to
+//! the bits of a run that never stopped. A checkpoint is whole or not there: it takes its name when it is on the
+//! disk, has its length and a checksum, and the ones before it are removed after that. Nothing is removed that a run
+//! did not go on from or was told to replace.
+
+mod format;
+
+use std::fmt;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use haloscope_comm::{Collectives, Context};
+
+use super::state::State;
+use crate::array::slice_mut;
+use crate::distribute::agree;
+use crate::error::{Error, Result};
+use crate::io::{PART, write_atomically_as};
+
+/// How the name of a checkpoint begins until it is whole.
+const PREFIX: &str = ".haloscope-checkpoint-";
+
+/// What a run is: a checkpoint of one is not taken by another.
+///
+/// ```
+/// use haloscope::solve::JobId;
+///
+/// let job = JobId::new("deblurring", b"blur = 3").with_content(&[1, 2, 3]);
+/// assert_ne!(job.hash, JobId::new("deblurring", b"blur = 4").with_content(&[1, 2, 3]).hash);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobId {
+    /// Of all that decides the result: parameters, measurements, weights.
+    pub hash: u64,
+    /// For messages: the name of the job file, say.
+    pub description: String,
+    /// The versions of the programs at work. Others may give other bits, which [`Found::notes`] says.
+    pub versions: String,
+}
+
+impl JobId {
+    /// A job that is given by some text or bytes.
+    #[must_use]
+    pub fn new(description: impl Into<String>, content: &[u8]) -> Self {
+        let versions = concat!("haloscope ", env!("CARGO_PKG_VERSION")).to_owned();
+        Self { hash: 0, description: description.into(), versions }.with_content(content)
+    }
+
+    /// The same job with more that decides its result, such as the measurements.
+    #[must_use]
+    pub fn with_content(mut self, bytes: &[u8]) -> Self {
+        // A word at a time, each step one to one in the hash and in the word; it only has to tell jobs apart that
+        // nobody made to look the same.
+        let mut mix = |word: u64| {
+            let product = (self.hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            self.hash = product ^ (product >> 29);
+        };
+        mix(!(bytes.len() as u64));
+        let (words, rest) = bytes.as_chunks();
+        for word in words {
+            mix(u64::from_le_bytes(*word));
+        }
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        mix(u64::from_le_bytes(last));
+        self
+    }
+}
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({:016x})", self.description, self.hash)
+    }
+}
+
+/// How often a checkpoint is due: when either has passed since the last one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Every {
+    /// So many iterations.
+    pub iterations: Option<usize>,
+    /// So much time, by the clock of the first rank.
+    pub time: Option<Duration>,
+}
+
+/// A checkpoint to go on from.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The state, to the bit.
+    pub state: State,
+    /// Where it was.
+    pub path: PathBuf,
+    /// Newer ones that could not be used, and why.
+    pub rejected: Vec<(PathBuf, String)>,
+    /// The versions that wrote it, if they are not those of the job now.
+    pub other_versions: Option<String>,
+}
+
+impl Found {
+    /// All but the state.
+    fn texts(&self) -> Vec<String> {
+        let path = |path: &Path| path.display().to_string();
+        let mut texts = vec![path(&self.path), self.other_versions.clone().unwrap_or_default()];
+        texts.extend(self.rejected.iter().flat_map(|(file, why)| [path(file), why.clone()]));
+        texts
+    }
+
+    fn from_texts(texts: &str, state: State) -> Self {
+        let mut texts = texts.split('\0');
+        let path = PathBuf::from(texts.next().unwrap_or_default());
+        let other_versions = texts.next().filter(|text| !text.is_empty()).map(str::to_owned);
+        let mut rejected = Vec::new();
+        while let (Some(file), Some(why)) = (texts.next(), texts.next()) {
+            rejected.push((PathBuf::from(file), why.to_owned()));
+        }
+        Self { state, path, rejected, other_versions }
+    }
+
+    /// What the user should know, a line each.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let iteration = self.state.iteration;
+        let mut notes: Vec<String> = self
+            .rejected
+            .iter()
+            .map(|(path, reason)| {
+                format!(
+                    "{}: {reason}; going on from the one before it, at iteration {iteration}",
+                    path.display()
+                )
+            })
+            .collect();
+        notes.extend(self.other_versions.as_ref().map(|versions| {
+            format!("{}: written by {versions}; the bits may differ", self.path.display())
+        }));
+        notes
+    }
+}
+
+/// The checkpoints of a run, in a folder of their own.
+///
+/// ```
+/// use haloscope::solve::{Checkpoints, Every, JobId, State};
+/// use haloscope_comm::Context;
+///
+/// let (ctx, folder) = (Context::solo(), tempfile::tempdir()?);
+/// let job = JobId::new("example", b"all that decides its result");
+/// let every = Every { iterations: Some(10), time: None };
+/// let mut checkpoints = Checkpoints::new(folder.path(), every)?;
+/// assert!(checkpoints.load_latest(&ctx, &job)?.is_none());
+///
+/// // In the watcher of `solve`, on all ranks:
+/// let mut state = State::new(ndarray::ArrayD::zeros(vec![1, 1, 4, 4]));
+/// state.iteration = 10;
+/// assert!(checkpoints.save_if_due(&ctx, &state, &job)?);
+///
+/// let found = checkpoints.load_latest(&ctx, &job)?.expect("it is there");
+/// assert_eq!(found.state, state);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Checkpoints {
+    folder: PathBuf,
+    every: Every,
+    keep: usize,
+    most_bytes: u64,
+    last_iteration: usize,
+    last_time: Instant,
+    /// Files that the next one replaces, whatever their iteration.
+    replaced: Vec<PathBuf>,
+}
+
+impl Checkpoints {
+    /// Keeps the last two, of up to 256 GiB each. The folder is made when it is needed.
+    pub fn new(folder: impl Into<PathBuf>, every: Every) -> Result<Self> {
+        let bad = |reason: &str| Err(Error::argument("checkpoints", reason));
+        if every.iterations == Some(0) {
+            return bad("every 0 iterations; 1 or more, or none for never");
+        }
+        let folder = folder.into();
+        if folder.as_os_str().is_empty() {
+            return bad("a folder without a name; `.` is the current one");
+        }
+        Ok(Self {
+            folder,
+            every,
+            keep: 2,
+            most_bytes: 256 << 30,
+            last_iteration: 0,
+            last_time: Instant::now(),
+            replaced: Vec::new(),
+        })
+    }
+
+    /// Keeps so many, instead of two. While one is written there is one more.
+    pub fn with_keep(mut self, keep: usize) -> Result<Self> {
+        if keep == 0 {
+            return Err(Error::argument("checkpoints", "0 to keep; 1 or more"));
+        }
+        self.keep = keep;
+        Ok(self)
+    }
+
+    /// Refuses to write or read files of more bytes.
+    #[must_use]
+    pub fn with_most_bytes(mut self, most_bytes: u64) -> Self {
+        self.most_bytes = most_bytes;
+        self
+    }
+
+    /// Where they are.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The checkpoints in the folder, the newest first, whatever is in them.
+    pub fn list(&self) -> Result<Vec<PathBuf>> {
+        Ok(self.scan()?.into_iter().map(|(_, path)| path).collect())
+    }
+
+    /// Gives up all that are there now: they are removed when the first new one is on the disk.
+    pub fn start_over(&mut self) -> Result<()> {
+        self.replaced = self.list()?;
+        Ok(())
+    }
+
+    /// Saves if it is time. All ranks call it, with the same state, and all get the error if there is one.
+    pub fn save_if_due(&mut self, ctx: &Context, state: &State, job: &JobId) -> Result<bool> {
+        let passed = state.iteration.saturating_sub(self.last_iteration);
+        let late = self.every.time.is_some_and(|time| self.last_time.elapsed() >= time);
+        let enough = self.every.iterations.is_some_and(|every| passed >= every);
+        // Clocks differ between ranks, and the first may have saved more; it decides.
+        let mut word = [u8::from(late || enough)];
+        ctx.comm().broadcast(0, &mut word)?;
+        let due = word == [1];
+        if due {
+            self.save_together(ctx, state, job)?;
+        }
+        Ok(due)
+    }
+
+    /// [`save`](Self::save) by the first rank, for all of them; all ranks call it.
+    pub fn save_together(&mut self, ctx: &Context, state: &State, job: &JobId) -> Result<()> {
+        let outcome = if ctx.is_root() { self.save(state, job).map(|_| ()) } else { Ok(()) };
+        agree(ctx, outcome)?;
+        self.note(state);
+        Ok(())
+    }
+
+    /// Writes a checkpoint and then removes those that are too many. If it fails, the others stay as they are.
+    ///
+    /// # Errors
+    /// [`Error::File`] if the disk is full or cannot be written; [`Error::Argument`] if the folder has a later
+    /// checkpoint, which this run neither went on from nor was told to replace.
+    pub fn save(&mut self, state: &State, job: &JobId) -> Result<PathBuf> {
+        let path = self.folder.join(format!("iteration-{:07}.checkpoint", state.iteration));
+        let name = path.display().to_string();
+        let length = format::length(state, job);
+        if length > self.most_bytes {
+            let most = self.most_bytes;
+            let reason = format!("it would have {length} bytes; the limit is {most}");
+            return Err(Error::Limit { file: name, reason });
+        }
+        std::fs::create_dir_all(&self.folder).map_err(|error| Error::File {
+            file: self.folder.display().to_string(),
+            reason: format!("cannot make the folder: {error}"),
+        })?;
+        let others: Vec<_> = self.scan()?.into_iter().filter(|(_, other)| *other != path).collect();
+        let later = others.iter().find(|(iteration, other)| {
+            *iteration > state.iteration && !self.replaced.contains(other)
+        });
+        if let Some((_, later)) = later {
+            let reason = format!(
+                "{} is there already, and is further than iteration {}; go on from it, start over, or \
+                 choose another folder",
+                later.display(),
+                state.iteration
+            );
+            return Err(Error::argument("checkpoints", reason));
+        }
+        self.remove_leftovers();
+        write_atomically_as(&path, PREFIX, |file| format::write(file, state, job))?;
+        let kept = |path: &PathBuf| !self.replaced.contains(path);
+        let old = others.iter().filter(|(_, other)| kept(other)).skip(self.keep - 1);
+        for (_, old) in old.chain(others.iter().filter(|(_, other)| !kept(other))) {
+            remove(old);
+        }
+        self.replaced.clear();
+        self.note(state);
+        Ok(path)
+    }
+
+    /// The newest checkpoint that is whole, read by the first rank for all of them; all ranks call it. `None` if
+    /// there are none.
+    ///
+    /// # Errors
+    /// On all ranks: if all are damaged, or if the newest that is whole is of another job or format.
+    pub fn load_latest(&mut self, ctx: &Context, job: &JobId) -> Result<Option<Found>> {
+        let outcome = if ctx.is_root() { self.load(job) } else { Ok(None) };
+        let mut found = agree(ctx, outcome)?;
+        if ctx.size() > 1 {
+            found = share(ctx, found)?;
+        }
+        if let Some(found) = &found {
+            self.note(&found.state);
+            self.replaced = found.rejected.iter().map(|(path, _)| path.clone()).collect();
+        }
+        Ok(found)
+    }
+
+    fn load(&mut self, job: &JobId) -> Result<Option<Found>> {
+        self.remove_leftovers();
+        let mut rejected = Vec::new();
+        for (_, path) in self.scan()? {
+            match self.read(&path, job) {
+                Ok(content) => {
+                    let same = content.job.versions == job.versions;
+                    let other_versions = (!same).then_some(content.job.versions);
+                    return Ok(Some(Found {
+                        state: content.state,
+                        path,
+                        rejected,
+                        other_versions,
+                    }));
+                }
+                Err(Error::Content { reason, .. } | Error::File { reason, .. }) => {
+                    rejected.push((path, reason));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if rejected.is_empty() {
+            return Ok(None);
+        }
+        let reasons: Vec<String> =
+            rejected.iter().map(|(path, reason)| format!("{}: {reason}", path.display())).collect();
+        Err(Error::Content {
+            file: self.folder.display().to_string(),
+            reason: format!("no checkpoint here can be used: {}", reasons.join("; ")),
+        })
+    }
+
+    fn read(&self, path: &Path, job: &JobId) -> Result<format::Content> {
+        let name = path.display().to_string();
+        let failed =
+            |error: std::io::Error| Error::File { file: name.clone(), reason: error.to_string() };
+        let file = File::open(path).map_err(failed)?;
+        let length = file.metadata().map_err(failed)?.len();
+        if length > self.most_bytes {
+            let most = self.most_bytes;
+            let reason = format!("it has {length} bytes; the limit is {most}");
+            return Err(Error::Limit { file: name, reason });
+        }
+        format::read(&name, &mut BufReader::new(file), length, job)
+    }
+
+    /// Iterations and paths, the newest first.
+    fn scan(&self) -> Result<Vec<(usize, PathBuf)>> {
+        let mut found: Vec<(usize, PathBuf)> = Vec::new();
+        for path in self.entries()? {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let digits =
+                name.strip_prefix("iteration-").and_then(|rest| rest.strip_suffix(".checkpoint"));
+            if let Some(iteration) = digits.and_then(|digits| digits.parse().ok()) {
+                found.push((iteration, path));
+            }
+        }
+        found.sort_unstable_by(|one, other| other.cmp(one));
+        Ok(found)
+    }
+
+    fn entries(&self) -> Result<Vec<PathBuf>> {
+        let failed = |error: std::io::Error| Error::File {
+            file: self.folder.display().to_string(),
+            reason: format!("cannot list the folder: {error}"),
+        };
+        match std::fs::read_dir(&self.folder) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(failed(error)),
+            Ok(entries) => {
+                entries.map(|entry| entry.map(|entry| entry.path()).map_err(failed)).collect()
+            }
+        }
+    }
+
+    /// Removes what processes left that were killed while they wrote. A folder has one run at a time.
+    fn remove_leftovers(&self) {
+        for path in self.entries().unwrap_or_default() {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if name.starts_with(PREFIX) && name.ends_with(PART) {
+                remove(&path);
+            }
+        }
+    }
+
+    fn note(&mut self, state: &State) {
+        self.last_iteration = state.iteration;
+        self.last_time = Instant::now();
+    }
+}
+
+/// One file too many is no reason to end a run.
+fn remove(path: &Path) {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            log::warn!("{}: cannot remove it: {error}", path.display());
+        }
+        _ => (),
+    }
+}
+
+/// What the first rank found, on all ranks, to the bit.
+fn share(ctx: &Context, found: Option<Found>) -> Result<Option<Found>> {
+    let comm = ctx.comm();
+    let mut outline = Vec::new();
+    let mut texts = Vec::new();
+    if let Some(found) = &found {
+        outline = format::outline(&found.state);
+        texts = found.texts().join("\0").into_bytes();
+    }
+    comm.broadcast_list(0, &mut outline)?;
+    if outline.is_empty() {
+        return Ok(None);
+    }
+    comm.broadcast_list(0, &mut texts)?;
+    let mut found = match found {
+        Some(found) => found,
+        None => Found::from_texts(
+            &String::from_utf8_lossy(&texts),
+            format::blank(&outline).expect("the first rank made it of a state"),
+        ),
+    };
+    let State { image, arrays, .. } = &mut found.state;
+    for array in std::iter::once(image).chain(arrays.values_mut()) {
+        comm.broadcast(0, slice_mut(array))?;
+    }
+    Ok(Some(found))
+}
