@@ -1,0 +1,281 @@
+//! The report of a run: one HTML file that needs nothing else, not even a network.
+//!
+//! Pictures are inside as text, plots are inline SVG, and the page forbids itself to load anything. It is light or
+//! dark as the reader's system is, and fits a phone. All text is escaped; what it says is the caller's.
+
+mod base64;
+mod chart;
+
+use std::fmt::Write;
+
+use chart::Scale;
+
+/// What is shown, in the order of the page. Parts that are empty are left out.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The heading, and the title of the window.
+    pub title: String,
+    /// A sentence below it.
+    pub subtitle: String,
+    /// The two pictures under a slider.
+    pub comparison: Option<Comparison>,
+    /// Pictures side by side: the difference, slices, …
+    pub pictures: Vec<Picture>,
+    /// The result in numbers.
+    pub summary: Table,
+    /// The names of `Iteration::seconds`: `data`, `prior`, …
+    pub components: Vec<String>,
+    /// What the plots show.
+    pub iterations: Vec<Iteration>,
+    /// Names and values.
+    pub parameters: Vec<(String, String)>,
+    /// The last line: version, date, machine.
+    pub footer: String,
+}
+
+/// A picture and what it shows.
+#[derive(Clone, Debug)]
+pub struct Picture {
+    /// A few words.
+    pub caption: String,
+    /// A PNG file.
+    pub png: Vec<u8>,
+}
+
+/// Two pictures of the same size.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// On the left of the slider.
+    pub before: Picture,
+    /// On the right.
+    pub after: Picture,
+}
+
+/// A table whose first column names the rows.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    /// The names of the columns.
+    pub columns: Vec<String>,
+    /// The cells, row by row.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// What is known of an iteration.
+#[derive(Clone, Debug, Default)]
+pub struct Iteration {
+    /// Its number.
+    pub iteration: usize,
+    /// The data term.
+    pub data_term: Option<f64>,
+    /// Decibels, where the truth is known.
+    pub psnr: Option<f64>,
+    /// Seconds of each component, which add up to the iteration.
+    pub seconds: Vec<f64>,
+}
+
+const TEMPLATE: &str = include_str!("template.html");
+
+impl Report {
+    /// The whole page.
+    pub fn to_html(&self) -> String {
+        let mut page = String::new();
+        // One pass over the template, so that text with braces in it stays text.
+        let mut rest = TEMPLATE;
+        while let Some((before, after)) = rest.split_once("{{") {
+            page.push_str(before);
+            let (name, after) = after.split_once("}}").unwrap_or((after, ""));
+            match name {
+                "title" => page.push_str(&escape(&self.title)),
+                "heading" => self.write_heading(&mut page),
+                "comparison" => self.write_comparison(&mut page),
+                "pictures" => self.write_pictures(&mut page),
+                "summary" => self.write_summary(&mut page),
+                "plots" => self.write_plots(&mut page),
+                "parameters" => self.write_parameters(&mut page),
+                "footer" => page.push_str(&escape(&self.footer)),
+                other => debug_assert!(false, "the template asks for {other}"),
+            }
+            rest = after;
+        }
+        page.push_str(rest);
+        page
+    }
+
+    fn write_heading(&self, page: &mut String) {
+        let _ = write!(page, "<h1>{}</h1>", escape(&self.title));
+        if !self.subtitle.is_empty() {
+            let _ = write!(page, "<p class=\"subtitle\">{}</p>", escape(&self.subtitle));
+        }
+    }
+
+    fn write_comparison(&self, page: &mut String) {
+        let Some(Comparison { before, after }) = &self.comparison else { return };
+        let (width, height) = size_of_png(&before.png).unwrap_or((1, 1));
+        // Small pictures are shown larger, with their pixels; none is higher than a window.
+        let shown = width.clamp(480, 960);
+        let _ = write!(
+            page,
+            "<section><h2>Before and after</h2><figure class=\"wide\"><div class=\"compare\" \
+             style=\"max-width:min({shown}px,calc(80vh*{width}/{height}));aspect-ratio:{width}/{height}\">"
+        );
+        write_image(page, after, "after");
+        write_image(page, before, "before");
+        let (left, right) = (escape(&before.caption), escape(&after.caption));
+        let _ = write!(
+            page,
+            "<span class=\"tag left\" aria-hidden=\"true\">{left}</span>\
+             <span class=\"tag right\" aria-hidden=\"true\">{right}</span>\
+             <span class=\"handle\" aria-hidden=\"true\"></span>\
+             <input type=\"range\" min=\"0\" max=\"100\" value=\"50\" step=\"0.1\" \
+             aria-label=\"How much of {left} is shown\"></div>\
+             <figcaption>Drag, or use the arrow keys: {left} on the left, {right} on the right.\
+             </figcaption></figure></section>"
+        );
+    }
+
+    fn write_pictures(&self, page: &mut String) {
+        if self.pictures.is_empty() {
+            return;
+        }
+        page.push_str("<section><h2>Pictures</h2><div class=\"gallery\">");
+        for picture in &self.pictures {
+            page.push_str("<figure>");
+            write_image(page, picture, "");
+            let _ = write!(page, "<figcaption>{}</figcaption></figure>", escape(&picture.caption));
+        }
+        page.push_str("</div></section>");
+    }
+
+    fn write_summary(&self, page: &mut String) {
+        if self.summary.rows.is_empty() {
+            return;
+        }
+        page.push_str("<section><h2>Result</h2><div class=\"scroll\"><table><thead><tr>");
+        for column in &self.summary.columns {
+            let _ = write!(page, "<th scope=\"col\">{}</th>", escape(column));
+        }
+        page.push_str("</tr></thead><tbody>");
+        for row in &self.summary.rows {
+            page.push_str("<tr>");
+            for (index, cell) in row.iter().enumerate() {
+                let (open, close) =
+                    if index == 0 { ("<th scope=\"row\">", "</th>") } else { ("<td>", "</td>") };
+                let _ = write!(page, "{open}{}{close}", escape(cell));
+            }
+            page.push_str("</tr>");
+        }
+        page.push_str("</tbody></table></div></section>");
+    }
+
+    fn write_plots(&self, page: &mut String) {
+        let points = |value: fn(&Iteration) -> Option<f64>| -> Vec<(usize, f64)> {
+            let point = |one: &Iteration| value(one).map(|value| (one.iteration, value));
+            self.iterations.iter().filter_map(point).collect()
+        };
+        let terms = points(|one| one.data_term);
+        let decibels = points(|one| one.psnr);
+        let seconds: Vec<(usize, Vec<f64>)> =
+            self.iterations.iter().map(|one| (one.iteration, one.seconds.clone())).collect();
+        let lines = [
+            ("Data term", chart::line("Data term by iteration", "", &terms, Scale::Logarithmic)),
+            ("PSNR in dB", chart::line("PSNR by iteration", " dB", &decibels, Scale::Linear)),
+        ];
+        let bars =
+            chart::stacked("Seconds per iteration, by component", &self.components, &seconds);
+        if bars.is_none() && lines.iter().all(|(_, plot)| plot.is_none()) {
+            return;
+        }
+        page.push_str("<section><h2>Iterations</h2><div class=\"plots\">");
+        for (name, plot) in lines {
+            if let Some(plot) = plot {
+                let _ = write!(page, "<figure class=\"plot\"><h3>{name}</h3>{plot}</figure>");
+            }
+        }
+        if let Some(bars) = bars {
+            let _ = write!(
+                page,
+                "<figure class=\"plot timing\"><h3>Seconds per iteration</h3><div>{bars}"
+            );
+            self.write_legend(page);
+            page.push_str("</div></figure>");
+        }
+        page.push_str("</div></section>");
+    }
+
+    /// The colours of the components, with all of their seconds.
+    fn write_legend(&self, page: &mut String) {
+        let total = |component: usize| -> f64 {
+            let seconds = self.iterations.iter().filter_map(|one| one.seconds.get(component));
+            seconds.filter(|seconds| seconds.is_finite()).sum()
+        };
+        let all: f64 = (0..self.components.len()).map(total).sum();
+        let digits = if all < 10.0 { 3 } else { 1 };
+        let row = |name: &str, seconds: f64| {
+            let share = 100.0 * seconds / all.max(f64::MIN_POSITIVE);
+            format!(
+                "<tr><th scope=\"row\">{name}</th><td>{seconds:.digits$} s</td><td>{share:.0}&#8201;%</td></tr>"
+            )
+        };
+        page.push_str("<table class=\"legend\"><tbody>");
+        // As the bars are stacked: the last on top.
+        for (index, name) in self.components.iter().enumerate().rev() {
+            let name = format!("<span class=\"key s{index}\"></span>{}", escape(name));
+            page.push_str(&row(&name, total(index)));
+        }
+        page.push_str(&row("all iterations", all));
+        page.push_str("</tbody></table>");
+    }
+
+    fn write_parameters(&self, page: &mut String) {
+        if self.parameters.is_empty() {
+            return;
+        }
+        page.push_str("<section><h2>Parameters</h2><dl>");
+        for (name, value) in &self.parameters {
+            let _ = write!(page, "<div><dt>{}</dt><dd>{}</dd></div>", escape(name), escape(value));
+        }
+        page.push_str("</dl></section>");
+    }
+}
+
+fn write_image(page: &mut String, picture: &Picture, class: &str) {
+    page.push_str("<img");
+    // The size is known before the picture is decoded, so that nothing moves.
+    if let Some((width, height)) = size_of_png(&picture.png) {
+        let pixels = if width < 400 { " pixels" } else { "" };
+        let _ = write!(page, " width=\"{width}\" height=\"{height}\" class=\"{class}{pixels}\"");
+    } else {
+        let _ = write!(page, " class=\"{class}\"");
+    }
+    let _ = write!(page, " alt=\"{}\" src=\"data:image/png;base64,", escape(&picture.caption));
+    base64::encode(&picture.png, page);
+    page.push_str("\">");
+}
+
+/// Width and height, which are at the beginning of every PNG.
+fn size_of_png(png: &[u8]) -> Option<(u32, u32)> {
+    let number = |at: usize| Some(u32::from_be_bytes(png.get(at..at + 4)?.try_into().ok()?));
+    let is_png = png.starts_with(b"\x89PNG\r\n\x1a\n");
+    (is_png && number(16)? > 0 && number(20)? > 0).then_some((number(16)?, number(20)?))
+}
+
+/// Text that is neither markup nor the end of an attribute.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            // Not allowed in a page.
+            '\0' => escaped.push('\u{fffd}'),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests;
