@@ -1,6 +1,6 @@
 # Everything that is done with the project; `make help` lists it.
 
-.PHONY: help test tools lint docs unit mpi deny bench bench-collectives bench-blur bench-networks bench-tiling bench-tomography neon soak fmt clean
+.PHONY: help test tools lint docs unit mpi deny bench bench-collectives bench-blur bench-networks bench-tiling bench-tomography neon fuzz soak fmt clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -136,6 +136,19 @@ neon: ## test the network engine's NEON kernels in an emulator
 		&& command -v aarch64-linux-gnu-gcc > /dev/null && command -v qemu-aarch64 > /dev/null; then \
 		cargo test --target aarch64-unknown-linux-gnu -p haloscope-nn --lib --test engine; \
 	else echo "skipped: NEON, which needs the aarch64 target, gcc-aarch64-linux-gnu and qemu-user"; fi
+
+FUZZ_SECONDS = 60
+
+# Sanitizers are unstable options of the compiler, which the variable allows on a stable one. No input is
+# longer than 4 kB, so whatever asks for more memory than this believes what a file claims.
+fuzz: export RUSTC_BOOTSTRAP = 1
+fuzz: ## fuzz the readers of weights, each target for FUZZ_SECONDS
+	@if cargo fuzz --version > /dev/null 2>&1; then \
+		cd crates/haloscope-nn && python3 fuzz/seeds.py && for target in safetensors pytorch pickle; do \
+			cargo fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -timeout=10 \
+				-malloc_limit_mb=128 -rss_limit_mb=2048 || exit 1; \
+		done; \
+	else echo "skipped: fuzzing, which needs cargo-fuzz"; fi
 
 soak: tools ## the long tests: every fault 50 times, messages of more than 2^31 bytes
 	HALOSCOPE_HUGE=1 cargo nextest run --release -p haloscope-comm --no-capture -E 'binary(huge)'

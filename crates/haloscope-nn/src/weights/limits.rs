@@ -15,7 +15,8 @@ use super::fault::{Fault, Outcome};
 pub struct Limits {
     /// Bytes of the file.
     pub file_bytes: u64,
-    /// Bytes of the part that describes the tensors: a safetensors header, a pickle.
+    /// Bytes of the part that describes the tensors: a safetensors header, a pickle. Also of the names
+    /// that a pickle gives to all its tensors together, which can repeat parts of it.
     pub header_bytes: u64,
     /// Bytes of all tensors together, as `f32`. Whatever this is, they may not have more than 16
     /// times the bytes of the file.

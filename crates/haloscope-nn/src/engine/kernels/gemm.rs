@@ -7,6 +7,8 @@
 //! whole chunk: with few channels a panel takes some hundred cycles, and a call for each would be
 //! felt.
 
+use std::ops::Range;
+
 use super::lanes::Wide;
 use super::winograd::{OUTPUTS, PANEL};
 use crate::engine::layout::BLOCK;
@@ -93,7 +95,6 @@ struct Panels<W, const COLUMNS: usize> {
     /// `next_share` floats here and an address in the list.
     near: *const f32,
     next_share: usize,
-    lines: *const *const f32,
 }
 
 /// Forms all products of a chunk, `PANELS` panels of tiles and `COLUMNS` of weights at a time as
@@ -111,91 +112,107 @@ pub(crate) unsafe fn multiply<W: Wide, const PANELS: usize, const COLUMNS: usize
     for point in 0..product.points {
         // SAFETY: the caller vouches for the pointers.
         unsafe {
-            for panel in (0..grouped).step_by(COLUMNS) {
-                lines = multiply_column::<W, PANELS, COLUMNS>(product, point, panel, lines);
-            }
-            for panel in grouped..product.weight_panels {
-                lines = multiply_column::<W, PANELS, 1>(product, point, panel, lines);
+            lines = multiply_columns::<W, PANELS, COLUMNS>(product, point, 0..grouped, lines);
+            if COLUMNS > 1 {
+                let rest = grouped..product.weight_panels;
+                lines = multiply_columns::<W, PANELS, 1>(product, point, rest, lines);
             }
         }
     }
 }
 
-/// Multiplies all tiles with `COLUMNS` panels of weights at one point; returns the rest of the list.
+/// Multiplies all tiles with some panels of weights at one point, `COLUMNS` at a time; returns the rest
+/// of the list.
+///
+/// One nest of loops, with the list apart from [`Panels`]: cut otherwise, the compiler runs out of the
+/// sixteen registers of AVX2 and moves a weight through memory in the innermost loop, which costs 2 %
+/// of DRUNet in `bench_networks`.
 ///
 /// # Safety
 /// As for [`multiply`].
 #[inline(always)]
-unsafe fn multiply_column<W: Wide, const PANELS: usize, const COLUMNS: usize>(
+unsafe fn multiply_columns<W: Wide, const PANELS: usize, const COLUMNS: usize>(
     product: &Product,
     point: usize,
-    panel: usize,
-    lines: *const *const f32,
+    panels: Range<usize>,
+    mut lines: *const *const f32,
 ) -> *const *const f32 {
     let channels = product.blocks * BLOCK;
     // SAFETY: the caller vouches for the pointers.
     unsafe {
         let input = product.input.start.add(point * product.input.point_stride);
         let output = product.output.start.add(point * product.output.point_stride);
-        let weights = product
-            .weights
-            .start
-            .add(point * product.weights.point_stride + panel * product.weights.slot_stride);
-        let mut start = [W::splat(0.0); COLUMNS];
-        if point == product.bias_point {
-            for column in 0..COLUMNS {
-                start[column] = W::load(product.bias.add((panel + column) * OUTPUTS));
-            }
-        }
-        let mut call = Panels {
-            parts: 0,
-            blocks: product.blocks,
-            input,
-            part_stride: product.input.slot_stride,
-            weights,
-            weight_stride: product.weights.slot_stride,
-            start,
-            output,
-            output_stride: product.output_planes * product.output.slot_stride,
-            near: weights.wrapping_add(COLUMNS * product.weights.slot_stride),
-            next_share: product.next_share,
-            lines,
-        };
-        for plane in 0..product.depth.planes {
-            let (first_tap, parts) = product.depth.taps_inside(plane);
-            let slot = panel * product.output_planes + plane;
-            call.parts = parts;
-            call.input = input.add((plane + first_tap) * product.input.slot_stride);
-            call.weights = weights.add(first_tap * channels * OUTPUTS);
-            call.output = output.add(slot * product.output.slot_stride);
-            for _ in 0..product.full_panels / PANELS {
-                multiply_panels::<W, PANELS, PANEL, COLUMNS>(&mut call);
-            }
-            for _ in 0..product.full_panels % PANELS {
-                multiply_panels::<W, 1, PANEL, COLUMNS>(&mut call);
-            }
-            for rows in product.tail {
-                match rows {
-                    0 => break,
-                    1 => multiply_panels::<W, 1, 1, COLUMNS>(&mut call),
-                    2 => multiply_panels::<W, 1, 2, COLUMNS>(&mut call),
-                    3 => multiply_panels::<W, 1, 3, COLUMNS>(&mut call),
-                    4 => multiply_panels::<W, 1, 4, COLUMNS>(&mut call),
-                    _ => multiply_panels::<W, 1, 5, COLUMNS>(&mut call),
+        for panel in panels.step_by(COLUMNS) {
+            let weights = product
+                .weights
+                .start
+                .add(point * product.weights.point_stride + panel * product.weights.slot_stride);
+            let mut near = weights.wrapping_add(COLUMNS * product.weights.slot_stride);
+            let mut start = [W::splat(0.0); COLUMNS];
+            if point == product.bias_point {
+                for column in 0..COLUMNS {
+                    start[column] = W::load(product.bias.add((panel + column) * OUTPUTS));
                 }
             }
+            for plane in 0..product.depth.planes {
+                let (first_tap, parts) = product.depth.taps_inside(plane);
+                let slot = panel * product.output_planes + plane;
+                let mut call = Panels {
+                    parts,
+                    blocks: product.blocks,
+                    input: input.add((plane + first_tap) * product.input.slot_stride),
+                    part_stride: product.input.slot_stride,
+                    weights: weights.add(first_tap * channels * OUTPUTS),
+                    weight_stride: product.weights.slot_stride,
+                    start,
+                    output: output.add(slot * product.output.slot_stride),
+                    output_stride: product.output_planes * product.output.slot_stride,
+                    near,
+                    next_share: product.next_share,
+                };
+                for _ in 0..product.full_panels / PANELS {
+                    multiply_panels::<W, PANELS, PANEL, COLUMNS>(&call, lines);
+                    call.input = call.input.add(PANELS * PANEL * channels);
+                    call.output = call.output.add(PANELS * PANEL * OUTPUTS);
+                    call.near = call.near.wrapping_add(PANELS * COLUMNS * product.next_share);
+                    lines = lines.add(PANELS * COLUMNS);
+                }
+                for _ in 0..product.full_panels % PANELS {
+                    multiply_panels::<W, 1, PANEL, COLUMNS>(&call, lines);
+                    call.input = call.input.add(PANEL * channels);
+                    call.output = call.output.add(PANEL * OUTPUTS);
+                    call.near = call.near.wrapping_add(COLUMNS * product.next_share);
+                    lines = lines.add(COLUMNS);
+                }
+                for rows in product.tail {
+                    match rows {
+                        0 => break,
+                        1 => multiply_panels::<W, 1, 1, COLUMNS>(&call, lines),
+                        2 => multiply_panels::<W, 1, 2, COLUMNS>(&call, lines),
+                        3 => multiply_panels::<W, 1, 3, COLUMNS>(&call, lines),
+                        4 => multiply_panels::<W, 1, 4, COLUMNS>(&call, lines),
+                        _ => multiply_panels::<W, 1, 5, COLUMNS>(&call, lines),
+                    }
+                    call.input = call.input.add(PANEL * channels);
+                    call.output = call.output.add(rows * OUTPUTS);
+                    call.near = call.near.wrapping_add(COLUMNS * product.next_share);
+                    lines = lines.add(COLUMNS);
+                }
+                near = call.near;
+            }
         }
-        call.lines
+        lines
     }
 }
 
-/// Multiplies the first `ROWS` tiles of `PANELS` panels and goes on to what comes after them.
+/// Multiplies the first `ROWS` tiles of `PANELS` panels, which have the addresses at `lines`.
 ///
 /// # Safety
 /// As for [`multiply`].
 #[inline(always)]
 unsafe fn multiply_panels<W: Wide, const PANELS: usize, const ROWS: usize, const COLUMNS: usize>(
-    call: &mut Panels<W, COLUMNS>,
+    call: &Panels<W, COLUMNS>,
+    lines: *const *const f32,
 ) {
     let panel_len = call.blocks * PANEL * BLOCK;
     // SAFETY: the caller vouches for the pointers.
@@ -204,7 +221,7 @@ unsafe fn multiply_panels<W: Wide, const PANELS: usize, const ROWS: usize, const
         let mut far = [[std::ptr::null(); COLUMNS]; PANELS];
         for panel in 0..PANELS {
             for column in 0..COLUMNS {
-                far[panel][column] = *call.lines.add(panel * COLUMNS + column);
+                far[panel][column] = *lines.add(panel * COLUMNS + column);
             }
         }
         let (mut weights, mut near) = (call.weights, call.near);
@@ -217,7 +234,6 @@ unsafe fn multiply_panels<W: Wide, const PANELS: usize, const ROWS: usize, const
                         W::prefetch_near(near.wrapping_add(share));
                         W::prefetch_far(far[panel][column]);
                         W::prefetch_far(far[panel][column].wrapping_add(16));
-                        far[panel][column] = far[panel][column].wrapping_add(FAR_STEP);
                     }
                 }
                 for k in 0..BLOCK {
@@ -238,6 +254,11 @@ unsafe fn multiply_panels<W: Wide, const PANELS: usize, const ROWS: usize, const
                 input = input.add(PANEL * BLOCK);
                 weights = weights.add(BLOCK * OUTPUTS);
                 near = near.wrapping_add(16);
+                for panel in 0..PANELS {
+                    for column in 0..COLUMNS {
+                        far[panel][column] = far[panel][column].wrapping_add(FAR_STEP);
+                    }
+                }
             }
         }
         for panel in 0..PANELS {
@@ -248,10 +269,6 @@ unsafe fn multiply_panels<W: Wide, const PANELS: usize, const ROWS: usize, const
                 }
             }
         }
-        call.input = call.input.add(PANELS * panel_len);
-        call.output = call.output.add(PANELS * ROWS * OUTPUTS);
-        call.near = call.near.wrapping_add(PANELS * COLUMNS * call.next_share);
-        call.lines = call.lines.add(PANELS * COLUMNS);
     }
 }
 

@@ -13,6 +13,7 @@ mod machine;
 #[cfg(test)]
 mod tests;
 mod value;
+mod walk;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use crate::weights::limits::Limits;
 use machine::Machine;
 pub(super) use value::{Claim, Layout, Storage, element_bytes};
 use value::{Container, Value};
+use walk::Walk;
 
 /// Bytes with a pickle in them.
 #[derive(Clone, Copy, Debug)]
@@ -106,68 +108,9 @@ impl Pickle {
 
     /// All tensors with the path of keys and positions to each, joined by dots.
     pub(super) fn tensors(&self, limits: &Limits) -> Outcome<Vec<(String, Arc<Layout>)>> {
-        let mut found = Vec::new();
-        let mut visits = 0;
-        self.collect(&self.root, &mut String::new(), 0, limits, &mut visits, &mut found)?;
-        Ok(found)
-    }
-
-    fn collect(
-        &self,
-        value: &Value,
-        path: &mut String,
-        depth: usize,
-        limits: &Limits,
-        visits: &mut usize,
-        found: &mut Vec<(String, Arc<Layout>)>,
-    ) -> Outcome<()> {
-        // Shared containers are visited once for each path, so the arena's size is no bound.
-        *visits += 1;
-        if *visits > limits.objects {
-            return Err(too_many("objects", limits.objects));
-        }
-        match value {
-            Value::Tensor(layout) => {
-                if found.len() >= limits.tensors {
-                    return Err(too_many("tensors", limits.tensors));
-                }
-                let name = if path.is_empty() { "tensor" } else { path.as_str() };
-                found.push((name.to_owned(), layout.clone()));
-            }
-            Value::Container(place) => {
-                if depth >= limits.depth {
-                    return Err(too_many("containers within containers", limits.depth));
-                }
-                let mut enter = |key: &str, value: &Value| {
-                    let length = path.len();
-                    if length > 0 {
-                        path.push('.');
-                    }
-                    path.push_str(key);
-                    let result = self.collect(value, path, depth + 1, limits, visits, found);
-                    path.truncate(length);
-                    result
-                };
-                match &self.arena[*place] {
-                    Container::Sequence(items) => {
-                        for (index, item) in items.iter().enumerate() {
-                            enter(&index.to_string(), item)?;
-                        }
-                    }
-                    Container::Dictionary(items) => {
-                        for (key, item) in items {
-                            match key {
-                                Value::Text(key) => enter(key, item)?,
-                                Value::Int(key) => enter(&key.to_string(), item)?,
-                                _ => {}
-                            }
-                        }
-                    }
-                }
-            }
-            _ => {}
-        }
-        Ok(())
+        let mut walk = Walk::new(&self.arena, limits);
+        walk.visit(&self.root, 0)?;
+        Ok(walk.found)
     }
 }
 

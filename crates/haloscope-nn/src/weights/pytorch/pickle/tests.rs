@@ -103,3 +103,19 @@ fn instructions_are_counted_and_lengths_are_checked() {
     let Err(Fault::Limit(reason)) = Pickle::interpret(code, &limits) else { panic!("went on") };
     assert!(reason.contains("more than 2 bytes"), "{reason}");
 }
+
+#[test]
+fn long_keys_that_are_shared_do_not_make_names_without_end() {
+    // Twenty dictionaries in each other under one key of 200 bytes, around a list that holds one
+    // tensor a hundred times: 400 kB of names in a pickle of less than 1 kB.
+    let key = [b"U\xc8".as_slice(), &[b'k'; 200], b"q\x010"].concat();
+    let tensor = [&tensor(b"")[..], b"q\x000"].concat();
+    let code = [&key, &tensor, &b"}h\x01".repeat(20)[..], b"](", &b"h\x00".repeat(100), b"e"];
+    let code = [&code.concat()[..], &b"s".repeat(20), b"."].concat();
+    assert!(code.len() < 1000, "{}", code.len());
+    let pickle = interpret(&code).expect("a pickle");
+    assert_eq!(pickle.tensors(&Limits::default()).expect("few").len(), 100);
+    let limits = Limits { header_bytes: 100_000, ..Limits::default() };
+    let Err(Fault::Limit(reason)) = pickle.tensors(&limits) else { panic!("without end") };
+    assert!(reason.contains("more than 100000 bytes in the names"), "{reason}");
+}
