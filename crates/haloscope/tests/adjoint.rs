@@ -165,7 +165,8 @@ fn random_blur(padding: Padding, random: &mut Random) -> Box<dyn LinearPhysics> 
 
 /// One for all channels or one for each.
 fn random_kernel(shape: &[usize], padding: Padding, random: &mut Random) -> Array {
-    let longest = |side: usize| if padding == Padding::Valid { side.min(12) } else { 12 };
+    // A measurement of one or two samples may come out near 0, where rounding is all that is left of it.
+    let longest = |side: usize| if padding == Padding::Valid { (side / 2 + 1).min(12) } else { 12 };
     let mut size = vec![if random.bool() { 1 } else { shape[0] }];
     size.extend(shape[1..].iter().map(|&side| random.usize(1..=longest(side))));
     array(1, &size, random)
@@ -176,7 +177,8 @@ fn random_method(random: &mut Random) -> Method {
 }
 
 fn random_downsampling(padding: Padding, random: &mut Random) -> Box<dyn LinearPhysics> {
-    let shape = image_shape(random);
+    let mut shape = image_shape(random);
+    shape[1..].iter_mut().for_each(|side| *side += 8);
     let factor = random.usize(1..5);
     let filter = match random.usize(0..4) {
         0 => DownsamplingFilter::None,
