@@ -7,7 +7,6 @@ mod info;
 mod logger;
 mod machine;
 mod ranks;
-#[allow(dead_code, reason = "the commands that write reports are to come")]
 mod report;
 
 use std::io::Write;

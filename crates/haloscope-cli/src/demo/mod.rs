@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result};
 use haloscope::distribute::distribute;
 use haloscope::fidelity::{Fidelities, L2};
 use haloscope::metrics::{Ssim, psnr};
-use haloscope::solve::{PrimalDual, Start, State, Stopping, solve};
+use haloscope::solve::{PrimalDual, Seconds, Start, State, Stopping, solve};
 use haloscope::{Array, io};
 use haloscope_comm::{Collectives, Context};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -22,6 +22,7 @@ use serde::Serialize;
 
 use crate::machine::Machine;
 use crate::ranks::RankArguments;
+use crate::report::{Comparison, Iteration, Picture, Report as Page, Table};
 use problem::Problem;
 
 /// The options of `haloscope demo`.
@@ -66,6 +67,7 @@ struct Report {
     /// A digest of the reconstruction's bits, the same on any number of ranks.
     bits: String,
     pictures: Vec<String>,
+    page: String,
 }
 
 #[derive(Clone, Copy, Serialize)]
@@ -133,6 +135,7 @@ fn reconstruct(context: &Context, arguments: &Arguments) -> Result<Option<Report
     context.comm().reset_statistics();
     let begin = Instant::now();
     let mut looking = std::time::Duration::ZERO;
+    let mut decibels = Vec::new();
     let outcome = solve(
         &problem,
         &algorithm,
@@ -143,6 +146,7 @@ fn reconstruct(context: &Context, arguments: &Arguments) -> Result<Option<Report
             if context.is_root() && record.iteration.is_multiple_of(10) {
                 let clock = Instant::now();
                 let quality = psnr(&state.image, truth, 1.0)?[0];
+                decibels.push((record.iteration, quality));
                 bar.set_message(format!(
                     "data term {:.4}, {quality:.2} dB",
                     record.data_term.unwrap_or_default()
@@ -168,7 +172,7 @@ fn reconstruct(context: &Context, arguments: &Arguments) -> Result<Option<Report
             ssim: Ssim::new(1.0)?.per_image(image, truth)?[0],
         })
     };
-    Ok(Some(Report {
+    let report = Report {
         problem: clap::ValueEnum::to_possible_value(&arguments.problem)
             .map_or_else(String::new, |value| value.get_name().to_owned()),
         shape: truth.shape()[1..].to_vec(),
@@ -181,7 +185,65 @@ fn reconstruct(context: &Context, arguments: &Arguments) -> Result<Option<Report
         megabytes_moved: moved as f64 / 1e6,
         bits: digest(after),
         pictures,
-    }))
+        page: arguments.out.join("report.html").display().to_string(),
+    };
+    let iterations = outcome.records.iter().map(|record| Iteration {
+        number: record.iteration,
+        data_term: record.data_term,
+        psnr: decibels
+            .iter()
+            .find(|(number, _)| *number == record.iteration)
+            .map(|(_, psnr)| *psnr),
+        seconds: parts_of(&record.seconds),
+    });
+    let html = page(&report, iterations.collect())?;
+    io::write_atomically(Path::new(&report.page), |file| file.write_all(html.as_bytes()))
+        .with_context(|| report.page.clone())?;
+    Ok(Some(report))
+}
+
+/// Seconds that add up to those of the step.
+fn parts_of(seconds: &Seconds) -> Vec<f64> {
+    let rest = seconds.total - seconds.data - seconds.prior;
+    vec![seconds.data, seconds.prior, rest.max(0.0)]
+}
+
+/// The report as a page for a browser.
+fn page(report: &Report, iterations: Vec<Iteration>) -> Result<String> {
+    let picture = |index: usize, caption: &str| -> Result<Picture> {
+        let path = &report.pictures[index];
+        Ok(Picture {
+            caption: caption.into(),
+            png: std::fs::read(path).with_context(|| path.clone())?,
+        })
+    };
+    let row = |name: &str, quality: Quality| {
+        vec![name.to_owned(), format!("{:.2} dB", quality.psnr_db), format!("{:.3}", quality.ssim)]
+    };
+    let sides: Vec<String> = report.shape[1..].iter().map(ToString::to_string).collect();
+    Ok(Page {
+        title: format!("haloscope demo: {}", report.problem),
+        subtitle: format!("{} from {} operators", sides.join(" × "), report.operators),
+        comparison: Some(Comparison {
+            before: picture(1, "measurements")?,
+            after: picture(2, "reconstruction")?,
+        }),
+        pictures: vec![picture(0, "truth")?, picture(3, "four times the difference to the truth")?],
+        summary: Table {
+            columns: ["", "PSNR", "SSIM"].map(String::from).to_vec(),
+            rows: vec![row("measurements", report.before), row("reconstruction", report.after)],
+        },
+        components: ["data", "prior", "rest"].map(String::from).to_vec(),
+        iterations,
+        parameters: vec![
+            ("iterations".into(), report.iterations.to_string()),
+            ("ranks".into(), report.ranks.to_string()),
+            ("seconds".into(), format!("{:.1}", report.seconds)),
+            ("bits".into(), report.bits.clone()),
+        ],
+        footer: format!("haloscope {}", env!("CARGO_PKG_VERSION")),
+    }
+    .to_html())
 }
 
 /// A bar on rank 0, if its standard error is a terminal.
@@ -258,5 +320,6 @@ fn describe(report: &Report) -> Result<String> {
     )?;
     writeln!(text, "bits      {} (the same on any number of ranks)", report.bits)?;
     writeln!(text, "pictures  {}", report.pictures.join(", "))?;
+    writeln!(text, "report    {}", report.page)?;
     Ok(text)
 }

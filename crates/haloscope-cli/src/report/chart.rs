@@ -109,7 +109,9 @@ fn mean(rows: &[(usize, Vec<f64>)]) -> (usize, usize, Vec<f64>) {
             *sum += if seconds.is_finite() { seconds.max(0.0) } else { 0.0 };
         }
     }
-    sums.iter_mut().for_each(|sum| *sum /= rows.len() as f64);
+    for sum in &mut sums {
+        *sum /= rows.len() as f64;
+    }
     (rows[0].0, rows[rows.len() - 1].0, sums)
 }
 
@@ -215,7 +217,7 @@ impl Axis {
                     .flat_map(|decade| factors.iter().map(move |factor| decade * factor))
                     .collect();
                 // From the tick below all values to the one above.
-                let below = all.iter().copied().filter(|tick| *tick <= low * 1.0001).next_back();
+                let below = all.iter().copied().rfind(|tick| *tick <= low * 1.0001);
                 let above = all.iter().copied().find(|tick| *tick >= high * 0.9999);
                 let (low, high) = (below.unwrap_or(low), above.unwrap_or(high));
                 let high = if high > low { high } else { low * 10.0 };

@@ -64,7 +64,7 @@ pub struct Table {
 #[derive(Clone, Debug, Default)]
 pub struct Iteration {
     /// Its number.
-    pub iteration: usize,
+    pub number: usize,
     /// The data term.
     pub data_term: Option<f64>,
     /// Decibels, where the truth is known.
@@ -169,13 +169,13 @@ impl Report {
 
     fn write_plots(&self, page: &mut String) {
         let points = |value: fn(&Iteration) -> Option<f64>| -> Vec<(usize, f64)> {
-            let point = |one: &Iteration| value(one).map(|value| (one.iteration, value));
+            let point = |one: &Iteration| value(one).map(|value| (one.number, value));
             self.iterations.iter().filter_map(point).collect()
         };
         let terms = points(|one| one.data_term);
         let decibels = points(|one| one.psnr);
         let seconds: Vec<(usize, Vec<f64>)> =
-            self.iterations.iter().map(|one| (one.iteration, one.seconds.clone())).collect();
+            self.iterations.iter().map(|one| (one.number, one.seconds.clone())).collect();
         let lines = [
             ("Data term", chart::line("Data term by iteration", "", &terms, Scale::Logarithmic)),
             ("PSNR in dB", chart::line("PSNR by iteration", " dB", &decibels, Scale::Linear)),

@@ -38,7 +38,7 @@ fn example() -> Report {
     let iterations = (1..=30).map(|iteration| {
         let t = f64::from(iteration);
         Iteration {
-            iteration: iteration as usize,
+            number: iteration as usize,
             data_term: Some(3.0 + 900.0 * (-0.4 * t).exp()),
             psnr: Some(31.4 - 9.0 * (-0.2 * t).exp()),
             seconds: vec![
@@ -168,7 +168,7 @@ fn all_text_is_escaped() {
         summary: Table { columns: vec![text()], rows: vec![vec![text(), text()]] },
         components: vec![text()],
         iterations: vec![Iteration {
-            iteration: 1,
+            number: 1,
             data_term: Some(1.0),
             psnr: Some(2.0),
             seconds: vec![1.0],
