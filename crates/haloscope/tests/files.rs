@@ -298,6 +298,33 @@ fn shapes_that_a_format_cannot_hold_are_refused_before_writing() {
     assert_eq!(std::fs::read_dir(folder.path()).expect("a list").count(), 0);
 }
 
+/// What nibabel, astropy and numpy say about files of instruments and simulations.
+#[test]
+fn files_of_instruments_come_out_as_other_programs_say() {
+    let Some(data) = std::env::var_os("HALOSCOPE_DATA").map(PathBuf::from) else {
+        println!("skipped: files of instruments need HALOSCOPE_DATA");
+        return;
+    };
+    let sum = |image: &io::Image| image.array.iter().map(|&value| f64::from(value)).sum::<f64>();
+    let brain = read(data.join("volumes/mni152_t1.nii.gz")).expect("readable");
+    assert_eq!(brain.array.shape(), [1, 1, 189, 233, 197]);
+    assert_eq!(brain.array[[0, 0, 80, 120, 100]], 175.0);
+    assert_eq!(sum(&brain), 333_468_829.0);
+    assert_eq!(brain.affine.expect("placed")[1], [0.0, 1.0, 0.0, -134.0]);
+    let brain = read(data.join("volumes/ch2better.nii.gz")).expect("readable");
+    assert_eq!(sum(&brain), 1_222_013_263.0);
+    assert_eq!(brain.spacing, Some(vec![0.5; 3]));
+    let galaxy = read(data.join("radio/M31_256.fits")).expect("readable");
+    assert_eq!(galaxy.array.shape(), [1, 1, 256, 256]);
+    assert!((sum(&galaxy) - 1_495.430_548_792_213).abs() < 1e-6);
+    let options =
+        ReadOptions { axes: Axes::AsStored, entry: Some("vv".into()), ..ReadOptions::default() };
+    let path = data.join("radio/meerkat_simulation_1h_uv_only.npz");
+    let antennas = io::read(path, &options).expect("readable");
+    assert_eq!(antennas.array.shape(), [30_240]);
+    assert!((sum(&antennas) + 11_870.58).abs() < 0.1);
+}
+
 /// Needs the right to mount a small file system; says so when it does not have it.
 #[cfg(target_os = "linux")]
 #[test]

@@ -1,7 +1,8 @@
 //! FITS images: cards of 80 letters in blocks of 2880 bytes, and big-endian values, NAXIS1 fastest.
 //!
 //! The first header unit that has values is read: the primary one, or else the first extension of type
-//! IMAGE. Tables and tile-compressed images are not read.
+//! IMAGE. Tables and tile-compressed images are not read. Of three axes whose NAXIS3 is 1, the third is
+//! left out under [`Axes::Automatic`].
 
 use std::io::{Read, SeekFrom};
 use std::path::Path;
@@ -147,6 +148,11 @@ fn read_values(source: &mut Source, header: &Header, sides: &[u64]) -> Result<Im
                 source.damaged(format!("a BITPIX of {other:?}; FITS has 8 to 64, -32, -64"))
             );
         }
+    };
+    // Pictures of the sky often have a third axis of one value, which makes no volume.
+    let sides = match (source.options.axes, sides) {
+        (Axes::Automatic, [x, y, 1]) => &[*x, *y][..],
+        _ => sides,
     };
     let shape: Vec<u64> = sides.iter().rev().copied().collect();
     let count = source.options.limits.check(source.name, &shape)?;
