@@ -192,7 +192,7 @@ impl Scene {
         // Flowers in cells of a lattice, some cells empty.
         let cells = 46.0;
         let (column, row) = ((across * cells).floor(), (y * cells * 1.4).floor());
-        let random = |seed| at_point(seed, column as i64, row as i64);
+        let random = |seed| at_point(seed, column as i32, row as i32);
         if random(95) < 0.22 && inside > 0.02 {
             let place = [
                 (column + 0.3 + 0.4 * random(96)) / cells,

@@ -23,30 +23,40 @@ const DIRECTIONS: [(f32, f32); 16] = [
     (0.980_785_25, -0.195_090_32),
 ];
 
+/// Bits without pattern for a point of the lattice.
+fn hash(seed: u32, x: i32, y: i32) -> u32 {
+    let mut bits = (x as u32).wrapping_mul(0x9e37_79b1)
+        ^ (y as u32).wrapping_mul(0x85eb_ca77)
+        ^ seed.wrapping_mul(0xc2b2_ae3d);
+    bits = (bits ^ (bits >> 15)).wrapping_mul(0x2c1b_3c6d);
+    bits = (bits ^ (bits >> 12)).wrapping_mul(0x297a_2d39);
+    bits ^ (bits >> 15)
+}
+
 /// A number from 0 to 1 for a point of the lattice.
-pub(super) fn at_point(seed: u32, x: i64, y: i64) -> f32 {
-    let mut bits = (x as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        ^ (y as u64).wrapping_mul(0xc2b2_ae3d_27d4_eb4f)
-        ^ u64::from(seed).wrapping_mul(0x1656_67b1_9e37_79f9);
-    bits = (bits ^ (bits >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
-    bits = (bits ^ (bits >> 29)).wrapping_mul(0xa076_1d64_78bd_642f);
-    (bits >> 40) as f32 / (1 << 24) as f32
+pub(super) fn at_point(seed: u32, x: i32, y: i32) -> f32 {
+    (hash(seed, x, y) >> 8) as f32 / (1 << 24) as f32
 }
 
 /// A smooth field from −1 to 1 whose features are about 1 wide: gradients at the lattice's points.
 pub(super) fn smooth(seed: u32, x: f32, y: f32) -> f32 {
-    let (left, top) = (x.floor(), y.floor());
-    let (right_part, lower_part) = (x - left, y - top);
+    let (left, top) = (below(x), below(y));
+    let (right_part, lower_part) = (x - left as f32, y - top as f32);
     let fade = |t: f32| t * t * t * (t * (t * 6.0 - 15.0) + 10.0);
-    let corner = |right: i64, below: i64| {
-        let value = at_point(seed, left as i64 + right, top as i64 + below);
-        let (across, down) = DIRECTIONS[(value * 16.0) as usize & 15];
-        across * (right_part - right as f32) + down * (lower_part - below as f32)
+    let corner = |right: i32, under: i32| {
+        let direction = hash(seed, left.wrapping_add(right), top.wrapping_add(under)) >> 28;
+        let (across, down) = DIRECTIONS[direction as usize];
+        across * (right_part - right as f32) + down * (lower_part - under as f32)
     };
     let (a, b) = (fade(right_part), fade(lower_part));
     let above = corner(0, 0) * (1.0 - a) + corner(1, 0) * a;
-    let below = corner(0, 1) * (1.0 - a) + corner(1, 1) * a;
-    std::f32::consts::SQRT_2 * (above * (1.0 - b) + below * b)
+    let under = corner(0, 1) * (1.0 - a) + corner(1, 1) * a;
+    std::f32::consts::SQRT_2 * (above * (1.0 - b) + under * b)
+}
+
+/// A whole number at or below, at most by 1: unlike `floor`, this is no call of a function.
+fn below(x: f32) -> i32 {
+    x as i32 - i32::from(x < 0.0)
 }
 
 /// A sum of fields at doubling frequencies whose amplitudes shrink by `gain`: 0.5 gives a power that
