@@ -1,5 +1,7 @@
 //! Pixels that are missing: a product with a mask.
 
+use std::fmt;
+
 use super::{LinearPhysics, Physics, slice, slice_mut};
 use crate::array::Array;
 use crate::error::{Error, Result};
@@ -18,11 +20,17 @@ use crate::error::{Error, Result};
 /// assert_eq!(measured.sum(), 45.0);
 /// # Ok::<(), haloscope::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Inpainting {
     shape: Vec<usize>,
     /// For all channels.
     mask: Vec<f32>,
+}
+
+impl fmt::Debug for Inpainting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Inpainting of {:?}", self.shape)
+    }
 }
 
 impl Inpainting {

@@ -1,5 +1,7 @@
 //! A matrix of numbers as an operator, for tests and small problems.
 
+use std::fmt;
+
 use super::{LinearPhysics, Physics, slice};
 use crate::array::{Array, dot};
 use crate::error::{Error, Result};
@@ -15,11 +17,17 @@ use crate::error::{Error, Result};
 /// assert_eq!(y, array![[3.0, 1.0, 3.0]].into_dyn());
 /// # Ok::<(), haloscope::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Matrix {
     shape: Vec<usize>,
     measurement: [usize; 1],
     rows: Vec<f32>,
+}
+
+impl fmt::Debug for Matrix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Matrix of {:?} to {:?}", self.shape, self.measurement)
+    }
 }
 
 impl Matrix {

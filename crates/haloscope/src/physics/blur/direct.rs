@@ -14,7 +14,6 @@ use super::axis::Axis;
 use super::correlate::{Term, correlate};
 
 /// A kernel of (depth, height, width) samples, ready for both directions.
-#[derive(Clone, Debug)]
 pub(super) struct Taps {
     /// What each row of the kernel is multiplied with; 1 unless the kernel is a product.
     columns: Option<[Vec<f32>; 2]>,
@@ -74,7 +73,6 @@ fn factors(kernel: &[f32], width: usize) -> Option<(Vec<f32>, Vec<f32>)> {
 }
 
 /// Direct convolution for one shape of image and kernel.
-#[derive(Clone, Debug)]
 pub(super) struct Direct {
     axes: [Axis; 3],
     copies: [Vec<Vec<usize>>; 2],

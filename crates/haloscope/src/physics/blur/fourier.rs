@@ -7,7 +7,6 @@
 //!
 //! Scratch is one spectrum (about 4 bytes per sample of the grid) per call, plus a few rows per thread.
 
-use std::fmt;
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -37,12 +36,6 @@ pub(super) struct Fourier {
     blocks: usize,
     /// Whether the grid is the image's own, so that nothing is extended or added up.
     periodic: bool,
-}
-
-impl fmt::Debug for Fourier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Fourier on {:?}", self.grids.each_ref().map(|grid| grid.len))
-    }
 }
 
 impl Fourier {

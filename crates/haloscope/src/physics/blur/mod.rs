@@ -15,6 +15,7 @@ mod lines;
 mod pairs;
 mod spectrum;
 
+use std::fmt;
 use std::sync::{Mutex, OnceLock};
 
 use rayon::prelude::*;
@@ -76,7 +77,6 @@ const SMALL_PLANE: usize = 1 << 16;
 /// assert!((blur.exact_squared_norm().unwrap() - 1.0).abs() < 1e-5);
 /// # Ok::<(), haloscope::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct Blur {
     shape: Vec<usize>,
     measurement: Vec<usize>,
@@ -87,14 +87,24 @@ pub struct Blur {
     diagonal: OnceLock<Box<Diagonal>>,
 }
 
-#[derive(Debug)]
+impl fmt::Debug for Blur {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Kernels { images, channels, size, .. } = &self.kernels;
+        f.debug_struct("Blur")
+            .field("shape", &self.shape)
+            .field("kernel", &(images, channels, size))
+            .field("padding", &self.padding)
+            .field("method", &self.method())
+            .finish_non_exhaustive()
+    }
+}
+
 enum Engine {
     Direct(Box<Direct>, Vec<Taps>),
     Fourier(Box<Diagonal>),
 }
 
 /// Transforms and the kernels' spectra.
-#[derive(Debug)]
 struct Diagonal {
     fourier: Fourier,
     spectra: Vec<Spectrum>,
@@ -117,7 +127,6 @@ impl Drop for Borrowed<'_> {
 }
 
 /// All kernels of a blur.
-#[derive(Clone, Debug)]
 struct Kernels {
     /// 1, or one for each image of a batch.
     images: usize,

@@ -11,7 +11,6 @@ use rustfft::{Fft, FftPlanner};
 use super::grid::Grid;
 
 /// A kernel in the Fourier domain.
-#[derive(Clone, Debug)]
 pub(super) struct Spectrum {
     /// Lines of values along depth (or height, if the depth is 1) for each (width, height).
     pub values: Values,
@@ -20,7 +19,6 @@ pub(super) struct Spectrum {
 }
 
 /// A kernel that is the same from its centre in opposite directions has a real spectrum, half as long to read.
-#[derive(Clone, Debug)]
 pub(super) enum Values {
     Real(Vec<f32>),
     Complex(Vec<Complex<f32>>),
