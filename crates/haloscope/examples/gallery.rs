@@ -2,11 +2,13 @@
 //!
 //!     cargo run --release -p haloscope --features hdf5 --example gallery -- docs/gallery
 //!
-//! With the environment variable `HALOSCOPE_DATA` and the feature `hdf5`, also reconstructions of a real scan.
+//! With the environment variable `HALOSCOPE_DATA`, also reconstructions of a real scan.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use haloscope::io::exchange::Scan;
+use haloscope::least_squares::{Options, pseudo_inverse};
 use haloscope::noise::{Noise, NoiseSource};
 use haloscope::phantom::{SheppLogan, Table, landscape};
 use haloscope::physics::tomography::{
@@ -98,11 +100,7 @@ fn tomography(folder: &Path) -> Result<()> {
 }
 
 /// The tooth: a real parallel-beam scan, by filtered back-projection and by conjugate gradients.
-#[cfg(feature = "hdf5")]
 fn scan(folder: &Path) -> Result<()> {
-    use haloscope::io::exchange::Scan;
-    use haloscope::least_squares::{Options, pseudo_inverse};
-
     let Some(data) = std::env::var_os("HALOSCOPE_DATA").map(PathBuf::from) else {
         println!("skipped: the tooth, which needs HALOSCOPE_DATA");
         return Ok(());
@@ -127,14 +125,7 @@ fn scan(folder: &Path) -> Result<()> {
     save(folder, "tooth-cg", &contrast(&solution.image))
 }
 
-#[cfg(not(feature = "hdf5"))]
-fn scan(_folder: &Path) -> Result<()> {
-    println!("skipped: the tooth, which needs the feature hdf5");
-    Ok(())
-}
-
 /// The sinogram of the first row of a detector, whichever axis the rows are on.
-#[cfg(feature = "hdf5")]
 fn tooth_slice(rows: &Array, angles: usize) -> Array {
     let axis = rows.shape().iter().position(|size| *size == 2).unwrap_or(1);
     let slice = rows.index_axis(Axis(axis), 0).to_owned();
@@ -143,7 +134,6 @@ fn tooth_slice(rows: &Array, angles: usize) -> Array {
 }
 
 /// The middle 99 % of the values from black to white.
-#[cfg(feature = "hdf5")]
 fn contrast(image: &Array) -> Array {
     let mut values: Vec<f32> = image.iter().copied().collect();
     values.sort_by(f32::total_cmp);
