@@ -3,7 +3,7 @@
     blur.py PEER --threads N [--repeats N]
 
 PEER is blur-fft (`BlurFFT`, circular only), blur-use-fft (`Blur(use_fft=True)`) or blur (`Blur` and `Downsampling`
-by direct convolution, without the kernel of 139², which takes minutes). Names and sizes are those of
+by direct convolution, without the kernel of 139², which takes far longer). Names and sizes are those of
 `crates/haloscope/benches/blur.rs`.
 """
 
