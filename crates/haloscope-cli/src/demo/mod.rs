@@ -129,7 +129,8 @@ fn reconstruct(context: &Context, arguments: &Arguments) -> Result<Option<Report
     let fidelity = distribute(Fidelities::from(L2::default()), context)?;
     let problem = haloscope::solve::Problem::new(physics, data, fidelity)?;
     let algorithm = PrimalDual { lipschitz: 0.99 / problem.step_size()?, weight: setup.weight };
-    let start = State::new(problem.start(&Start::Adjoint)?);
+    let start = if setup.begins_at_look() { Start::Image(before.clone()) } else { Start::Adjoint };
+    let start = State::new(problem.start(&start)?);
     let stopping = Stopping { iterations: arguments.iterations as usize, ..Stopping::default() };
     let bar = progress(context, arguments)?;
     context.comm().reset_statistics();

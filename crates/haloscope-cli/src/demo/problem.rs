@@ -136,6 +136,11 @@ impl Problem {
 }
 
 impl Setup {
+    /// Whether what one would look at is also a good place to begin.
+    pub fn begins_at_look(&self) -> bool {
+        matches!(self.look, Look::Slice(_) | Look::Volume(_))
+    }
+
     /// The measurements as an image, all of which must be here.
     pub fn look(&self, data: &Measurements) -> Result<Array> {
         let first = || data.get(0).cloned().unwrap_or_default();
