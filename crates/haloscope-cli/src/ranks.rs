@@ -77,5 +77,12 @@ fn parse_seconds(text: &str) -> std::result::Result<Duration, String> {
 }
 
 fn parse_ranks(text: &str) -> std::result::Result<usize, String> {
-    text.parse().map_err(|_| "a number from 1 to 1024 is needed".into())
+    match text.parse() {
+        Ok(0) => Err("there must be at least 1".into()),
+        Ok(ranks) if ranks > 1024 => {
+            Err("threads make at most 1024 ranks; use MPI for more".into())
+        }
+        Ok(ranks) => Ok(ranks),
+        Err(_) => Err("a number from 1 to 1024 is needed".into()),
+    }
 }
