@@ -43,7 +43,8 @@ mpi-%: export MPICC = mpicc.$*
 mpi-%: export MPIRUN = mpirun.$*
 mpi-%: MPI = --features mpi --target-dir target/$*
 mpi-%:
-	cargo build --profile test $(MPI_CRATES) $(MPI) --example rank_process --example distributed_rank
+	cargo build --profile test $(MPI_CRATES) $(MPI) --example rank_process --example distributed_rank \
+		--example checkpoint_job
 	cargo nextest run $(MPI_CRATES) $(MPI) --test mpi
 	cargo nextest run -p haloscope-comm $(MPI) --lib -E 'test(wire)'
 
