@@ -26,8 +26,10 @@ impl Tomography2d {
     ///
     /// let scan = ParallelBeam::new(evenly_spaced(60, std::f64::consts::PI), 32);
     /// let operator = Tomography2d::new(&[1, 32, 32], scan)?;
-    /// let disk = |i: &[usize]| (i[2] as f32 - 15.5).hypot(i[3] as f32 - 15.5) < 12.0;
-    /// let image = ndarray::ArrayD::from_shape_fn(vec![1, 1, 32, 32], |i| f32::from(disk(i.as_array_view().as_slice().unwrap())));
+    /// let image = ndarray::ArrayD::from_shape_fn(vec![1, 1, 32, 32], |i| {
+    ///     let radius = (i[2] as f32 - 15.5).hypot(i[3] as f32 - 15.5);
+    ///     if radius < 12.0 { 1.0 } else { 0.0 }
+    /// });
     /// let again = operator.filtered_back_projection(&operator.forward(&image)?, Window::Hann)?;
     /// assert!((again[[0, 0, 16, 16]] - 1.0).abs() < 0.02);
     /// # Ok::<(), haloscope::Error>(())
