@@ -50,7 +50,8 @@ fn pictures(folder: &Path) -> Result<()> {
     save(folder, "inpainting", &Inpainting::new(&shape, &mask)?.forward(&image)?)?;
     save(folder, "decolorize", &Decolorize::new(&shape)?.forward(&image)?)?;
     let bright = Saturation::new(&shape, 0.6, Clipping::Smooth)?;
-    let soft = Compose::new(Arc::new(bright), Arc::new(blur(&kernels::gaussian(&[1.0, 1.0], 0.0)?)?))?;
+    let soft =
+        Compose::new(Arc::new(bright), Arc::new(blur(&kernels::gaussian(&[1.0, 1.0], 0.0)?)?))?;
     save(folder, "saturation-after-blur", &soft.forward(&image)?)?;
     for (name, noise) in [
         ("noise-gaussian", Noise::gaussian(0.1)?),
