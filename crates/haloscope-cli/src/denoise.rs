@@ -8,12 +8,11 @@ use anyhow::{Context as _, Result};
 use haloscope::io::{self, Image, ReadOptions};
 use haloscope_nn::engine::{Accuracy, Options, Plan};
 use haloscope_nn::models::{Model, Sigma};
-use haloscope_nn::weights::{Limits, StateDict};
 use haloscope_nn::{Shape, Tensor};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::machine;
+use crate::{machine, model};
 
 /// The options of `haloscope denoise`.
 #[derive(clap::Args)]
@@ -27,7 +26,7 @@ pub struct Arguments {
 
     /// Weights of a denoiser: .safetensors, or .pth/.pt as torch.save writes it
     #[arg(long, short)]
-    model: PathBuf,
+    model: String,
 
     /// Standard deviation of the noise where white is 1, as a number or a fraction: 25/255
     #[arg(long, short, value_parser = parse_sigma)]
@@ -86,7 +85,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             arguments.out.display()
         );
     }
-    let model = load_model(&arguments.model)?;
+    let model = model::open(&arguments.model)?;
     let threads = arguments
         .threads
         .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
@@ -140,11 +139,6 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         describe(&report)?
     };
     crate::print(&text)
-}
-
-fn load_model(path: &Path) -> Result<Model> {
-    let state = StateDict::open(path, &Limits::default())?;
-    Model::recognize(&state).with_context(|| path.display().to_string())
 }
 
 /// A picture of one or three channels.

@@ -6,6 +6,7 @@ mod denoise;
 mod info;
 mod logger;
 mod machine;
+mod model;
 mod ranks;
 mod report;
 
