@@ -1,6 +1,6 @@
 # Everything that is done with the project; `make help` lists it.
 
-.PHONY: help test tools lint docs unit mpi deny bench bench-collectives bench-blur bench-networks bench-tiling bench-tomography neon fuzz soak fmt clean
+.PHONY: help test tools lint docs unit mpi deny bench bench-collectives bench-blur bench-gather bench-networks bench-tiling bench-tomography neon fuzz soak fmt clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -44,7 +44,7 @@ mpi-%: export MPIRUN = mpirun.$*
 mpi-%: MPI = --features mpi --target-dir target/$*
 mpi-%:
 	cargo build --profile test $(MPI_CRATES) $(MPI) --example rank_process --example distributed_rank \
-		--example checkpoint_job
+		--example checkpoint_job --example quickstart
 	cargo nextest run $(MPI_CRATES) $(MPI) --test mpi
 	cargo nextest run -p haloscope-comm $(MPI) --lib -E 'test(wire)'
 
@@ -59,7 +59,7 @@ $(PYTHON):
 	python3 -m venv .venv
 	.venv/bin/pip install --quiet -r bench/requirements.txt
 
-bench: bench-collectives bench-blur bench-networks bench-tiling bench-tomography ## compare with the peers; results go to bench/runs
+bench: bench-collectives bench-blur bench-gather bench-networks bench-tiling bench-tomography ## compare with the peers; results go to bench/runs
 
 RANKS = release/examples/bench_collectives
 
@@ -108,9 +108,15 @@ bench-blur: $(PYTHON)
 
 
 # Tiles on one and two ranks; no peer has the same network at hand.
+bench-tiling: ROUNDS = 3
 bench-tiling: $(PYTHON)
 	cargo build --release -p haloscope --examples
-	$(PYTHON) bench/compare.py tiling --rounds 1 --peer "haloscope=target/release/examples/bench_tiling"
+	$(PYTHON) bench/compare.py tiling --rounds $(ROUNDS) --peer "haloscope=target/release/examples/bench_tiling"
+
+# Three ways to gather measurements; none is a peer of ours.
+bench-gather: $(PYTHON)
+	cargo build --release -p haloscope --examples
+	$(PYTHON) bench/compare.py gather --rounds 3 --peer "haloscope=target/release/examples/bench_gather"
 
 bench-tomography: export MALLOC_MMAP_THRESHOLD_ = 4294967296
 bench-tomography: export MALLOC_TRIM_THRESHOLD_ = 17179869184

@@ -4,10 +4,10 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use haloscope::io::{self, Image, ReadOptions};
 use haloscope_nn::engine::{Accuracy, Options, Plan};
-use haloscope_nn::models::{Model, Sigma};
+use haloscope_nn::models::{Builtin, Model, Sigma};
 use haloscope_nn::{Shape, Tensor};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -24,9 +24,10 @@ pub struct Arguments {
     #[arg(long, short)]
     out: PathBuf,
 
-    /// Weights of a denoiser: .safetensors, or .pth/.pt as torch.save writes it
+    /// The network: builtin:color, builtin:gray, or weights as .safetensors or .pth/.pt of torch.save; by default
+    /// the built-in one for gray or colour
     #[arg(long, short)]
-    model: String,
+    model: Option<String>,
 
     /// Standard deviation of the noise where white is 1, as a number or a fraction: 25/255
     #[arg(long, short, value_parser = parse_sigma)]
@@ -85,7 +86,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             arguments.out.display()
         );
     }
-    let model = model::open(&arguments.model)?;
+    let model = match &arguments.model {
+        Some(name) => model::open(name)?,
+        None => Builtin::for_channels(picture.channels).model()?,
+    };
     let threads = arguments
         .threads
         .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));

@@ -3,6 +3,7 @@
 
 mod demo;
 mod denoise;
+mod evaluate;
 mod info;
 mod logger;
 mod machine;
@@ -34,6 +35,8 @@ enum Command {
     Demo(demo::Arguments),
     /// Denoise an image with a trained network
     Denoise(denoise::Arguments),
+    /// Measure how well a network removes noise from clean images
+    Evaluate(evaluate::Arguments),
     /// Show what this build and this machine can do
     Info(info::Arguments),
 }
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Denoise(arguments) => denoise::run(&arguments),
+        Command::Evaluate(arguments) => evaluate::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
     };
     match result {

@@ -107,3 +107,94 @@ fn refusals_name_the_file_and_write_nothing() {
         assert!(!Path::new(output).exists());
     }
 }
+
+/// A picture of a ramp with noise, and the same without.
+fn write_ramps(folder: &Path) -> [String; 2] {
+    let mut state = 1_u32;
+    let mut uniform = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        f64::from(state >> 8) / f64::from(1 << 24)
+    };
+    let clean = image::RgbImage::from_fn(80, 64, |x, y| {
+        image::Rgb([60 + x as u8, 60 + y as u8, 60 + (x + y) as u8 / 2])
+    });
+    let mut noisy = clean.clone();
+    for value in noisy.iter_mut() {
+        // Nearly normal, with a standard deviation of 25.
+        let sum: f64 = (0..12).map(|_| uniform()).sum();
+        *value = (f64::from(*value) + 25.0 * (sum - 6.0)).clamp(0.0, 255.0) as u8;
+    }
+    let names = ["noisy.png", "clean.png"].map(|name| folder.join(name).display().to_string());
+    noisy.save(&names[0]).expect("the picture is written");
+    clean.save(&names[1]).expect("the picture is written");
+    names
+}
+
+#[test]
+fn without_a_model_the_built_in_one_removes_noise() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [noisy, clean] = write_ramps(folder.path());
+    let output = folder.path().join("out.png").display().to_string();
+    let error = |name: &str| -> f64 {
+        let open = |name| image::open(name).expect("a picture").to_rgb8();
+        let pairs = open(name).into_raw().into_iter().zip(open(&clean).into_raw());
+        pairs.map(|(a, b)| (f64::from(a) - f64::from(b)).powi(2)).sum()
+    };
+    for model in [&[][..], &["--model", "builtin:color"], &["--model", "builtin:gray"]] {
+        let arguments =
+            [&["denoise", &noisy, "--out", &output, "--sigma", "25/255"], model].concat();
+        let done = haloscope(&arguments);
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        // Less than a tenth of the noise's power is left.
+        assert!(10.0 * error(&output) < error(&noisy), "{model:?}");
+    }
+}
+
+#[test]
+fn built_in_models_say_what_they_are_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [noisy, _] = write_ramps(folder.path());
+    let output = folder.path().join("out.png").display().to_string();
+    for (model, sigma, words) in [
+        ("builtin:colour", "0.1", "builtin:color and builtin:gray"),
+        ("builtin:color", "0.5", "for 0 to 0.294"),
+    ] {
+        let arguments = ["denoise", &noisy, "--out", &output, "--sigma", sigma, "--model", model];
+        let done = haloscope(&arguments);
+        let message = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(1), "{message}");
+        assert!(message.contains(words), "{message}");
+    }
+}
+
+#[test]
+fn evaluate_measures_a_folder_of_images() {
+    let folder = tempfile::tempdir().expect("a folder");
+    write_ramps(folder.path());
+    fs::write(folder.path().join("names.txt"), "clean").expect("written");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (images, only, missing) = (path(""), path("names.txt"), path("missing.txt"));
+    let common = ["evaluate", &images, "--model", "builtin:color", "--json"];
+    let done = haloscope(&[&common[..], &["--only", &only, "--levels", "25,50"]].concat());
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&done.stdout).expect("JSON");
+    assert_eq!(report["images"], 1);
+    for (level, noisy) in report["levels"].as_array().expect("levels").iter().zip([20.17, 14.15]) {
+        let figure = |name: &str| level[name].as_f64().expect("a number");
+        assert!((figure("noisy_psnr_db") - noisy).abs() < 0.2, "{level}");
+        assert!(figure("psnr_db") > noisy + 8.0, "{level}");
+        assert!(figure("ssim") > 0.8, "{level}");
+    }
+
+    fs::write(&missing, "clean absent").expect("written");
+    for (arguments, words) in [
+        (vec!["--only", &missing], "1 of the 2 named images"),
+        (vec!["--only", "nowhere.txt"], "nowhere.txt"),
+        (vec!["--levels", "100"], "for 0 to 0.294"),
+    ] {
+        let done = haloscope(&[&common[..], &arguments].concat());
+        let message = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(1), "{message}");
+        assert!(message.contains(words), "{message}");
+    }
+}

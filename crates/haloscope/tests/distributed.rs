@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use haloscope::denoise::{Denoiser, denoiser_fn};
 use haloscope::distribute::{
-    Assignment, DenoiserOptions, Factory, StackOptions, distribute, distribute_with,
+    Assignment, Cutting, Dealing, DenoiserOptions, Factory, StackOptions, distribute,
+    distribute_with,
 };
 use haloscope::physics::Physics;
-use haloscope::tiling::{Strategy, Tiling};
+use haloscope::tiling::{Strategy, Tiles, Tiling};
 use haloscope::{Array, Error, Measurements, Result};
 use haloscope_comm::Context;
+use ndarray::Axis;
 use suite::{Dense, noise};
 
 #[test]
@@ -176,11 +178,78 @@ fn bad_tilings_and_levels_fail_on_all_ranks() {
     assert_all_say(&messages, "the result of shrink has shape [1, 1, 2, 2]");
 }
 
+/// The rows of an image, each a tile; what it contributes is its rows in reverse order.
+#[derive(Debug)]
+struct Rows([usize; 4]);
+
+impl Tiles for Rows {
+    fn count(&self) -> usize {
+        self.0[2]
+    }
+
+    fn image_shape(&self) -> &[usize] {
+        &self.0
+    }
+
+    fn extract(&self, image: &Array, tile: usize) -> Result<Array> {
+        Ok(image.slice_axis(Axis(2), (tile..=tile).into()).to_owned())
+    }
+
+    fn finish(&self, result: Array, _tile: usize) -> Result<Array> {
+        Ok(result)
+    }
+
+    fn part_len(&self, _tile: usize) -> usize {
+        self.0[3]
+    }
+
+    fn place(&self, image: &mut [f32], part: &[f32], tile: usize) -> Result<()> {
+        let [batch, channels, rows, columns] = self.0;
+        for plane in 0..batch * channels {
+            let to = (plane * rows + rows - 1 - tile) * columns;
+            image[to..to + columns].copy_from_slice(&part[plane * columns..][..columns]);
+        }
+        Ok(())
+    }
+
+    /// The last rows are most of the work.
+    fn cost(&self, tile: usize) -> f64 {
+        (1 + tile) as f64
+    }
+}
+
+#[test]
+fn tiles_of_a_strategy_of_ones_own_are_shared_and_put_together() {
+    let shape = [2, 3, 11, 7];
+    for ranks in [1, 2, 3, 5, 8, 16] {
+        let results = Context::threads(ranks, move |ctx| {
+            let double = denoiser_fn("double", |image: &Array, _| Ok(image * 2.0));
+            let cutting = Cutting::Custom(Arc::new(Rows(shape)), 4);
+            let options = DenoiserOptions { cutting, dealing: Dealing::Blocks };
+            let denoiser = distribute_with(double, ctx, options)?;
+            let image = noise(&shape, 3);
+            let own = denoiser.denoise_local(&image, &0.1.into())?.parts.len();
+            Ok::<_, Error>((own, denoiser.denoise(&image, &0.1.into())?))
+        });
+        let results = results.expect("no rank fails");
+        let mut expected = noise(&shape, 3) * 2.0;
+        expected.invert_axis(Axis(2));
+        assert!(results.iter().all(|(_, result)| *result == expected), "{ranks} ranks");
+        let tiles: Vec<usize> = results.iter().map(|(own, _)| *own).collect();
+        assert_eq!(tiles.iter().sum::<usize>(), 11, "{tiles:?}");
+        assert!(ranks == 1 || tiles[0] > tiles[ranks - 1], "{tiles:?}");
+    }
+}
+
 #[test]
 fn the_denoiser_moves_half_of_what_an_all_reduce_would() {
-    let shape = [1, 3, 256, 192];
-    let bytes = 4 * shape.iter().product::<usize>() as u64;
-    for ranks in [2, 3, 4] {
+    for (ranks, shape) in [
+        (2, [1, 3, 256, 192]),
+        (3, [1, 3, 256, 192]),
+        (4, [1, 3, 256, 192]),
+        (4, [1, 3, 2048, 2048]),
+    ] {
+        let bytes = 4 * shape.iter().product::<usize>() as u64;
         let sent = Context::threads(ranks, move |ctx| {
             let copy = denoiser_fn("copy", |image: &Array, _| Ok(image.clone()));
             let tiling =

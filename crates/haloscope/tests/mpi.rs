@@ -1,6 +1,6 @@
 //! Operators and denoisers over MPI processes give the bits of one rank, and so do jobs whose processes are killed.
 //!
-//! Runs `distributed_rank` and `checkpoint_job` under the launcher in `MPIRUN` (default `mpirun`), which must belong
+//! Runs `distributed_rank`, `checkpoint_job` and `quickstart` under the launcher in `MPIRUN` (default `mpirun`), which must belong
 //! to the MPI library of the build. `HALOSCOPE_KILLS` sets how often a process is killed; 6 by default.
 
 mod suite;
@@ -25,6 +25,20 @@ fn every_operation_has_the_same_bits_on_1_to_4_processes() {
         let text = String::from_utf8_lossy(&output.stdout);
         let facts: Vec<&str> = text.lines().collect();
         assert_eq!(facts, alone, "{ranks} processes");
+    }
+}
+
+#[test]
+fn the_quick_start_prints_the_same_numbers_on_1_to_4_processes() {
+    let print = |ranks| {
+        let output = launch(ranks, "quickstart").output().expect("the launcher starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let alone = print(1);
+    assert_eq!(alone.lines().count(), 5, "{alone}");
+    for ranks in 2..=4 {
+        assert_eq!(print(ranks), alone, "{ranks} processes");
     }
 }
 

@@ -5,6 +5,7 @@
 //! be loaded from a [`StateDict`] with a strict check, or be filled with random weights. One model
 //! per file. [`Model::recognize`] finds the options from the weights.
 
+mod builtin;
 mod dncnn;
 mod drunet;
 mod fdncnn;
@@ -12,12 +13,15 @@ mod parameters;
 mod recognize;
 mod unet;
 
+pub use builtin::Builtin;
 pub use dncnn::{Dncnn, DncnnNames};
 pub use drunet::{Downsampling, Drunet, Upsampling};
 pub use fdncnn::Fdncnn;
 pub use parameters::Parameters;
 pub use recognize::{Recognized, recognize};
 pub use unet::{BatchNorm, Unet};
+
+use std::ops::RangeInclusive;
 
 use crate::error::{Error, Result};
 use crate::network::Network;
@@ -30,6 +34,7 @@ use crate::weights::StateDict;
 pub struct Model {
     network: Network,
     sigma: Sigma,
+    levels: RangeInclusive<f32>,
 }
 
 /// How the noise level enters a network.
@@ -46,7 +51,33 @@ impl Model {
     /// A model of this network.
     #[must_use]
     pub fn new(network: Network, sigma: Sigma) -> Self {
-        Self { network, sigma }
+        Self { network, sigma, levels: 0.0..=f32::MAX }
+    }
+
+    /// The model, for these noise levels only: a network answers to levels that it was not trained for with
+    /// artefacts, not with an error.
+    #[must_use]
+    pub fn with_levels(mut self, levels: RangeInclusive<f32>) -> Self {
+        self.levels = levels;
+        self
+    }
+
+    /// The noise levels that it is for.
+    #[must_use]
+    pub fn levels(&self) -> &RangeInclusive<f32> {
+        &self.levels
+    }
+
+    /// Refuses a noise level that the network was not trained for, if it uses the level at all.
+    pub fn check_level(&self, level: f32) -> Result<()> {
+        if self.sigma == Sigma::Ignored || self.levels.contains(&level) {
+            return Ok(());
+        }
+        let (low, high) = (self.levels.start(), self.levels.end());
+        Err(Error::Argument {
+            what: "noise level",
+            reason: format!("{level}; this {} is for {low} to {high}", self.network.name()),
+        })
     }
 
     /// The network. With [`Sigma::Map`] its input has the map's channel.
@@ -90,6 +121,7 @@ impl Model {
         if self.sigma == Sigma::Ignored {
             return Ok(image.clone());
         }
+        self.check_level(sigma)?;
         let pixels: usize = shape.spatial().iter().product();
         let with_map = shape.with_channels(channels + 1)?;
         let mut values = Vec::with_capacity(with_map.count());

@@ -62,6 +62,21 @@ impl NoiseLevel {
         }
     }
 
+    /// The lowest and the highest.
+    #[must_use]
+    pub fn extremes(&self) -> [f32; 2] {
+        let of = |levels: &mut dyn Iterator<Item = &f32>| {
+            levels.fold([f32::INFINITY, 0.0], |[low, high], level| {
+                [low.min(*level), high.max(*level)]
+            })
+        };
+        match self {
+            Self::Uniform(level) => [*level; 2],
+            Self::PerImage(levels) => of(&mut levels.iter()),
+            Self::Map(map) => of(&mut map.iter()),
+        }
+    }
+
     /// Appends the levels of the `pixels` of part `part` of image `image`, which is a whole one or a
     /// channel or slice. For levels that [`check`](Self::check) accepts.
     pub(crate) fn append_map(&self, image: usize, part: usize, pixels: usize, map: &mut Vec<f32>) {

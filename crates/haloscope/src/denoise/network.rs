@@ -113,6 +113,9 @@ impl Denoiser for NetworkDenoiser {
     fn denoise(&self, image: &Array, level: &NoiseLevel) -> Result<Array> {
         level.check(image.shape())?;
         check_finite("denoise", image)?;
+        for level in level.extremes() {
+            self.model.check_level(level)?;
+        }
         let shape = self.input_shape(image.shape())?;
         let Planned { plan, idle } = self.planned(&shape)?;
         let lock = || idle.lock().unwrap_or_else(PoisonError::into_inner);

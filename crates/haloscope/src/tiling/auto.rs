@@ -1,5 +1,6 @@
 //! The patch lengths that give the rank with the most work the least of it.
 
+use super::Border;
 use super::axis::AxisTiling;
 
 /// Chooses `patch` of each axis. Tiles go to `ranks` in blocks as equal as can be, so the rank with the
@@ -38,8 +39,12 @@ pub(crate) fn choose(axes: &mut [AxisTiling], ranks: usize) {
 fn patches(axis: &AxisTiling, ranks: usize) -> Vec<usize> {
     let mut patches = vec![axis.length];
     for count in 2..=ranks.saturating_mul(4).min(64) {
+        let kept = match axis.border {
+            Border::Inside => axis.length.saturating_sub(2 * axis.overlap).div_ceil(count),
+            _ => axis.length.div_ceil(count),
+        };
         // A window that is aligned wastes nothing.
-        let window = axis.length.div_ceil(count) + 2 * axis.overlap;
+        let window = kept.max(1) + 2 * axis.overlap;
         let patch = window.next_multiple_of(axis.alignment) - 2 * axis.overlap;
         if patch < axis.length && !patches.contains(&patch) {
             patches.push(patch);
@@ -51,7 +56,6 @@ fn patches(axis: &AxisTiling, ranks: usize) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tiling::Border;
 
     fn chosen(length: usize, overlap: usize, ranks: usize) -> Vec<usize> {
         let axis = AxisTiling { length, patch: 0, overlap, alignment: 8, border: Border::Inside };
@@ -67,7 +71,7 @@ mod tests {
 
     #[test]
     fn two_ranks_get_half_of_the_image_each() {
-        assert_eq!(chosen(512, 32, 2).iter().product::<usize>(), 512 * 256);
+        assert_eq!(chosen(512, 32, 2).iter().product::<usize>(), 512 * (256 - 32));
     }
 
     #[test]

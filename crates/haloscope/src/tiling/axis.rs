@@ -1,8 +1,8 @@
 //! One axis cut into windows of the same length.
 //!
 //! The pixels that windows contribute partition the axis: `own` of one window ends where that of the next
-//! begins. The last patch is moved back to end with the axis, so that all windows are equally long; the
-//! previous one keeps what both have.
+//! begins. The last window is moved back to end with the axis, so that all are equally long; the previous one
+//! keeps what both have. A window that stays inside needs no overlap at the edge, and keeps more there instead.
 
 use std::ops::Range;
 
@@ -49,28 +49,42 @@ impl AxisTiling {
 
     /// How many windows there are.
     pub fn count(&self) -> usize {
-        if self.window() == self.length { 1 } else { self.length.div_ceil(self.patch) }
+        if self.window() == self.length {
+            return 1;
+        }
+        match self.border {
+            // The first and the last keep an overlap more than the others.
+            Border::Inside => (self.length - 2 * self.overlap).div_ceil(self.kept()),
+            _ => self.length.div_ceil(self.patch),
+        }
+    }
+
+    /// What a window keeps between two others. One that stays inside also keeps what it was lengthened by.
+    fn kept(&self) -> usize {
+        match self.border {
+            Border::Inside => self.window() - 2 * self.overlap,
+            _ => self.patch,
+        }
     }
 
     /// The windows.
     pub fn cut(&self, strategy: Strategy) -> Cut {
-        let (window, count) = (self.window(), self.count());
+        let (window, count, kept) = (self.window(), self.count(), self.kept());
         if count == 1 {
             let span = Span { read: 0, write: 0..self.length, weights: None };
             return Cut { window, spans: vec![span] };
         }
-        let begin = |index: usize| (index * self.patch).min(self.length - self.patch);
-        let own = |index: usize| {
-            let from = if index == 0 { 0 } else { begin(index - 1) + self.patch };
-            from.min(begin(index) + self.patch)..begin(index) + self.patch
+        // The edge takes the place of an overlap, or the overlap lies beyond it.
+        let (edge, beyond, reach) = match self.border {
+            Border::Inside => (self.overlap, 0, window),
+            _ => (0, self.overlap, kept + self.overlap),
         };
+        let end = |index: usize| ((index + 1) * kept + edge).min(self.length);
         let spans = (0..count).map(|index| {
-            let read = begin(index).cast_signed() - self.overlap.cast_signed();
-            let read = match self.border {
-                Border::Inside => read.clamp(0, (self.length - window).cast_signed()),
-                _ => read,
-            };
-            Span { read, write: own(index), weights: None }
+            let read = (index * kept).cast_signed() - beyond.cast_signed();
+            let last = self.length.cast_signed() - reach.cast_signed();
+            let own = if index == 0 { 0 } else { end(index - 1) }..end(index);
+            Span { read: read.min(last), write: own, weights: None }
         });
         let mut spans: Vec<Span> = spans.collect();
         if strategy == Strategy::Blend {
@@ -140,6 +154,40 @@ mod tests {
                             next = span.write.end;
                         }
                         assert_eq!(next, length, "{axis:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn halves_that_stay_inside_overlap_by_no_more_than_they_must() {
+        let axis = AxisTiling {
+            length: 512,
+            patch: 224,
+            overlap: 32,
+            alignment: 8,
+            border: Border::Inside,
+        };
+        let cut = axis.cut(Strategy::Overlap);
+        assert_eq!(cut.window, 288);
+        let spans: Vec<_> = cut.spans.iter().map(|span| (span.read, span.write.clone())).collect();
+        assert_eq!(spans, [(0, 0..256), (224, 256..512)]);
+    }
+
+    #[test]
+    fn what_a_window_keeps_is_an_overlap_away_from_its_ends_or_at_the_edge() {
+        for length in 30..90 {
+            for patch in 1..20 {
+                for overlap in [0, 1, 6] {
+                    let axis =
+                        AxisTiling { length, patch, overlap, alignment: 4, border: Border::Inside };
+                    let Cut { window, spans } = axis.cut(Strategy::Overlap);
+                    for Span { read, write, .. } in &spans {
+                        let (begin, end) = (read.cast_unsigned(), read.cast_unsigned() + window);
+                        assert!(write.start == 0 || write.start >= begin + overlap, "{axis:?}");
+                        assert!(write.end == length || write.end + overlap <= end, "{axis:?}");
+                        assert!(!write.is_empty() && end <= length, "{axis:?}");
                     }
                 }
             }

@@ -8,7 +8,6 @@ use crate::error::{Error, Result};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Border {
     /// The image mirrored in its outermost pixels, as often as it takes.
-    #[default]
     Reflect,
     /// The outermost pixels again.
     Replicate,
@@ -16,7 +15,9 @@ pub enum Border {
     Circular,
     /// Zeros.
     Zero,
-    /// Nothing: windows at the edge are moved inwards, and see more of the image instead.
+    /// Nothing: windows end at the edge, where the denoiser is as it would be without tiles, and where they need
+    /// no overlap. The least work.
+    #[default]
     Inside,
 }
 

@@ -1,0 +1,209 @@
+//! `haloscope evaluate`: how well a network removes noise from images that are known without it.
+//!
+//! Each image gets Gaussian noise that is not clipped, from a seed of its own; the result is rounded to 8 bits, as
+//! in the published figures that it is to be compared with.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result};
+use haloscope::denoise::{Denoiser, NetworkDenoiser};
+use haloscope::io::{self, ReadOptions};
+use haloscope::metrics::{Ssim, psnr};
+use haloscope::noise::{Noise, NoiseSource};
+use haloscope::{Array, metrics};
+use haloscope_nn::engine::Options;
+use indicatif::{ProgressBar, ProgressStyle};
+use ndarray::Axis;
+use serde::Serialize;
+
+use crate::model;
+
+/// The options of `haloscope evaluate`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Clean images, or folders of them
+    #[arg(required = true)]
+    images: Vec<PathBuf>,
+
+    /// The network: builtin:color, builtin:gray, or a file with weights
+    #[arg(long, short)]
+    model: String,
+
+    /// Standard deviations of the noise, where white is 255
+    #[arg(long, value_name = "SIGMA", value_delimiter = ',', default_value = "15,25,50")]
+    levels: Vec<f32>,
+
+    /// Of the images in folders, only those whose names, without endings, are the lines of this file
+    #[arg(long, value_name = "FILE")]
+    only: Option<PathBuf>,
+
+    /// Threads; by default all cores
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    model: String,
+    images: usize,
+    threads: usize,
+    levels: Vec<Level>,
+}
+
+#[derive(Serialize)]
+struct Level {
+    sigma: f32,
+    noisy_psnr_db: f64,
+    psnr_db: f64,
+    ssim: f64,
+    megapixels_per_second: f64,
+}
+
+/// Adds noise, removes it, and prints the mean quality for each level.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let files = list(arguments)?;
+    let threads = arguments
+        .threads
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let options = Options { threads, ..Options::default() };
+    let denoiser = NetworkDenoiser::new(model::open(&arguments.model)?, options)?;
+
+    let bar = ProgressBar::new((files.len() * arguments.levels.len()) as u64);
+    bar.set_style(ProgressStyle::with_template("{bar:40} {pos}/{len}  {msg}  {eta} left")?);
+    let mut levels = Vec::new();
+    for level in &arguments.levels {
+        let mut scores = Vec::new();
+        for (index, file) in files.iter().enumerate() {
+            bar.set_message(file.display().to_string());
+            let clean = fit(io::read(file, &ReadOptions::default())?.array, &denoiser);
+            scores.push(
+                score(&denoiser, &clean, index, *level)
+                    .with_context(|| file.display().to_string())?,
+            );
+            bar.inc(1);
+        }
+        let mean =
+            |of: fn(&Score) -> f64| metrics::mean(&scores.iter().map(of).collect::<Vec<_>>());
+        let pixels: f64 = scores.iter().map(|score| score.pixels).sum();
+        let seconds: f64 = scores.iter().map(|score| score.seconds).sum();
+        levels.push(Level {
+            sigma: *level,
+            noisy_psnr_db: mean(|score| score.noisy_psnr),
+            psnr_db: mean(|score| score.psnr),
+            ssim: mean(|score| score.ssim),
+            megapixels_per_second: pixels / seconds / 1e6,
+        });
+    }
+    bar.finish_and_clear();
+
+    let report = Report { model: arguments.model.clone(), images: files.len(), threads, levels };
+    let text = if arguments.json {
+        serde_json::to_string_pretty(&report)? + "\n"
+    } else {
+        describe(&report)?
+    };
+    crate::print(&text)
+}
+
+/// The images that were asked for, in a fixed order.
+fn list(arguments: &Arguments) -> Result<Vec<PathBuf>> {
+    let only = match &arguments.only {
+        Some(path) => {
+            Some(std::fs::read_to_string(path).with_context(|| path.display().to_string())?)
+        }
+        None => None,
+    };
+    let names: Option<Vec<&str>> = only.as_ref().map(|text| text.split_whitespace().collect());
+    let is_wanted = |path: &Path| {
+        let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        let is_image = io::Format::of_name(&path.display().to_string()).is_some();
+        is_image && names.as_ref().is_none_or(|names| names.contains(&stem))
+    };
+    let mut files = Vec::new();
+    for path in &arguments.images {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let entries = std::fs::read_dir(path).with_context(|| path.display().to_string())?;
+        let mut found = entries
+            .map(|entry| Ok(entry?.path()))
+            .collect::<std::io::Result<Vec<_>>>()
+            .with_context(|| path.display().to_string())?;
+        found.retain(|path| is_wanted(path));
+        found.sort();
+        files.extend(found);
+    }
+    anyhow::ensure!(!files.is_empty(), "there are no images in what was named");
+    if let Some(names) = &names {
+        let missing = names.len().saturating_sub(files.len());
+        anyhow::ensure!(
+            missing == 0,
+            "{missing} of the {} named images are not there",
+            names.len()
+        );
+    }
+    Ok(files)
+}
+
+/// A colour image for a gray network becomes its mean; a gray one for a colour network comes three times.
+fn fit(image: Array, denoiser: &NetworkDenoiser) -> Array {
+    match (image.shape()[1], denoiser.model().image_channels()) {
+        (3, 1) => image.mean_axis(Axis(1)).map_or(image, |mean| mean.insert_axis(Axis(1))),
+        (1, 3) => ndarray::concatenate(Axis(1), &[image.view(), image.view(), image.view()])
+            .unwrap_or(image),
+        _ => image,
+    }
+}
+
+struct Score {
+    noisy_psnr: f64,
+    psnr: f64,
+    ssim: f64,
+    pixels: f64,
+    seconds: f64,
+}
+
+fn score(denoiser: &NetworkDenoiser, clean: &Array, index: usize, level: f32) -> Result<Score> {
+    let sigma = level / 255.0;
+    let mut noisy = clean.clone();
+    let source = NoiseSource { seed: level.to_bits().into(), operator: index as u32 };
+    Noise::gaussian(sigma.into())?.add(&mut noisy, source)?;
+    // Planning is done once for each size, and is not what is measured.
+    denoiser.plan(noisy.shape())?;
+    let clock = Instant::now();
+    let mut result = denoiser.denoise(&noisy, &sigma.into())?;
+    let seconds = clock.elapsed().as_secs_f64();
+    result.mapv_inplace(|value| (value.clamp(0.0, 1.0) * 255.0).round() / 255.0);
+    Ok(Score {
+        noisy_psnr: psnr(&noisy, clean, 1.0)?[0],
+        psnr: psnr(&result, clean, 1.0)?[0],
+        ssim: Ssim::new(1.0)?.per_image(&result, clean)?[0],
+        pixels: clean.shape()[2..].iter().product::<usize>() as f64,
+        seconds,
+    })
+}
+
+fn describe(report: &Report) -> Result<String> {
+    let mut text = String::new();
+    writeln!(text, "{} on {} images, {} threads\n", report.model, report.images, report.threads)?;
+    writeln!(text, "sigma      noisy   denoised    SSIM    megapixels/s")?;
+    for level in &report.levels {
+        writeln!(
+            text,
+            "{:>5} {:>7.2} dB {:>7.2} dB {:>7.3} {:>15.2}",
+            level.sigma,
+            level.noisy_psnr_db,
+            level.psnr_db,
+            level.ssim,
+            level.megapixels_per_second
+        )?;
+    }
+    Ok(text)
+}

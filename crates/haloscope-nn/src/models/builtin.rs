@@ -1,0 +1,91 @@
+//! The denoisers that ship with the build: two compact DRUNets of our own training.
+//!
+//! Their weights are part of the program, at half precision, so that nothing has to be fetched.
+//! `training/` is how they were made, `docs/model-card.md` what they are good for.
+
+use std::io::Cursor;
+
+use super::Model;
+use crate::error::{Error, Result};
+use crate::weights::{Limits, StateDict};
+
+/// How the name of a built-in model begins where a file could be named too.
+const PREFIX: &str = "builtin:";
+
+/// The largest noise level that they were trained for, where white is 1.
+const LARGEST_LEVEL: f32 = 75.0 / 255.0;
+
+/// A denoiser that ships with the build.
+///
+/// ```
+/// # #[cfg(feature = "builtin")] {
+/// use haloscope_nn::models::Builtin;
+///
+/// let model = Builtin::named("builtin:gray").expect("it has this prefix")?.model()?;
+/// assert_eq!((model.network().name(), model.image_channels()), ("drunet", 1));
+/// assert_eq!(*model.levels().end(), 75.0 / 255.0);
+/// # }
+/// # Ok::<(), haloscope_nn::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Builtin {
+    /// For colour photographs.
+    Color,
+    /// For gray images, and for volumes slice by slice.
+    Gray,
+}
+
+impl Builtin {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Color, Self::Gray];
+
+    /// The one that `name` asks for, if it begins with `builtin:`.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Result<Self>> {
+        let short = name.strip_prefix(PREFIX)?;
+        let found = Self::ALL.into_iter().find(|builtin| builtin.name() == short);
+        Some(found.ok_or_else(|| Error::Argument {
+            what: "model",
+            reason: format!("there is no `{name}`; builtin:color and builtin:gray are there"),
+        }))
+    }
+
+    /// Its name behind `builtin:`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Color => "color",
+            Self::Gray => "gray",
+        }
+    }
+
+    /// The one for images of so many channels.
+    #[must_use]
+    pub fn for_channels(channels: usize) -> Self {
+        if channels == 3 { Self::Color } else { Self::Gray }
+    }
+
+    /// The model with its weights; a build without the feature `builtin` has none.
+    pub fn model(self) -> Result<Model> {
+        let name = format!("{PREFIX}{}", self.name());
+        let Some(file) = self.file() else {
+            let reason = format!("`{name}` is not in this build, which is without `builtin`");
+            return Err(Error::Argument { what: "model", reason });
+        };
+        let state = StateDict::read(Cursor::new(file), &name, &Limits::default())?;
+        Ok(Model::recognize(&state)?.with_levels(0.0..=LARGEST_LEVEL))
+    }
+
+    #[cfg(feature = "builtin")]
+    fn file(self) -> Option<&'static [u8]> {
+        Some(match self {
+            Self::Color => include_bytes!("../../weights/color.safetensors"),
+            Self::Gray => include_bytes!("../../weights/gray.safetensors"),
+        })
+    }
+
+    #[cfg(not(feature = "builtin"))]
+    fn file(self) -> Option<&'static [u8]> {
+        None
+    }
+}
