@@ -157,11 +157,13 @@ fuzz: ## fuzz the readers of weights, each target for FUZZ_SECONDS
 		done; \
 	else echo "skipped: fuzzing, which needs cargo-fuzz"; fi
 
-soak: tools ## the long tests: every fault 50 times, messages of more than 2^31 bytes
+soak: tools ## the long tests: every fault and kill 50 times, messages of more than 2^31 bytes
 	HALOSCOPE_HUGE=1 cargo nextest run --release -p haloscope-comm --no-capture -E 'binary(huge)'
+	HALOSCOPE_KILLS=50 cargo nextest run -p haloscope-cli --no-capture -E 'binary(interrupted)'
 	for mpi in openmpi mpich; do \
-		HALOSCOPE_FAULT_REPEATS=50 MPICC=mpicc.$$mpi MPIRUN=mpirun.$$mpi cargo nextest run \
-			-p haloscope-comm --features mpi --target-dir target/$$mpi -E 'binary(mpi)' || exit 1; \
+		HALOSCOPE_FAULT_REPEATS=50 HALOSCOPE_KILLS=50 MPICC=mpicc.$$mpi MPIRUN=mpirun.$$mpi \
+			cargo nextest run -p haloscope-comm -p haloscope-cli --features mpi --target-dir target/$$mpi \
+			-E 'binary(mpi)' || exit 1; \
 	done
 
 clean: ## remove what was built

@@ -1,14 +1,22 @@
 //! The `haloscope` command. Each subcommand is a file; this one reads the arguments and turns
 //! errors into one line and an exit code: 2 for misuse, 1 for failure.
 
+mod check;
 mod demo;
 mod denoise;
 mod evaluate;
+mod exit;
 mod info;
+mod init;
+mod interrupt;
+mod job;
 mod logger;
 mod machine;
+mod memory;
 mod model;
+mod problem;
 mod ranks;
+mod reconstruct;
 mod report;
 
 use std::io::Write;
@@ -17,9 +25,11 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
+use exit::{Agreed, Code, Misuse};
+
 /// Reconstructs images and volumes that are too large or too slow for one device.
 #[derive(Parser)]
-#[command(version, arg_required_else_help = true)]
+#[command(version, arg_required_else_help = true, after_help = exit::HELP)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -33,6 +43,12 @@ struct Arguments {
 enum Command {
     /// Reconstruct an image from measurements that are made for the purpose
     Demo(demo::Arguments),
+    /// Reconstruct an image from the measurements and operators of a job file
+    Reconstruct(reconstruct::Arguments),
+    /// Write a commented job file to start from
+    Init(init::Arguments),
+    /// Look for mistakes in a job file and its data, and print what it would do
+    Check(check::Arguments),
     /// Denoise an image with a trained network
     Denoise(denoise::Arguments),
     /// Measure how well a network removes noise from clean images
@@ -46,24 +62,34 @@ fn main() -> ExitCode {
     logger::install(arguments.verbose);
     let result = match arguments.command {
         Command::Demo(arguments) => demo::run(&arguments),
-        Command::Denoise(arguments) => denoise::run(&arguments),
-        Command::Evaluate(arguments) => evaluate::run(&arguments),
-        Command::Info(arguments) => info::run(&arguments),
+        Command::Reconstruct(arguments) => reconstruct::run(&arguments),
+        Command::Init(arguments) => init::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
+        Command::Denoise(arguments) => denoise::run(&arguments).map(|()| Code::Success),
+        Command::Evaluate(arguments) => evaluate::run(&arguments).map(|()| Code::Success),
+        Command::Info(arguments) => info::run(&arguments).map(|()| Code::Success),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code.into(),
         Err(error) => report(&error),
     }
 }
 
 /// One line, in one write, so that the lines of several processes do not mix.
 fn report(error: &anyhow::Error) -> ExitCode {
+    if let Some(Agreed { code, speaks: false, .. }) = error.downcast_ref() {
+        return ExitCode::from(*code);
+    }
     let line = format!("haloscope: {error:#}\n");
     // If standard error is closed, the exit code still tells.
     let _ = std::io::stderr().write_all(line.as_bytes());
     let is_misuse =
         error.downcast_ref::<haloscope_comm::Error>().is_some_and(|error| !error.is_final());
-    ExitCode::from(if is_misuse { 2 } else { 1 })
+    ExitCode::from(match error.downcast_ref() {
+        Some(Agreed { code, .. }) => *code,
+        None if is_misuse || error.is::<Misuse>() => 2,
+        None => 1,
+    })
 }
 
 /// Prints to standard output; a reader that has gone away (`| head`) is not a failure.

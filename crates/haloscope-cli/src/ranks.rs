@@ -7,6 +7,8 @@ use haloscope_comm::{
     CHOICE_VARIABLE, Choice, Context, ContextOptions, Error, Launch, MAX_DEADLINE, MIN_DEADLINE,
 };
 
+use crate::exit::Agreed;
+
 /// The options of every command that can use ranks.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub struct RankArguments {
@@ -31,14 +33,14 @@ impl RankArguments {
             return body(&context).map_err(|error| explain(&context, error));
         };
         refuse_launcher(ranks)?;
-        let results = options.threads(ranks, body)?;
+        let results = options.threads(ranks, body).map_err(Agreed::aloud)?;
         results.into_iter().next().context("there is a rank 0")
     }
 }
 
 /// Tells the other ranks why this one gives up, unless they know. Under MPI that ends the process.
 fn explain(context: &Context, error: anyhow::Error) -> anyhow::Error {
-    let is_known = error.downcast_ref().is_some_and(Error::is_final);
+    let is_known = error.downcast_ref().is_some_and(Error::is_final) || error.is::<Agreed>();
     if context.size() > 1 && !is_known {
         context.comm().abort(&format!("{error:#}"));
     }
@@ -76,7 +78,8 @@ fn parse_seconds(text: &str) -> std::result::Result<Duration, String> {
         .ok_or_else(|| "a number of seconds from 0.001 to 1000000000 is needed".into())
 }
 
-fn parse_ranks(text: &str) -> std::result::Result<usize, String> {
+/// A number of ranks that threads can make.
+pub fn parse_ranks(text: &str) -> std::result::Result<usize, String> {
     match text.parse() {
         Ok(0) => Err("there must be at least 1".into()),
         Ok(ranks) if ranks > 1024 => {

@@ -1,18 +1,29 @@
 //! The command under mpirun, from the launcher in `MPIRUN` (default `mpirun`).
+//!
+//! `HALOSCOPE_KILLS` sets how often a process is killed; 4 by default.
 
-use std::process::{Command, Output};
+mod jobs;
 
-fn mpirun(ranks: usize, arguments: &[&str]) -> Output {
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use jobs::{Folder, PRIMAL_DUAL, deblurring, wait_for};
+
+fn launch(ranks: usize, arguments: &[&str]) -> Command {
     let launcher = std::env::var("MPIRUN").unwrap_or_else(|_| "mpirun".into());
-    Command::new(launcher)
+    let mut command = Command::new(launcher);
+    command
         .args(["-n", &ranks.to_string(), env!("CARGO_BIN_EXE_haloscope")])
         .args(arguments)
         // Open MPI refuses to run as root, and to run more ranks than cores, unless told to.
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-        .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
-        .output()
-        .expect("the launcher starts")
+        .env("OMPI_MCA_rmaps_base_oversubscribe", "1");
+    command
+}
+
+fn mpirun(ranks: usize, arguments: &[&str]) -> Output {
+    launch(ranks, arguments).output().expect("the launcher starts")
 }
 
 fn json(ranks: usize, arguments: &[&str]) -> serde_json::Value {
@@ -63,4 +74,118 @@ fn misuse_ends_all_processes_with_a_code_other_than_0() {
     let output = mpirun(2, &["demo", "--ranks", "2"]);
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("one of the two"));
+}
+
+#[test]
+fn a_job_gives_the_bits_of_one_rank_on_1_to_3_processes() {
+    let folder = Folder::new();
+    let job = deblurring(8, PRIMAL_DUAL);
+    let expected = folder.bits(&job, &[]);
+    for ranks in 1..=3 {
+        let summary = json(ranks, &["reconstruct", &folder.name("job.toml"), "--json"]);
+        assert_eq!(
+            (&summary["bits"], &summary["ranks"]),
+            (&expected.clone().into(), &ranks.into())
+        );
+    }
+}
+
+#[test]
+fn a_job_that_is_wrong_is_refused_once_for_all_processes() {
+    let folder = Folder::new();
+    let job = folder.write("job.toml", deblurring(8, PRIMAL_DUAL).replace("weight", "wieght"));
+    let output = mpirun(2, &["reconstruct", &job]);
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success());
+    assert_eq!(message.matches("is `wieght` meant to be it?").count(), 1, "{message}");
+}
+
+/// The processes of a job, without its launcher.
+fn processes_of(job: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").expect("processes").flatten() {
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).into_owned();
+        let mut words = line.split('\0');
+        if words.next() == Some(env!("CARGO_BIN_EXE_haloscope")) && words.any(|word| word == job) {
+            found.push(entry.file_name().display().to_string());
+        }
+    }
+    found
+}
+
+/// When a signal is sent.
+enum When {
+    After(Duration),
+    /// As soon as there is a checkpoint.
+    Saved,
+}
+
+/// Runs `job.toml` on two processes and sends one of them a signal, if told which and when. Gives the digest if it
+/// ends well.
+fn run_job(folder: &Folder, signal: Option<(&str, usize, When)>) -> Option<String> {
+    let job = folder.name("job.toml");
+    let mut running = launch(2, &["reconstruct", &job, "--json", "--resume"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the launcher starts");
+    if let Some((signal, which, after)) = signal {
+        let mut has_ended = || running.try_wait().is_ok_and(|status| status.is_some());
+        wait_for("the job", || processes_of(&job).len() == 2 || has_ended());
+        match after {
+            When::After(time) => std::thread::sleep(time),
+            When::Saved => wait_for("a checkpoint", || !folder.checkpoints().is_empty()),
+        }
+        if let Some(process) = processes_of(&job).get(which) {
+            // It may be gone by now.
+            let _ = Command::new("kill").args([signal, process]).output();
+        }
+    }
+    let output = running.wait_with_output().expect("it ends");
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
+    output.status.success().then(|| summary["bits"].as_str().expect("a digest").to_owned())
+}
+
+#[test]
+fn a_job_whose_processes_are_killed_at_random_times_goes_on_to_the_same_bits() {
+    let kills: usize =
+        std::env::var("HALOSCOPE_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(4);
+    let text = deblurring(60, PRIMAL_DUAL) + "\n[checkpoint]\niterations = 1\n";
+    let begin = Instant::now();
+    let mut folder = Folder::new();
+    let expected = folder.bits(&text, &[]);
+    let whole = begin.elapsed();
+    folder = Folder::new();
+    let (mut killed, mut state) = (0, begin.elapsed().as_nanos() as u64);
+    while killed < kills {
+        folder.write("job.toml", &text);
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let after = whole.mul_f64((state >> 33) as f64 / (1_u64 << 31) as f64);
+        match run_job(&folder, Some(("-KILL", (state >> 60) as usize % 2, When::After(after)))) {
+            // It was faster.
+            Some(bits) => {
+                assert_eq!(bits, expected);
+                folder = Folder::new();
+            }
+            None => killed += 1,
+        }
+    }
+    folder.write("job.toml", &text);
+    assert_eq!(run_job(&folder, None).as_deref(), Some(&expected[..]));
+}
+
+#[test]
+fn a_signal_to_one_process_ends_all_with_a_checkpoint() {
+    let folder = Folder::new();
+    let text =
+        deblurring(1_000_000, PRIMAL_DUAL).replace("folder = \"pictures\"", "file = \"a.npy\"");
+    let text = text + "\n[checkpoint]\niterations = 1\n";
+    folder.write("job.toml", &text);
+    assert_eq!(run_job(&folder, Some(("-TERM", 1, When::Saved))), None);
+    let latest = folder.checkpoints().pop().expect("a checkpoint");
+    let name = latest.file_stem().expect("a name").display().to_string();
+    let done: usize = name.trim_start_matches("iteration-").parse().expect("a number");
+    folder.write("job.toml", text.replace("1000000", &(done + 2).to_string()));
+    assert!(run_job(&folder, None).is_some());
 }

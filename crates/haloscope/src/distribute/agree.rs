@@ -8,8 +8,21 @@ use haloscope_comm::{Collectives, Context};
 
 use crate::error::{Error, Result};
 
-/// `outcome`, if all ranks have succeeded; else the error of this rank, or of the first that failed.
-pub(crate) fn agree<T>(ctx: &Context, outcome: Result<T>) -> Result<T> {
+/// `outcome`, if all ranks have succeeded; else the error of this rank, or of the first that failed. All ranks call it.
+///
+/// ```
+/// use haloscope::Error;
+/// use haloscope::distribute::agree;
+/// use haloscope_comm::Context;
+///
+/// let errors = Context::threads(2, |ctx| {
+///     let file = if ctx.rank() == 1 { Err(Error::argument("file", "not there")) } else { Ok(()) };
+///     Ok::<_, Error>(agree(ctx, file).expect_err("on both").to_string())
+/// })?;
+/// assert_eq!(errors, ["rank 1: file: not there", "file: not there"]);
+/// # Ok::<(), Error>(())
+/// ```
+pub fn agree<T>(ctx: &Context, outcome: Result<T>) -> Result<T> {
     if ctx.size() == 1 {
         return outcome;
     }

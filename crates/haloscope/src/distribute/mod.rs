@@ -20,7 +20,7 @@ use haloscope_comm::Context;
 
 use crate::error::Result;
 
-pub(crate) use agree::agree;
+pub use agree::agree;
 pub use assignment::Assignment;
 pub use denoiser::{Cutting, Dealing, DenoiserOptions, DistributedDenoiser, LocalTiles};
 pub use factory::{Factory, Parameters};

@@ -1,0 +1,172 @@
+//! `haloscope check`: everything that a run would find wrong at its beginning, and what it would do; nothing is run.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use haloscope::denoise::Denoiser;
+use haloscope::{Array, Error};
+use haloscope_comm::Launch;
+
+use crate::exit::{Code, Misuse};
+use crate::job::Job;
+use crate::job::files::StartPlan;
+use crate::job::measurements::Source;
+use crate::job::prior::PriorKind;
+use crate::machine::Machine;
+use crate::memory::{Prediction, gigabytes};
+use crate::reconstruct::layout::Layout;
+
+/// The options of `haloscope check`.
+#[derive(clap::Args, Clone)]
+pub struct Arguments {
+    /// The job file
+    job: PathBuf,
+
+    /// The ranks that the job would have, on this machine
+    #[arg(long, value_name = "N", value_parser = crate::ranks::parse_ranks)]
+    ranks: Option<usize>,
+}
+
+/// Prints the plan of the job.
+pub fn run(arguments: &Arguments) -> Result<Code> {
+    // Under a launcher, one process is enough to look.
+    let launch = Launch::detect().ok().flatten();
+    if launch.is_some_and(|launch| launch.rank != 0) {
+        return Ok(Code::Success);
+    }
+    let ranks = arguments.ranks.or(launch.and_then(|launch| launch.size)).unwrap_or(1);
+    let text =
+        check(&Job::open(&arguments.job).map_err(Misuse::new)?, ranks).map_err(Misuse::new)?;
+    crate::print(&text)?;
+    Ok(Code::Success)
+}
+
+fn check(job: &Job, ranks: usize) -> haloscope::Result<String> {
+    let layout = Layout::of(job, ranks, ranks)?;
+    let mut shapes = Vec::new();
+    for recipe in &*layout.recipes {
+        shapes.push(recipe.draft()?.measurement_shape().to_vec());
+    }
+    if !matches!(job.measurements, Source::Simulation(_)) {
+        // One at a time: all of them need not fit.
+        for index in 0..layout.recipes.len() {
+            layout.read(job, &shapes, std::iter::once(index))?;
+        }
+    }
+    if let StartPlan::File(file) = &job.start {
+        check_start(&file.load()?, &layout.image)?;
+    }
+    let mut memory = layout.memory(job, ranks);
+    let tiles = describe_tiles(job, &layout, ranks, &mut memory)?;
+    memory.check(ranks)?;
+    let checkpoints = job.checkpoint.open()?;
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let mut line = |name: &str, value: String| {
+        let _ = writeln!(text, "{name:<13} {value}");
+    };
+    line("job", format!("{} is valid", job.name));
+    line("image", describe_image(&layout));
+    line("operators", describe_operators(&layout, &shapes));
+    line("measurements", job.measurements.describe());
+    line("fidelity", job.fidelity.name.into());
+    line("prior", job.prior.describe() + &tiles);
+    line(
+        "solver",
+        format!("{}, {} iterations at most", job.solver.method.name(), job.stop.iterations),
+    );
+    line("ranks", describe_ranks(ranks, layout.recipes.len()));
+    let available = Machine::detect().memory_available_bytes;
+    let available =
+        available.map_or_else(String::new, |bytes| format!("; {} are available", gigabytes(bytes)));
+    line("memory", format!("about {} on each rank{available}", gigabytes(memory.total())));
+    let files = job.output.files.iter().chain(&job.output.folder);
+    line("output", files.map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "));
+    line("checkpoints", job.checkpoint.describe());
+    if let Some(latest) = checkpoints.list()?.first() {
+        line("", format!("{} is there: --resume or --start-over is needed", latest.display()));
+    }
+    Ok(text)
+}
+
+fn check_start(image: &Array, expected: &[usize]) -> haloscope::Result<()> {
+    if image.shape() == expected {
+        return Ok(());
+    }
+    Err(Error::Shape {
+        what: "the image to start from".into(),
+        expected: format!("the image has {expected:?}"),
+        found: image.shape().to_vec(),
+    })
+}
+
+fn describe_image(layout: &Layout) -> String {
+    let sides: Vec<String> = layout.image[2..].iter().map(ToString::to_string).collect();
+    let bytes = 4.0 * layout.image.iter().product::<usize>() as f64;
+    format!(
+        "{}{} x {}, {:.1} MB",
+        if layout.image[0] == 1 { String::new() } else { format!("{} times ", layout.image[0]) },
+        match layout.image[1] {
+            1 => "1 channel".into(),
+            channels => format!("{channels} channels"),
+        },
+        sides.join(" x "),
+        bytes / 1e6
+    )
+}
+
+/// Operators of one kind and shape in a row are one item.
+fn describe_operators(layout: &Layout, shapes: &[Vec<usize>]) -> String {
+    let mut items: Vec<(usize, &str, &[usize])> = Vec::new();
+    for (recipe, shape) in layout.recipes.iter().zip(shapes) {
+        match items.last_mut() {
+            Some((count, name, last)) if *name == recipe.name() && *last == &shape[..] => {
+                *count += 1
+            }
+            _ => items.push((1, recipe.name(), shape)),
+        }
+    }
+    let item = |(count, name, shape): &(usize, &str, &[usize])| {
+        format!("{count} {name} measuring {shape:?}")
+    };
+    items.iter().map(item).collect::<Vec<_>>().join(", ")
+}
+
+fn describe_ranks(ranks: usize, operators: usize) -> String {
+    let idle = ranks.saturating_sub(operators);
+    match idle {
+        0 => {
+            format!("{ranks}, with {} of {operators} operators at most", operators.div_ceil(ranks))
+        }
+        idle => format!(
+            "{ranks}, of which {idle} have no operator; more `groups` or fewer ranks would change that"
+        ),
+    }
+}
+
+/// The tiles of a network, whose memory is added to the prediction.
+fn describe_tiles(
+    job: &Job,
+    layout: &Layout,
+    ranks: usize,
+    memory: &mut Prediction,
+) -> haloscope::Result<String> {
+    let PriorKind::Network(network) = &job.prior.kind else { return Ok(String::new()) };
+    let threads = (Machine::detect().cores / ranks).max(1);
+    let denoiser = network.check(network.open(threads)?, &layout.image)?;
+    let tiling = network.tiling(&layout.image, denoiser.model().network().rank());
+    let plan = tiling.plan(&layout.image, denoiser.alignment(), ranks)?;
+    let mut window = layout.image[..2].to_vec();
+    window.extend(plan.window());
+    window[0] *= plan.batch_for(&denoiser)?;
+    memory.network = denoiser.memory(&window)?.unwrap_or(0) as u64;
+    let idle = ranks.saturating_sub(plan.len());
+    Ok(format!(
+        ", {} tiles of {:?} (work × {:.2}){}",
+        plan.len(),
+        plan.window(),
+        plan.work_multiplier(),
+        if idle > 0 { format!(", so {idle} ranks have none") } else { String::new() }
+    ))
+}

@@ -1,0 +1,73 @@
+//! `haloscope demo`: measurements that are made here, and the image that is found from them again.
+//!
+//! The demo is a job like any other, from the template that `haloscope init` writes; only its size, iterations, prior
+//! and output come from the command line. Every number of ranks gives the same bits, which the report shows as a
+//! digest.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use crate::exit::{Agreed, Code};
+use crate::interrupt;
+use crate::job::Job;
+use crate::job::files::OutputPlan;
+use crate::problem::{Choices, Problem};
+use crate::ranks::RankArguments;
+use crate::reconstruct::{finish, reconstruct};
+
+/// The options of `haloscope demo`.
+#[derive(clap::Args, Clone)]
+pub struct Arguments {
+    /// What to reconstruct
+    #[arg(long, value_enum, default_value = "deblur")]
+    problem: Problem,
+
+    /// Pixels along each side; by default what takes seconds
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..=16_384))]
+    size: Option<u32>,
+
+    /// Iterations of the solver; by default what suits the prior
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    iterations: Option<u32>,
+
+    /// The prior: `tv` for total variation, or the weights of a denoising network
+    #[arg(long, value_name = "MODEL", default_value = "tv")]
+    model: String,
+
+    /// Folder for the pictures
+    #[arg(long, value_name = "DIR", default_value = "haloscope-demo")]
+    out: PathBuf,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Show neither progress nor a summary
+    #[arg(long, short)]
+    quiet: bool,
+
+    #[command(flatten)]
+    ranks: RankArguments,
+}
+
+/// Makes the measurements, reconstructs, and reports on rank 0.
+pub fn run(arguments: &Arguments) -> Result<Code> {
+    interrupt::watch()?;
+    let problem = arguments.problem;
+    let choices = Choices {
+        name: problem.name(),
+        size: arguments.size.map_or(problem.default_size(), |size| size as usize),
+        model: Some(arguments.model.clone()).filter(|model| model != "tv"),
+        iterations: arguments.iterations.map(|iterations| iterations as usize),
+    };
+    let (text, quiet) = (problem.job(&choices), arguments.quiet);
+    let output = OutputPlan { folder: Some(arguments.out.clone()), ..OutputPlan::default() };
+    let result = arguments.ranks.run(move |ctx| {
+        let job = Job::parse(&choices.name, &text, Path::new(""));
+        let mut job = job.map_err(|error| Agreed::misuse(ctx, error))?;
+        job.output = output.clone();
+        reconstruct(ctx, &job, None, quiet)
+    })?;
+    finish(result, arguments.json, quiet)
+}

@@ -1,0 +1,95 @@
+//! How the command ends: exit codes, and errors that all ranks have.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use haloscope_comm::Context;
+
+use crate::interrupt::Signal;
+
+/// What `--help` says about exit codes.
+pub const HELP: &str = "\
+Exit codes:
+  0    it is done
+  1    it failed: a file cannot be written, a rank is gone, a method diverged
+  2    the command line, the job file or a file that it names is wrong; nothing was run
+  130  ended by Ctrl-C after writing a checkpoint; at once, if it came twice
+  143  the same by SIGTERM, which queues send when the time is up";
+
+/// How the command ended, if not by an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    Success,
+    Interrupted(Signal),
+}
+
+impl From<Code> for ExitCode {
+    fn from(code: Code) -> Self {
+        match code {
+            Code::Success => Self::SUCCESS,
+            Code::Interrupted(signal) => Self::from(signal.exit_code()),
+        }
+    }
+}
+
+/// An error of who uses the command, on one rank.
+#[derive(Debug)]
+pub struct Misuse(String);
+
+impl Misuse {
+    pub fn new(reason: impl fmt::Display) -> anyhow::Error {
+        Self(reason.to_string()).into()
+    }
+}
+
+impl fmt::Display for Misuse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Misuse {}
+
+/// An error that all ranks have and know that all have: no rank waits for another, and the first speaks for all.
+#[derive(Debug)]
+pub struct Agreed {
+    error: haloscope::Error,
+    pub code: u8,
+    pub speaks: bool,
+}
+
+impl Agreed {
+    /// What was asked for is wrong.
+    pub fn misuse(ctx: &Context, error: haloscope::Error) -> anyhow::Error {
+        Self::new(ctx, error, 2)
+    }
+
+    /// It was right and did not work out.
+    pub fn failure(ctx: &Context, error: haloscope::Error) -> anyhow::Error {
+        Self::new(ctx, error, 1)
+    }
+
+    /// The error of whichever rank, where one process speaks for all of them.
+    pub fn aloud(error: anyhow::Error) -> anyhow::Error {
+        match error.downcast::<Self>() {
+            Ok(agreed) => Self { speaks: true, ..agreed }.into(),
+            Err(error) => error,
+        }
+    }
+
+    fn new(ctx: &Context, error: haloscope::Error, code: u8) -> anyhow::Error {
+        match error {
+            // This one is the communicator's own, which it has told the others of.
+            haloscope::Error::Ranks(error) => error.into(),
+            error => Self { error, code, speaks: ctx.is_root() }.into(),
+        }
+    }
+}
+
+impl fmt::Display for Agreed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for Agreed {}

@@ -1,0 +1,165 @@
+//! What a job begins with and leaves behind: start, output and checkpoints.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use haloscope::Result;
+use haloscope::io::Format;
+use haloscope::physics::tomography::Window;
+use haloscope::solve::{Checkpoints, Every};
+
+use super::document::{Place, Section};
+use super::measurements::ImageFile;
+
+/// `[start]`.
+#[derive(Clone, Debug, Default)]
+pub enum StartPlan {
+    Zeros,
+    #[default]
+    Adjoint,
+    /// After so many iterations at the most.
+    PseudoInverse(usize),
+    /// Filtered back-projection, of cone beams by the method of Feldkamp, Davis and Kress.
+    BackProjection(Place, Window),
+    File(ImageFile),
+}
+
+const WINDOWS: [(&str, Window); 5] = [
+    ("ramp", Window::Ramp),
+    ("shepp-logan", Window::SheppLogan),
+    ("cosine", Window::Cosine),
+    ("hamming", Window::Hamming),
+    ("hann", Window::Hann),
+];
+
+impl StartPlan {
+    pub fn read(section: &Section) -> Result<Self> {
+        type Read = fn(&Section) -> Result<StartPlan>;
+        let back_projection: Read = |section| {
+            let window = section.choose("window", &WINDOWS)?.unwrap_or_default();
+            Ok(Self::BackProjection(section.place(), window))
+        };
+        let kinds: [(&str, Read); 6] = [
+            ("zeros", |_| Ok(Self::Zeros)),
+            ("adjoint", |_| Ok(Self::Adjoint)),
+            ("pseudo-inverse", |section| {
+                Ok(Self::PseudoInverse(section.count("iterations")?.unwrap_or(30)))
+            }),
+            ("fbp", back_projection),
+            ("fdk", back_projection),
+            ("file", |section| ImageFile::read(section, "file").map(Self::File)),
+        ];
+        section.require_choice("kind", &kinds)?(section)
+    }
+}
+
+/// `[output]`.
+#[derive(Clone, Debug, Default)]
+pub struct OutputPlan {
+    /// Files for the image, in the formats of their names.
+    pub files: Vec<PathBuf>,
+    /// A folder for pictures and the report.
+    pub folder: Option<PathBuf>,
+    /// The values that are black and white in pictures; by default what suits the image.
+    pub contrast: Option<(f32, f32)>,
+    /// The range that the image is brought to before it is written.
+    pub clamp: Option<(f32, f32)>,
+}
+
+impl OutputPlan {
+    pub fn read(section: &Section) -> Result<Self> {
+        let single = |range: Option<(f64, f64)>| range.map(|(low, high)| (low as f32, high as f32));
+        let files = section.paths("file")?.unwrap_or_default();
+        for file in &files {
+            check_name(&section.place_of("file"), file)?;
+        }
+        let folder = section.path("folder")?;
+        if files.is_empty() && folder.is_none() {
+            return Err(section.place().refuse(
+                "neither `file`, for the image, nor `folder`, for pictures and a report, is given",
+            ));
+        }
+        Ok(Self {
+            files,
+            folder,
+            contrast: single(section.range("contrast")?),
+            clamp: single(section.range("clamp")?),
+        })
+    }
+}
+
+/// What cannot be written is better known before the work than after it.
+fn check_name(place: &Place, file: &Path) -> Result<()> {
+    let name = file.display().to_string();
+    let format = Format::of_name(&name).ok_or_else(|| {
+        place.refuse(format!(
+            "the ending of {name} does not say what to write; the endings are .png, .jpg, .tif, .npy, .npz, .nii, \
+             .nii.gz, .fits, .h5 and .zarr"
+        ))
+    })?;
+    let feature = match format {
+        Format::Hdf5 if cfg!(not(feature = "hdf5")) => "hdf5",
+        Format::Zarr if cfg!(not(feature = "zarr")) => "zarr",
+        _ => {
+            let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+            return match folder {
+                Some(folder) if !folder.is_dir() => {
+                    Err(place.refuse(format!("there is no folder {}", folder.display())))
+                }
+                _ => Ok(()),
+            };
+        }
+    };
+    let reason = format!("{} needs a build with the feature `{feature}`", format.name());
+    Err(place.refuse(format!("{name}: {reason}")))
+}
+
+/// `[checkpoint]`.
+#[derive(Clone, Debug)]
+pub struct CheckpointPlan {
+    pub folder: PathBuf,
+    every: Every,
+    keep: usize,
+}
+
+impl CheckpointPlan {
+    /// Checkpoints of a job that does not speak of them: only when it is interrupted, beside the job file.
+    pub fn beside(job: &Path) -> Self {
+        let stem = job.file_stem().unwrap_or_default().display();
+        let folder = job.with_file_name(format!("{stem}-checkpoints"));
+        Self { folder, every: Every::default(), keep: 2 }
+    }
+
+    pub fn read(section: &Section, standard: &Self) -> Result<Self> {
+        let minutes = section.positive("minutes")?;
+        let time = minutes
+            .map(|minutes| Duration::try_from_secs_f64(60.0 * minutes))
+            .transpose()
+            .map_err(|error| section.place_of("minutes").refuse(error))?;
+        Ok(Self {
+            folder: section.path("folder")?.unwrap_or_else(|| standard.folder.clone()),
+            every: Every { iterations: section.count("iterations")?, time },
+            keep: section.count("keep")?.unwrap_or(standard.keep),
+        })
+    }
+
+    pub fn open(&self) -> Result<Checkpoints> {
+        Checkpoints::new(&self.folder, self.every)?.with_keep(self.keep)
+    }
+
+    /// When they are written, in words.
+    pub fn describe(&self) -> String {
+        let mut when = Vec::new();
+        when.extend(self.every.iterations.map(|count| match count {
+            1 => "every iteration".to_owned(),
+            count => format!("every {count} iterations"),
+        }));
+        when.extend(
+            self.every.time.map(|time| format!("every {:.1} min", time.as_secs_f64() / 60.0)),
+        );
+        if when.is_empty() {
+            when.push("when interrupted".into());
+        }
+        format!("{} in {}", when.join(" or "), self.folder.display())
+    }
+}

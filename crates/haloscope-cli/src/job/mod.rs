@@ -1,0 +1,202 @@
+//! A job: what is measured, how, and what is to be made of it, as a file in TOML says it.
+//!
+//! One file for each part of a job: what its section may hold, and what becomes of it. Reading a job touches no
+//! other file; [`crate::reconstruct`] does. `docs/guide.md` is the reference of the keys.
+
+pub mod beam;
+pub mod document;
+pub mod files;
+mod kernel;
+pub mod measurements;
+pub mod operators;
+pub mod prior;
+pub mod solver;
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use haloscope::solve::JobId;
+use haloscope::{Error, Result};
+
+use document::{Document, Place, Section};
+use files::{CheckpointPlan, OutputPlan, StartPlan};
+use measurements::{ImageFile, Source};
+use operators::Entry;
+use prior::{PriorKind, PriorPlan};
+use solver::{FidelityPlan, SolverPlan, StopPlan};
+
+/// The sections that decide the result; others say when to stop and what to do with it.
+const DECISIVE: [&str; 7] =
+    ["image", "measurements", "operators", "fidelity", "prior", "solver", "start"];
+
+/// A job, as its file says it.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// What messages call it.
+    pub name: String,
+    pub image: ImagePlan,
+    pub measurements: Source,
+    pub operators: Vec<Entry>,
+    pub fidelity: FidelityPlan,
+    pub prior: PriorPlan,
+    pub solver: SolverPlan,
+    pub stop: StopPlan,
+    pub start: StartPlan,
+    pub truth: Option<TruthPlan>,
+    pub output: OutputPlan,
+    pub checkpoint: CheckpointPlan,
+    fingerprint: String,
+}
+
+/// `[image]`: the shape of what is to be found, where the measurements do not tell.
+#[derive(Clone, Debug, Default)]
+pub struct ImagePlan {
+    pub place: Option<Place>,
+    pub size: Option<Vec<usize>>,
+    pub channels: Option<usize>,
+}
+
+/// `[truth]`: an image to compare with.
+#[derive(Clone, Debug)]
+pub struct TruthPlan {
+    pub file: Option<ImageFile>,
+    /// The difference between black and white.
+    pub range: Option<f64>,
+}
+
+impl Job {
+    /// The job of a file.
+    pub fn open(path: &Path) -> Result<Self> {
+        Self::of(&Document::open(path)?)
+    }
+
+    /// The job of a text, whose paths are relative to `folder`.
+    pub fn parse(name: &str, text: &str, folder: &Path) -> Result<Self> {
+        Self::of(&Document { name: name.into(), text: text.into(), folder: folder.into() })
+    }
+
+    fn of(document: &Document) -> Result<Self> {
+        document.read(|top| {
+            let missing = |key: &str, what: &str| Error::Content {
+                file: document.name.clone(),
+                reason: format!("[{key}] is missing: {what}"),
+            };
+            let image = top.section("image", ImagePlan::read)?.unwrap_or_default();
+            let measurements = top
+                .section("measurements", Source::read)?
+                .ok_or_else(|| missing("measurements", "files, a scan, or what to simulate"))?;
+            let operators = top.sections("operators", Entry::read)?;
+            if operators.is_empty() {
+                return Err(missing("[operators]", "what measured the image"));
+            }
+            let fidelity = top.section("fidelity", FidelityPlan::read)?.unwrap_or_default();
+            let prior = top.section("prior", PriorPlan::read)?.unwrap_or_default();
+            let solver = top
+                .section("solver", SolverPlan::read)?
+                .ok_or_else(|| missing("solver", "the method"))?;
+            solver.check(&prior, &fidelity)?;
+            let stop = top
+                .section("stop", |section| StopPlan::read(section, &solver, &fidelity))?
+                .unwrap_or_default();
+            let start = top.section("start", StartPlan::read)?.unwrap_or_default();
+            let truth = top.section("truth", TruthPlan::read)?;
+            let output = top
+                .section("output", OutputPlan::read)?
+                .ok_or_else(|| missing("output", "where the result goes"))?;
+            let standard = CheckpointPlan::beside(Path::new(&document.name));
+            let checkpoint = top
+                .section("checkpoint", |section| CheckpointPlan::read(section, &standard))?
+                .unwrap_or(standard);
+            let fingerprint = top.fingerprint(&DECISIVE) + &solver.fingerprint(stop.iterations);
+            let name = document.name.clone();
+            Ok(Self {
+                name,
+                image,
+                measurements,
+                operators,
+                fidelity,
+                prior,
+                solver,
+                stop,
+                start,
+                truth,
+                output,
+                checkpoint,
+                fingerprint,
+            })
+        })
+    }
+
+    /// What the job is, for its checkpoints: all that decides its result on so many ranks, the content of its files
+    /// included.
+    pub fn id(&self, ranks: usize) -> Result<JobId> {
+        let name = Path::new(&self.name).file_name().unwrap_or_default().display().to_string();
+        let mut id = JobId::new(name, self.fingerprint.as_bytes());
+        if self.prior.depends_on_ranks() {
+            id = id.with_content(&ranks.to_le_bytes());
+        }
+        for path in self.inputs() {
+            id = with_file(id, &path)?;
+        }
+        Ok(id)
+    }
+
+    /// The files that decide the result.
+    fn inputs(&self) -> Vec<PathBuf> {
+        let mut paths = self.measurements.files();
+        paths.extend(self.operators.iter().flat_map(Entry::files));
+        if let StartPlan::File(file) = &self.start {
+            paths.push(file.path.clone());
+        }
+        if let PriorKind::Network(network) = &self.prior.kind {
+            paths.push(PathBuf::from(&network.model));
+        }
+        paths
+    }
+}
+
+/// A job with the content of a file. Names that are no files, and folders, stand for themselves.
+fn with_file(mut id: JobId, path: &Path) -> Result<JobId> {
+    let failed = |error: std::io::Error| Error::File {
+        file: path.display().to_string(),
+        reason: error.to_string(),
+    };
+    if !path.is_file() {
+        return Ok(id.with_content(path.as_os_str().as_encoded_bytes()));
+    }
+    let mut file = std::fs::File::open(path).map_err(failed)?;
+    let mut piece = Vec::new();
+    loop {
+        piece.clear();
+        file.by_ref().take(16 << 20).read_to_end(&mut piece).map_err(failed)?;
+        if piece.is_empty() {
+            return Ok(id);
+        }
+        id = id.with_content(&piece);
+    }
+}
+
+impl ImagePlan {
+    fn read(section: &Section) -> Result<Self> {
+        let size = section.get::<Vec<usize>>("size")?;
+        if let Some(size) =
+            size.as_ref().filter(|size| !(2..=3).contains(&size.len()) || size.contains(&0))
+        {
+            return Err(section.place_of("size").refuse(format!(
+                "{size:?} is given; (height, width) or (depth, height, width) is expected, none of them 0"
+            )));
+        }
+        let channels = section.count("channels")?;
+        Ok(Self { place: Some(section.place()), size, channels })
+    }
+}
+
+impl TruthPlan {
+    fn read(section: &Section) -> Result<Self> {
+        let file = match section.has("file") {
+            true => Some(ImageFile::read(section, "file")?),
+            false => None,
+        };
+        Ok(Self { file, range: section.positive("range")? })
+    }
+}

@@ -1,0 +1,204 @@
+//! What a job comes down to on any number of ranks: the shape of the image, the operators, where their data are.
+//!
+//! Made by every rank for itself, from the job and its files; nothing is sent.
+
+use std::sync::Arc;
+
+use haloscope::{Array, Error, Measurements, Result};
+
+use crate::job::Job;
+use crate::job::beam::Measured;
+use crate::job::files::StartPlan;
+use crate::job::measurements::Source;
+use crate::job::operators::Recipe;
+use crate::memory::Prediction;
+
+/// The image and the operators of a job.
+#[derive(Debug)]
+pub struct Layout {
+    /// (batch, channel, spatial…).
+    pub image: Vec<usize>,
+    pub recipes: Arc<[Recipe]>,
+    pub truth: Option<Truth>,
+    /// The scan, if the data are one.
+    scan: Option<Array>,
+}
+
+/// An image to compare with.
+#[derive(Clone, Debug)]
+pub struct Truth {
+    pub image: Array,
+    /// The difference between black and white.
+    pub range: f64,
+}
+
+impl Layout {
+    /// The layout of a job that has `here` ranks of `ranks` on this machine.
+    pub fn of(job: &Job, ranks: usize, here: usize) -> Result<Self> {
+        let layout = match &job.measurements {
+            Source::Simulation(simulation) => {
+                if let Some(shape) = simulation.announced_shape() {
+                    Prediction::new(job, &shape, &[], ranks).check(here)?;
+                }
+                let truth = simulation.truth()?;
+                check_size(job, truth.shape())?;
+                Self::new(job, truth.shape().to_vec(), None, Some(truth), |_| Ok(None))
+            }
+            Source::Scan(scan) => {
+                let (array, angles) = scan.load()?;
+                let measured = Measured::of(&array, Some(angles));
+                let image = image_shape(job, array.shape())?;
+                Self::new(job, image, Some(array), None, |_| Ok(Some(measured.clone())))
+            }
+            Source::Files(files) => {
+                let first = files.load(0)?;
+                let image = image_shape(job, first.shape())?;
+                let measured = |file: usize| match file {
+                    0 => Ok(Some(Measured::of(&first, None))),
+                    file => Ok(Some(Measured::of(&files.load(file)?, None))),
+                };
+                let layout = Self::new(job, image, None, None, measured)?;
+                let needed = layout.recipes.last().map_or(0, |recipe| recipe.file + 1);
+                files.check_count(needed)?;
+                Ok(layout)
+            }
+        }?;
+        layout.memory(job, ranks).check(here)?;
+        Ok(layout)
+    }
+
+    fn new(
+        job: &Job,
+        image: Vec<usize>,
+        scan: Option<Array>,
+        simulated: Option<Array>,
+        measured: impl Fn(usize) -> Result<Option<Measured>>,
+    ) -> Result<Self> {
+        let (mut recipes, mut file) = (Vec::new(), 0);
+        for entry in &job.operators {
+            let measured = if entry.is_scan() { measured(file)? } else { None };
+            let made = entry.recipes(&image[1..], measured.as_ref(), file)?;
+            file = made.last().map_or(file, |recipe: &Recipe| recipe.file + 1);
+            recipes.extend(made);
+        }
+        check_plans(job, &recipes)?;
+        let truth = Truth::of(job, simulated, &image)?;
+        Ok(Self { image, recipes: recipes.into(), truth, scan })
+    }
+
+    /// About what the job takes on each of some ranks.
+    pub fn memory(&self, job: &Job, ranks: usize) -> Prediction {
+        let values = self.recipes.iter().map(|recipe| self.image[0] * recipe.measured_values());
+        Prediction::new(job, &self.image, &values.collect::<Vec<_>>(), ranks)
+    }
+
+    /// The measurements of some operators, from the files of the job.
+    pub fn read(
+        &self,
+        job: &Job,
+        shapes: &[Vec<usize>],
+        operators: impl Iterator<Item = usize>,
+    ) -> Result<Measurements> {
+        let mut parts = Vec::new();
+        let mut last: Option<(usize, Array)> = None;
+        for index in operators {
+            let recipe = &self.recipes[index];
+            let whole = match (&job.measurements, last.take()) {
+                (_, Some((file, array))) if file == recipe.file => array,
+                (Source::Files(files), _) => files.load(recipe.file)?,
+                _ => self.scan.clone().unwrap_or_default(),
+            };
+            let part = recipe.own(&whole);
+            last = Some((recipe.file, whole));
+            let expected = [&self.image[..1], &shapes[index]].concat();
+            if part.shape() != expected {
+                return Err(recipe.place().refuse(Error::Shape {
+                    what: format!("the measurement of operator {index} ({})", recipe.name()),
+                    expected: format!("{expected:?} is expected for images of {:?}", self.image),
+                    found: part.shape().to_vec(),
+                }));
+            }
+            parts.push((index, part));
+        }
+        Measurements::partial(self.recipes.len(), parts)
+    }
+}
+
+impl Truth {
+    fn of(job: &Job, simulated: Option<Array>, shape: &[usize]) -> Result<Option<Self>> {
+        let plan = job.truth.as_ref();
+        let image = match plan.and_then(|plan| plan.file.as_ref()) {
+            Some(file) => Some(file.load()?),
+            None => simulated,
+        };
+        let Some(image) = image else { return Ok(None) };
+        if image.shape() != shape {
+            return Err(Error::Shape {
+                what: format!("{}: the truth", job.name),
+                expected: format!("the image has {shape:?}"),
+                found: image.shape().to_vec(),
+            });
+        }
+        let range = plan.and_then(|plan| plan.range).unwrap_or_else(|| range_of(&image));
+        Ok(Some(Self { image, range }))
+    }
+}
+
+/// Refuses what depends on the operators: a list of noises, and a start that needs a scan.
+fn check_plans(job: &Job, recipes: &[Recipe]) -> Result<()> {
+    if let Source::Simulation(simulation) = &job.measurements {
+        simulation.check_noise(recipes.len())?;
+    }
+    if let StartPlan::BackProjection(place, _) = &job.start {
+        let groups = recipes[0].scan().map(|scan| scan.groups());
+        if groups != Some(recipes.len()) {
+            return Err(place.refuse("filtered back-projection needs a scan as the only operator"));
+        }
+    }
+    Ok(())
+}
+
+/// 1 for pictures from 0 to 1, else the difference of the extremes.
+fn range_of(image: &Array) -> f64 {
+    let (low, high) = extremes(image);
+    if low >= 0.0 && high <= 1.0 || high <= low { 1.0 } else { f64::from(high - low) }
+}
+
+/// The least and the greatest value.
+pub fn extremes(image: &Array) -> (f32, f32) {
+    image
+        .iter()
+        .fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), v| (low.min(*v), high.max(*v)))
+}
+
+/// The shape of the image, with its batch, that the job says or that the first measurement suggests.
+fn image_shape(job: &Job, measured: &[usize]) -> Result<Vec<usize>> {
+    let suggested = job.operators[0].image_shape(&measured[1..]);
+    let channels = job.image.channels.or(suggested.as_ref().map(|shape| shape[0]));
+    let sides = job.image.size.clone().or(suggested.map(|shape| shape[1..].to_vec()));
+    let (Some(channels), Some(sides)) = (channels, sides) else {
+        return Err(Error::Content {
+            file: job.name.clone(),
+            reason: format!(
+                "[image] is missing: measurements of shape {measured:?} do not tell the size of the image; \
+                 `size` and `channels` are expected"
+            ),
+        });
+    };
+    Ok([vec![measured[0], channels], sides].concat())
+}
+
+/// Refuses an `[image]` that is not the one that is simulated.
+fn check_size(job: &Job, truth: &[usize]) -> Result<()> {
+    let plan = &job.image;
+    let differs = plan.size.as_ref().is_some_and(|size| truth[2..] != **size)
+        || plan.channels.is_some_and(|channels| truth[1] != channels);
+    match &plan.place {
+        Some(place) if differs => Err(place.refuse(format!(
+            "the simulated image has {} channels and the sides {:?}; leave [image] out",
+            truth[1],
+            &truth[2..]
+        ))),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,287 @@
+//! A job from its file to its result, on all ranks: `haloscope reconstruct`, and what `haloscope demo` is made of.
+//!
+//! [`layout`] and [`prepare`] make a problem of a job, [`iterate`] is the loop, and rank 0 writes what came out.
+
+mod iterate;
+pub mod layout;
+mod pictures;
+mod prepare;
+mod progress;
+mod summary;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use haloscope::distribute::agree;
+use haloscope::metrics::{Ssim, mean, psnr};
+use haloscope::solve::{JobId, State};
+use haloscope::{Array, io};
+use haloscope_comm::{Collectives, Context};
+
+use crate::exit::{Agreed, Code};
+use crate::interrupt::{self, Signal};
+use crate::job::Job;
+use crate::ranks::RankArguments;
+use iterate::{Ended, Saving, iterate};
+use layout::{Layout, Truth};
+use prepare::Prepared;
+use progress::Progress;
+pub use summary::Summary;
+use summary::{Quality, digest};
+
+/// The options of `haloscope reconstruct`.
+#[derive(clap::Args, Clone)]
+pub struct Arguments {
+    /// The job file; `haloscope init` writes one to start from
+    job: PathBuf,
+
+    /// Go on from the last checkpoint, if there is one
+    #[arg(long, conflicts_with = "start_over")]
+    resume: bool,
+
+    /// Give up the checkpoints of earlier runs
+    #[arg(long)]
+    start_over: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Show neither progress nor a summary
+    #[arg(long, short)]
+    quiet: bool,
+
+    #[command(flatten)]
+    ranks: RankArguments,
+}
+
+/// Reconstructs, and reports on rank 0.
+pub fn run(arguments: &Arguments) -> Result<Code> {
+    interrupt::watch()?;
+    let (path, quiet) = (arguments.job.clone(), arguments.quiet);
+    let resuming = match (arguments.resume, arguments.start_over) {
+        (true, _) => Resuming::Latest,
+        (_, true) => Resuming::Never,
+        _ => Resuming::Refuse,
+    };
+    let result = arguments.ranks.run(move |ctx| {
+        let job = agree(ctx, Job::open(&path)).map_err(|error| Agreed::misuse(ctx, error))?;
+        reconstruct(ctx, &job, Some(resuming), quiet)
+    })?;
+    finish(result, arguments.json, quiet)
+}
+
+/// Prints what a run returned on this rank.
+pub fn finish(result: Finished, json: bool, quiet: bool) -> Result<Code> {
+    match result {
+        // Ranks other than the first have nothing to say.
+        Finished::Done(None) => Ok(Code::Success),
+        Finished::Done(Some(summary)) => {
+            if json {
+                crate::print(&(serde_json::to_string_pretty(&*summary)? + "\n"))?;
+            } else if !quiet {
+                crate::print(&summary.describe()?)?;
+            }
+            Ok(Code::Success)
+        }
+        Finished::Interrupted { signal, note } => {
+            if let Some(note) = note {
+                eprintln!("haloscope: {note}");
+            }
+            Ok(Code::Interrupted(signal))
+        }
+    }
+}
+
+/// What is done about checkpoints that are there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resuming {
+    /// Go on from the latest.
+    Latest,
+    /// Give them up.
+    Never,
+    /// Refuse to run.
+    Refuse,
+}
+
+/// How a run ended, on one rank.
+pub enum Finished {
+    /// By the rules of the job; rank 0 has the summary.
+    Done(Option<Box<Summary>>),
+    /// By a signal; rank 0 has words on it.
+    Interrupted { signal: Signal, note: Option<String> },
+}
+
+/// Runs a job; all ranks call it. Without `resuming` there are no checkpoints.
+pub fn reconstruct(
+    ctx: &Context,
+    job: &Job,
+    resuming: Option<Resuming>,
+    quiet: bool,
+) -> Result<Finished> {
+    let refused = |error| Agreed::misuse(ctx, error);
+    let layout = agree(ctx, Layout::of(job, ctx.size(), ctx.local_size())).map_err(refused)?;
+    let (shape, operators) = (layout.image[1..].to_vec(), layout.recipes.len());
+    let (saving, found) = match resuming {
+        None => (None, None),
+        Some(resuming) => {
+            let (saving, found) = open_checkpoints(ctx, job, resuming).map_err(refused)?;
+            (Some(saving), found)
+        }
+    };
+    let prepared = Prepared::new(ctx, job, layout, found.is_none()).map_err(refused)?;
+    let resumed_from = found.as_ref().map(|state| state.iteration);
+    let state = match (found, &prepared.start) {
+        (Some(state), _) => state,
+        (None, start) => State::new(start.clone().context("a run begins or goes on")?),
+    };
+    let failed = |error| Agreed::failure(ctx, error);
+    let mut progress = Progress::new(ctx, quiet, state.iteration, prepared.stopping.iterations)?;
+    let ended = iterate(ctx, &prepared, state, saving, &mut progress).map_err(failed)?;
+    let statistics = ctx.comm().gather_statistics()?;
+    if let Some(signal) = ended.signal {
+        let note = ctx.is_root().then(|| interruption(job, &ended, signal));
+        return Ok(Finished::Interrupted { signal, note });
+    }
+    let moved: u64 = statistics.iter().map(|costs| costs.total().bytes_sent).sum();
+    let written = if ctx.is_root() {
+        let mut summary = Summary {
+            problem: job.name.clone(),
+            shape,
+            operators,
+            ranks: ctx.size(),
+            method: job.solver.method.name(),
+            prior: job.prior.describe(),
+            iterations: ended.outcome.state.iteration,
+            resumed_from,
+            reason: ended.outcome.reason.to_string(),
+            seconds: ended.seconds,
+            data_term: ended.outcome.records.iter().rev().find_map(|record| record.data_term),
+            before: None,
+            after: None,
+            megabytes_moved: moved as f64 / 1e6,
+            bits: String::new(),
+            files: Vec::new(),
+            pictures: Vec::new(),
+            page: None,
+            checkpoints: ended.saved.as_deref().map(|folder| folder.display().to_string()),
+        };
+        write_result(job, &prepared, &ended, &mut summary).map(|()| Some(Box::new(summary)))
+    } else {
+        Ok(None)
+    };
+    let written = written.map_err(|error| haloscope::Error::File {
+        file: "the result".into(),
+        reason: format!("{error:#}"),
+    });
+    Ok(Finished::Done(agree(ctx, written).map_err(failed)?))
+}
+
+/// The checkpoints of a job, and the state to go on from.
+fn open_checkpoints(
+    ctx: &Context,
+    job: &Job,
+    resuming: Resuming,
+) -> haloscope::Result<(Saving, Option<State>)> {
+    // Only the first rank writes and reads them.
+    let id = if ctx.is_root() { job.id(ctx.size()) } else { Ok(JobId::new(&*job.name, &[])) };
+    let id = agree(ctx, id)?;
+    let mut checkpoints = agree(ctx, job.checkpoint.open())?;
+    let mut state = None;
+    match resuming {
+        Resuming::Latest => {
+            let found = checkpoints.load_latest(ctx, &id)?;
+            match &found {
+                Some(found) => {
+                    found.notes().iter().for_each(|note| ctx.log(log::Level::Warn, note));
+                }
+                None => ctx.log(
+                    log::Level::Warn,
+                    format!(
+                        "there is no checkpoint in {}; the run begins anew",
+                        checkpoints.folder().display()
+                    ),
+                ),
+            }
+            state = found.map(|found| found.state);
+        }
+        Resuming::Never => {
+            let outcome = if ctx.is_root() { checkpoints.start_over() } else { Ok(()) };
+            agree(ctx, outcome)?;
+        }
+        Resuming::Refuse => {
+            let list = if ctx.is_root() { checkpoints.list() } else { Ok(Vec::new()) };
+            let unused = list.and_then(|list| match list.first() {
+                None => Ok(()),
+                Some(latest) => Err(haloscope::Error::argument(
+                    "checkpoints",
+                    format!(
+                        "{} is there from an earlier run; --resume goes on from it, --start-over gives it up",
+                        latest.display()
+                    ),
+                )),
+            });
+            agree(ctx, unused)?;
+        }
+    }
+    Ok((Saving { checkpoints, id }, state))
+}
+
+fn interruption(job: &Job, ended: &Ended, signal: Signal) -> String {
+    let (name, iteration) = (signal.name(), ended.outcome.state.iteration);
+    match &ended.saved {
+        None => format!("ended by {name} after iteration {iteration}"),
+        Some(folder) => format!(
+            "ended by {name} after iteration {iteration}; a checkpoint is in {}, and `haloscope reconstruct {} \
+             --resume` goes on from it",
+            folder.display(),
+            job.name
+        ),
+    }
+}
+
+/// Writes the image, pictures and the page, and completes the summary.
+fn write_result(
+    job: &Job,
+    prepared: &Prepared,
+    ended: &Ended,
+    summary: &mut Summary,
+) -> Result<()> {
+    let output = &job.output;
+    let found = &ended.outcome.state.image;
+    summary.bits = digest(found);
+    let clamped = output.clamp.map(|(low, high)| found.mapv(|value| value.clamp(low, high)));
+    let after = clamped.as_ref().unwrap_or(found);
+    for file in &output.files {
+        io::write(file, after, &io::WriteOptions::default())?;
+        summary.files.push(file.display().to_string());
+    }
+    let truth = prepared.truth.as_ref();
+    if let Some(truth) = truth {
+        let of = |image: &Array| quality(image, truth);
+        summary.before = prepared.before.as_ref().map(of).transpose()?;
+        summary.after = Some(of(after)?);
+    }
+    if let Some(folder) = &output.folder {
+        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        let before = prepared.before.as_ref();
+        let pictures = pictures::write(folder, truth, before, after, output.contrast)?;
+        summary.pictures = pictures.iter().map(|picture| picture.path.clone()).collect();
+        let path = folder.join("report.html");
+        summary.page = Some(path.display().to_string());
+        let page = summary.to_page(&pictures, &ended.outcome.records, &ended.decibels)?;
+        write_text(&path, &page)?;
+    }
+    Ok(())
+}
+
+fn quality(image: &Array, truth: &Truth) -> Result<Quality> {
+    Ok(Quality {
+        psnr_db: mean(&psnr(image, &truth.image, truth.range)?),
+        ssim: mean(&Ssim::new(truth.range)?.per_image(image, &truth.image)?),
+    })
+}
+
+fn write_text(path: &Path, text: &str) -> Result<()> {
+    Ok(io::write_atomically(path, |file| file.write_all(text.as_bytes()))?)
+}

@@ -1,0 +1,107 @@
+//! Pictures of a run: what was measured, what was found, and how far it is from the truth.
+
+use std::path::Path;
+
+use haloscope::{Array, Result, io};
+use ndarray::{Axis, concatenate};
+
+use super::layout::Truth;
+
+/// A picture that was written.
+pub struct Written {
+    pub path: String,
+    pub caption: &'static str,
+}
+
+/// Writes the pictures there are: truth, before, after and difference. `contrast` are the values of black and white.
+pub fn write(
+    folder: &Path,
+    truth: Option<&Truth>,
+    before: Option<&Array>,
+    after: &Array,
+    contrast: Option<(f32, f32)>,
+) -> Result<Vec<Written>> {
+    let (low, high) = contrast.unwrap_or_else(|| match truth {
+        Some(truth) if truth.range == 1.0 => (0.0, 1.0),
+        Some(truth) => super::layout::extremes(&truth.image),
+        None => middle(after),
+    });
+    let shown =
+        |image: &Array| image.mapv(|value| (value - low) / (high - low).max(f32::MIN_POSITIVE));
+    let difference = |truth: &Truth| {
+        let scale = 4.0 / truth.range as f32;
+        (after - &truth.image).mapv(|value| (0.5 + scale * value).clamp(0.0, 1.0))
+    };
+    let pictures = [
+        ("truth", "truth", truth.map(|truth| shown(&truth.image))),
+        ("before", "measurements", before.map(shown)),
+        ("after", "reconstruction", Some(shown(after))),
+        ("difference", "four times the difference to the truth", truth.map(difference)),
+    ];
+    let mut written = Vec::new();
+    for (name, caption, picture) in pictures {
+        let Some(picture) = picture else { continue };
+        let path = folder.join(format!("{name}.png"));
+        io::write(&path, &flat(&picture), &io::WriteOptions::default())?;
+        written.push(Written { path: path.display().to_string(), caption });
+    }
+    Ok(written)
+}
+
+/// One image as it is; of a volume, the three slices through its middle side by side. Of several images, the first.
+fn flat(image: &Array) -> Array {
+    let mut image = image.index_axis(Axis(0), 0).insert_axis(Axis(0)).to_owned();
+    if ![1, 3].contains(&image.shape()[1]) {
+        image = image.index_axis(Axis(1), 0).insert_axis(Axis(1)).to_owned();
+    }
+    if image.ndim() == 4 {
+        return image;
+    }
+    let slices: Vec<Array> = (2..5)
+        .map(|axis| image.index_axis(Axis(axis), image.shape()[axis] / 2).to_owned())
+        .collect();
+    let height = slices.iter().map(|slice| slice.shape()[2]).max().unwrap_or(0);
+    let padded: Vec<Array> = slices.iter().map(|slice| with_height(slice, height)).collect();
+    let views: Vec<_> = padded.iter().map(|slice| slice.view()).collect();
+    concatenate(Axis(3), &views).expect("all have one height")
+}
+
+/// A picture in the middle of black.
+fn with_height(slice: &Array, height: usize) -> Array {
+    let mut shape = slice.shape().to_vec();
+    let begin = (height - shape[2]) / 2;
+    let end = begin + shape[2];
+    shape[2] = height;
+    let mut padded = Array::zeros(shape);
+    padded.slice_axis_mut(Axis(2), (begin..end).into()).assign(slice);
+    padded
+}
+
+/// Between which the middle 99 % of the values are.
+fn middle(image: &Array) -> (f32, f32) {
+    let mut values: Vec<f32> = image.iter().copied().collect();
+    values.sort_by(f32::total_cmp);
+    let at = |share: f64| values[((values.len() - 1) as f64 * share) as usize];
+    (at(0.005), at(0.995))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_volume_of_any_sides_is_three_slices_in_a_row() {
+        let volume = Array::from_shape_fn(vec![1, 1, 3, 5, 7], |at| at[2] as f32);
+        // (height, width), (depth, width) and (depth, height).
+        assert_eq!(flat(&volume).shape(), [1, 1, 5, 7 + 7 + 5]);
+        assert_eq!(flat(&Array::zeros(vec![2, 3, 4, 4])).shape(), [1, 3, 4, 4]);
+    }
+
+    #[test]
+    fn the_middle_leaves_out_the_extremes() {
+        let mut image = Array::from_shape_fn(vec![1, 1, 20, 20], |at| (at[2] * 20 + at[3]) as f32);
+        image[[0, 0, 0, 0]] = -1e9;
+        let (low, high) = middle(&image);
+        assert!(low >= 0.0 && (390.0..400.0).contains(&high), "{low} {high}");
+    }
+}

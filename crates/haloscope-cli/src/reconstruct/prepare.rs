@@ -1,0 +1,155 @@
+//! From a job to a problem on all ranks: operators, measurements, prior, method and the image to begin with.
+//!
+//! All ranks prepare together, and an error on one of them becomes one on all.
+
+use haloscope::distribute::{DistributedStack, Factory, agree, distribute};
+use haloscope::physics::tomography::Window;
+use haloscope::solve::{Algorithm, Problem, Start, Stopping};
+use haloscope::{Array, Measurements, Result};
+use haloscope_comm::Context;
+
+use super::layout::{Layout, Truth};
+use crate::job::Job;
+use crate::job::files::StartPlan;
+use crate::job::measurements::Source;
+use crate::job::operators::Recipe;
+
+/// All that a run needs.
+pub struct Prepared {
+    pub problem: Problem,
+    pub algorithm: Box<dyn Algorithm>,
+    pub stopping: Stopping,
+    pub truth: Option<Truth>,
+    /// The measurements as one would look at them without a reconstruction; on rank 0, if pictures are wanted.
+    pub before: Option<Array>,
+    /// Where it begins, unless it goes on from a checkpoint.
+    pub start: Option<Array>,
+}
+
+impl Prepared {
+    /// Prepares a job; all ranks call it. It has an image to begin with if `begins`.
+    pub fn new(ctx: &Context, job: &Job, layout: Layout, begins: bool) -> Result<Self> {
+        let recipes = layout.recipes.clone();
+        let made = recipes.clone();
+        let factory = Factory::new(recipes.len(), move |index, _, _| made[index].make());
+        let physics = distribute(factory, ctx)?;
+        let back_projection = match &job.start {
+            StartPlan::BackProjection(_, window) if begins => Some(*window),
+            _ => None,
+        };
+        let looks = job.output.folder.is_some();
+        let needs_all = back_projection.is_some() || looks && recipes[0].scan().is_some();
+        let (data, all) = acquire(ctx, job, &layout, &physics, needs_all)?;
+
+        let before = if looks && ctx.is_root() {
+            look(&recipes[0], &layout.image, all.as_ref().unwrap_or(&data))
+        } else {
+            Ok(None)
+        };
+        let before = agree(ctx, before)?;
+        let image = match back_projection {
+            None => None,
+            Some(window) => {
+                let projected = back_project(&recipes[0], all.as_ref().unwrap_or(&data), window);
+                agree(ctx, projected)?
+            }
+        };
+        drop(all);
+
+        let values = physics.measurement_shapes().iter();
+        let values: usize = values.map(|shape| shape.iter().product::<usize>()).sum();
+        let stopping = job.stop.stopping(values * layout.image[0], &job.fidelity);
+        let fidelity = distribute(job.fidelity.fidelities.clone(), ctx)?;
+        let problem = job.solver.adapt(Problem::new(physics, data, fidelity)?);
+        let prior = job.prior.build(ctx, &layout.image)?;
+        let algorithm = job.solver.algorithm(&problem, &prior, job.stop.iterations)?;
+        let start = match begins {
+            true => Some(problem.start(&start_of(ctx, job, &layout.image, image)?)?),
+            false => None,
+        };
+        Ok(Self { problem, algorithm, stopping, truth: layout.truth, before, start })
+    }
+}
+
+/// The rank's own measurements and, if they are needed, those of all operators.
+fn acquire(
+    ctx: &Context,
+    job: &Job,
+    layout: &Layout,
+    physics: &DistributedStack,
+    needs_all: bool,
+) -> Result<(Measurements, Option<Measurements>)> {
+    let own = || physics.local_indices();
+    match (&job.measurements, &layout.truth) {
+        (Source::Simulation(simulation), Some(truth)) => {
+            let measured =
+                physics.measure_terms(&truth.image, &simulation.noise, simulation.seed)?;
+            if needs_all {
+                let all = measured.gather()?;
+                Ok((pick(&all, own())?, Some(all)))
+            } else {
+                Ok((agree(ctx, measured.into_local())?, None))
+            }
+        }
+        _ => {
+            let shapes = physics.measurement_shapes();
+            if needs_all {
+                let all = agree(ctx, layout.read(job, shapes, 0..physics.len()))?;
+                Ok((pick(&all, own())?, Some(all)))
+            } else {
+                Ok((agree(ctx, layout.read(job, shapes, own()))?, None))
+            }
+        }
+    }
+}
+
+/// Some parts of complete measurements.
+fn pick(all: &Measurements, indices: impl Iterator<Item = usize>) -> Result<Measurements> {
+    let parts = indices.filter_map(|index| Some((index, all.get(index)?.clone())));
+    Measurements::partial(all.len(), parts)
+}
+
+/// The measurements as an image of this shape: the first frame as it is or enlarged, or the back-projection of a scan.
+fn look(first: &Recipe, image: &[usize], data: &Measurements) -> Result<Option<Array>> {
+    if let Some(projected) = back_project(first, data, Window::Ramp).transpose() {
+        // Scans that do not go around have no such image, which is no reason to stop.
+        return Ok(projected.ok());
+    }
+    let Some(frame) = data.get(0) else { return Ok(None) };
+    let factor = first.thinning();
+    let fits = frame.shape()[..2] == image[..2]
+        && frame.shape()[2..].iter().zip(&image[2..]).all(|(small, side)| small * factor >= *side);
+    Ok(fits.then(|| {
+        Array::from_shape_fn(image, |at| {
+            let mut place = [0; 5];
+            for (axis, place) in place[..image.len()].iter_mut().enumerate() {
+                *place = if axis < 2 { at[axis] } else { at[axis] / factor };
+            }
+            frame[&place[..image.len()]]
+        })
+    }))
+}
+
+fn back_project(first: &Recipe, data: &Measurements, window: Window) -> Result<Option<Array>> {
+    let Some(scan) = first.scan() else { return Ok(None) };
+    let views = scan.join(data)?;
+    scan.whole()?.filtered_back_projection(&views, window).map(Some)
+}
+
+fn start_of(
+    ctx: &Context,
+    job: &Job,
+    shape: &[usize],
+    back_projection: Option<Array>,
+) -> Result<Start> {
+    Ok(match (&job.start, back_projection) {
+        (_, Some(image)) => Start::Image(image),
+        (StartPlan::Zeros, _) => Start::Image(Array::zeros(shape)),
+        (StartPlan::PseudoInverse(iterations), _) => Start::PseudoInverse(*iterations),
+        (StartPlan::File(file), _) => {
+            let image = agree(ctx, file.load())?;
+            Start::Image(image)
+        }
+        (StartPlan::Adjoint | StartPlan::BackProjection(..), None) => Start::Adjoint,
+    })
+}

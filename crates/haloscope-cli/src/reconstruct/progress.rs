@@ -1,0 +1,67 @@
+//! How far a run is, on standard error of rank 0: a bar on a terminal, a line every few seconds elsewhere.
+//!
+//! Neither has colours, so that `NO_COLOR` asks for nothing more.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use haloscope_comm::Context;
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Between two lines.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// What shows the progress.
+pub enum Progress {
+    Bar(ProgressBar),
+    Lines { begin: Instant, last: Instant, first: usize, iterations: usize },
+    Silent,
+}
+
+impl Progress {
+    /// For a run that has done some iterations already.
+    pub fn new(ctx: &Context, quiet: bool, done: usize, iterations: usize) -> Result<Self> {
+        if quiet || !ctx.is_root() {
+            return Ok(Self::Silent);
+        }
+        let begin = Instant::now();
+        if !std::io::stderr().is_terminal() {
+            return Ok(Self::Lines { begin, last: begin, first: done, iterations });
+        }
+        let bar = ProgressBar::new(iterations as u64).with_position(done as u64);
+        bar.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len}  {msg}  {eta} left")?);
+        bar.reset_eta();
+        Ok(Self::Bar(bar))
+    }
+
+    /// So many iterations are done; `facts` are words on the last one.
+    pub fn show(&mut self, iteration: usize, facts: &str) {
+        match self {
+            Self::Silent => (),
+            Self::Bar(bar) => {
+                bar.set_message(facts.to_owned());
+                bar.set_position(iteration as u64);
+            }
+            Self::Lines { begin, last, first, iterations } => {
+                if last.elapsed() < PAUSE {
+                    return;
+                }
+                *last = Instant::now();
+                let each = begin.elapsed().as_secs_f64() / (iteration - *first).max(1) as f64;
+                let left = each * iterations.saturating_sub(iteration) as f64;
+                let line =
+                    format!("iteration {iteration} of {iterations}, {facts}, {left:.0} s left\n");
+                // Nobody may be there to read it.
+                let _ = std::io::stderr().write_all(line.as_bytes());
+            }
+        }
+    }
+
+    /// Leaves the terminal as it was.
+    pub fn finish(&self) {
+        if let Self::Bar(bar) = self {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! What a run found, for people, for scripts and as a page.
+
+use std::fmt::Write;
+
+use anyhow::{Context as _, Result};
+use haloscope::Array;
+use haloscope::solve::{Record, Seconds};
+use serde::Serialize;
+
+use super::pictures::Written;
+use crate::report::{Comparison, Iteration, Picture, Report, Table};
+
+/// The result of a run.
+#[derive(Serialize)]
+pub struct Summary {
+    /// The name of the job, or of the demo's problem.
+    pub problem: String,
+    /// Without the batch.
+    pub shape: Vec<usize>,
+    pub operators: usize,
+    pub ranks: usize,
+    pub method: &'static str,
+    pub prior: String,
+    pub iterations: usize,
+    /// The iterations of an earlier run that it went on from.
+    pub resumed_from: Option<usize>,
+    /// Why it ended.
+    pub reason: String,
+    pub seconds: f64,
+    /// After the last iteration that knows it.
+    pub data_term: Option<f64>,
+    /// Of the measurements as one would look at them without a reconstruction.
+    pub before: Option<Quality>,
+    pub after: Option<Quality>,
+    pub megabytes_moved: f64,
+    /// A digest of the reconstruction's bits, the same on any number of ranks.
+    pub bits: String,
+    pub files: Vec<String>,
+    pub pictures: Vec<String>,
+    pub page: Option<String>,
+    /// Where the checkpoints are that the run can go on from, if it was cut short.
+    pub checkpoints: Option<String>,
+}
+
+/// How near an image is to the truth.
+#[derive(Clone, Copy, Serialize)]
+pub struct Quality {
+    pub psnr_db: f64,
+    pub ssim: f64,
+}
+
+impl Summary {
+    pub fn describe(&self) -> Result<String> {
+        let mut text = String::new();
+        let plural = |count: usize, word: &str| {
+            format!("{count} {word}{}", if count == 1 { "" } else { "s" })
+        };
+        writeln!(
+            text,
+            "{}: {} pixels{} from {}, on {}\n",
+            self.problem,
+            self.sides("x"),
+            if self.shape[0] == 3 { " in colour" } else { "" },
+            plural(self.operators, "operator"),
+            plural(self.ranks, "rank"),
+        )?;
+        let rows = self.qualities();
+        if !rows.is_empty() {
+            writeln!(text, "{:<16} {:>9} {:>7}", "", "PSNR", "SSIM")?;
+            for (name, quality) in rows {
+                writeln!(text, "{name:<16} {:>6.2} dB {:>7.3}", quality.psnr_db, quality.ssim)?;
+            }
+            text.push('\n');
+        }
+        let resumed = self.resumed_from.map_or_else(String::new, |at| format!(" (from {at})"));
+        writeln!(
+            text,
+            "{} iterations{resumed} with {} in {:.1} s, {:.1} MB moved between ranks",
+            self.iterations, self.prior, self.seconds, self.megabytes_moved
+        )?;
+        writeln!(text, "bits      {} (the same on any number of ranks)", self.bits)?;
+        if !self.files.is_empty() {
+            writeln!(text, "image     {}", self.files.join(", "))?;
+        }
+        if !self.pictures.is_empty() {
+            writeln!(text, "pictures  {}", self.pictures.join(", "))?;
+        }
+        if let Some(page) = &self.page {
+            writeln!(text, "report    {page}")?;
+        }
+        if let Some(folder) = &self.checkpoints {
+            writeln!(text, "cut short {}; --resume goes on from {folder}", self.reason)?;
+        }
+        Ok(text)
+    }
+
+    /// A page for a browser, with the pictures that were written.
+    pub fn to_page(
+        &self,
+        pictures: &[Written],
+        records: &[Record],
+        decibels: &[(usize, f64)],
+    ) -> Result<String> {
+        let mut loaded = Vec::new();
+        for written in pictures {
+            let png = std::fs::read(&written.path).with_context(|| written.path.clone())?;
+            loaded.push(Picture { caption: written.caption.into(), png });
+        }
+        let mut take = |caption: &str| {
+            let index = loaded.iter().position(|picture| picture.caption == caption)?;
+            Some(loaded.remove(index))
+        };
+        let comparison = match (take("measurements"), take("reconstruction")) {
+            (Some(before), Some(after)) => Some(Comparison { before, after }),
+            (_, after) => {
+                loaded.extend(after);
+                None
+            }
+        };
+        let row = |(name, quality): (&str, Quality)| {
+            vec![
+                name.to_owned(),
+                format!("{:.2} dB", quality.psnr_db),
+                format!("{:.3}", quality.ssim),
+            ]
+        };
+        let iteration = |record: &Record| Iteration {
+            number: record.iteration,
+            data_term: record.data_term,
+            psnr: decibels.iter().find(|(at, _)| *at == record.iteration).map(|(_, psnr)| *psnr),
+            seconds: parts_of(&record.seconds),
+        };
+        Ok(Report {
+            title: format!("haloscope: {}", self.problem),
+            subtitle: format!("{} from {} operators", self.sides(" × "), self.operators),
+            comparison,
+            pictures: loaded,
+            summary: Table {
+                columns: ["", "PSNR", "SSIM"].map(String::from).to_vec(),
+                rows: self.qualities().into_iter().map(row).collect(),
+            },
+            components: ["data", "prior", "rest"].map(String::from).to_vec(),
+            iterations: records.iter().map(iteration).collect(),
+            parameters: vec![
+                ("method".into(), self.method.to_owned()),
+                ("prior".into(), self.prior.clone()),
+                ("iterations".into(), self.iterations.to_string()),
+                ("ended because".into(), self.reason.clone()),
+                ("ranks".into(), self.ranks.to_string()),
+                ("seconds".into(), format!("{:.1}", self.seconds)),
+                ("bits".into(), self.bits.clone()),
+            ],
+            footer: format!("haloscope {}", env!("CARGO_PKG_VERSION")),
+        }
+        .to_html())
+    }
+
+    fn sides(&self, separator: &str) -> String {
+        let sides: Vec<String> = self.shape[1..].iter().map(ToString::to_string).collect();
+        sides.join(separator)
+    }
+
+    fn qualities(&self) -> Vec<(&'static str, Quality)> {
+        let rows = [("measurements", self.before), ("reconstruction", self.after)];
+        rows.into_iter().filter_map(|(name, quality)| Some((name, quality?))).collect()
+    }
+}
+
+/// Seconds that add up to those of the step.
+fn parts_of(seconds: &Seconds) -> Vec<f64> {
+    let rest = seconds.total - seconds.data - seconds.prior;
+    vec![seconds.data, seconds.prior, rest.max(0.0)]
+}
+
+/// FNV-1a over the bits.
+pub fn digest(image: &Array) -> String {
+    let bytes = image.iter().flat_map(|value| value.to_bits().to_le_bytes());
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}

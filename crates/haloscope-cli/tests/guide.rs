@@ -1,0 +1,73 @@
+//! The guide names every key and every word that a job file may have, and its examples are jobs.
+
+mod jobs;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use jobs::{Folder, haloscope, text};
+
+fn guide() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide.md");
+    std::fs::read_to_string(path).expect("the guide is there")
+}
+
+/// The words that the sources ask a section for, and those that they choose from.
+fn words() -> BTreeSet<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/job");
+    let mut words = BTreeSet::new();
+    for entry in std::fs::read_dir(folder).expect("the sources") {
+        let path = entry.expect("a file").path();
+        let source = std::fs::read_to_string(&path).expect("text");
+        // Tests at the end of a file ask for words of their own.
+        let source = source.split("#[cfg(test)]").next().unwrap_or_default();
+        for (at, _) in source.match_indices("(\"") {
+            let before: String = source[..at].chars().rev().take(40).collect();
+            let before: String = before.chars().rev().collect();
+            let word: String = source[at + 2..].chars().take_while(|c| *c != '"').collect();
+            let after = source[at + 2 + word.len()..].chars().nth(1);
+            let asks = [".get", ">", ".require", ".positive", ".not_negative", ".count", ".range"]
+                .into_iter()
+                .chain([".choose", ".require_choice", ".path", ".paths", ".section", ".sections"])
+                .any(|method| before.ends_with(method));
+            let is_choice = after == Some(',') && before.ends_with([' ', '\n', '[']);
+            let is_word =
+                word.chars().all(|c| c.is_ascii_lowercase() || c == '-' || c.is_ascii_digit());
+            if (asks || is_choice) && is_word && !word.is_empty() {
+                words.insert(word);
+            }
+        }
+    }
+    words
+}
+
+#[test]
+fn every_key_and_word_of_a_job_is_in_the_guide() {
+    let (guide, words) = (guide(), words());
+    assert!(words.len() > 80, "the sources ask for {words:?}");
+    let missing: Vec<&String> = words
+        .iter()
+        .filter(|word| {
+            !guide.contains(&format!("`{word}`")) && !guide.contains(&format!("\"{word}\""))
+        })
+        .collect();
+    assert!(missing.is_empty(), "the guide does not have {missing:?}");
+}
+
+#[test]
+fn the_examples_of_the_guide_are_jobs() {
+    let guide = guide();
+    let blocks: Vec<&str> = guide
+        .split("```toml\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next())
+        .filter(|block| block.contains("[[operators]]") && block.contains("[solver]"))
+        .collect();
+    assert!(!blocks.is_empty(), "the guide has an example");
+    for block in blocks {
+        let folder = Folder::new();
+        let job = folder.write("job.toml", block);
+        let output = haloscope(&["check", &job]);
+        assert!(output.status.success(), "{block}\n{}", text(&output.stderr));
+    }
+}

@@ -1,0 +1,162 @@
+//! Jobs that are killed, stopped by signals or run out of disk go on to the bits of those that were left alone.
+//!
+//! `HALOSCOPE_KILLS` sets how often a job is killed on each number of ranks; 4 by default.
+#![cfg(unix)]
+
+mod jobs;
+
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use jobs::{Folder, PRIMAL_DUAL, deblurring, json, list, text, wait_for};
+
+const ITERATIONS: usize = 60;
+
+fn job(iterations: usize) -> String {
+    deblurring(iterations, PRIMAL_DUAL) + "\n[checkpoint]\niterations = 1\n"
+}
+
+fn signal(process: &Child, name: &str) {
+    let sent = Command::new("kill").args([name, &process.id().to_string()]).status();
+    assert!(sent.expect("kill is there").success());
+}
+
+#[test]
+fn a_job_that_is_killed_at_random_times_goes_on_to_the_same_bits() {
+    let kills: usize =
+        std::env::var("HALOSCOPE_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(4);
+    let begin = Instant::now();
+    let expected = Folder::new().bits(&job(ITERATIONS), &[]);
+    let whole = begin.elapsed().max(Duration::from_millis(40));
+    // The clock is as good a seed as any: the result must not depend on it.
+    let mut random = begin.elapsed().as_nanos() as u64 | 1;
+    let mut next = || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random >> 11) as f64 / (1_u64 << 53) as f64
+    };
+    for ranks in ["1", "2"] {
+        let mut folder = Folder::new();
+        let (mut killed, mut midway, mut finished) = (0, 0, 0);
+        while killed < kills {
+            let options = ["--resume", "--quiet", "--ranks", ranks];
+            let mut running = folder.start(&job(ITERATIONS), &options);
+            std::thread::sleep(whole.mul_f64(0.7 * next()));
+            running.kill().expect("SIGKILL is sent");
+            let output = running.wait_with_output().expect("it ends");
+            if output.status.success() {
+                // It was faster.
+                assert_eq!(json(&output)["bits"], expected, "{ranks} ranks");
+                finished += 1;
+                folder = Folder::new();
+                continue;
+            }
+            killed += 1;
+            let there = folder.checkpoints().len();
+            assert!(there <= 3, "the last two are kept, and one may be on its way");
+            midway += usize::from(there > 0);
+        }
+        println!(
+            "{ranks} ranks: killed {killed} times, {midway} with a checkpoint to go on from; {finished} \
+             times it was faster"
+        );
+        let resumed = folder.bits(&job(ITERATIONS), &["--resume", "--ranks", ranks]);
+        assert_eq!(resumed, expected, "{ranks} ranks");
+    }
+}
+
+#[test]
+fn a_signal_ends_the_iteration_and_leaves_a_checkpoint() {
+    for (name, code, word) in [("-INT", 130, "Ctrl-C"), ("-TERM", 143, "SIGTERM")] {
+        for ranks in ["1", "2", "3"] {
+            let folder = Folder::new();
+            let endless = deblurring(1_000_000, PRIMAL_DUAL)
+                .replace("folder = \"pictures\"", "file = \"image.npy\"");
+            let endless = endless + "\n[checkpoint]\niterations = 1\n";
+            let running = folder.start(&endless, &["--ranks", ranks]);
+            wait_for("a checkpoint", || !folder.checkpoints().is_empty());
+            signal(&running, name);
+            let output = running.wait_with_output().expect("it ends");
+            let message = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(code), "{ranks} ranks: {message}");
+            assert!(message.contains(word) && message.contains("--resume"), "{message}");
+            assert!(output.stdout.is_empty() && !folder.path("image.npy").exists());
+            let latest = folder.checkpoints().pop().expect("a checkpoint");
+            let name = latest.file_stem().expect("a name").display().to_string();
+            let done: usize = name.trim_start_matches("iteration-").parse().expect("a number");
+            let more = endless.replace("1000000", &(done + 3).to_string());
+            let resumed = folder.bits(&more, &["--resume"]);
+            assert_eq!(resumed, Folder::new().bits(&more, &[]), "{ranks} ranks");
+        }
+    }
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    let folder = Folder::new();
+    let running = folder.start(&job(1_000_000), &["--quiet"]);
+    wait_for("a checkpoint", || !folder.checkpoints().is_empty());
+    signal(&running, "-INT");
+    signal(&running, "-INT");
+    let output = running.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+}
+
+/// A disk of its own, which is there as long as this is.
+struct SmallDisk<'a>(&'a Path);
+
+impl<'a> SmallDisk<'a> {
+    fn mount(folder: &'a Path, size: &str) -> Option<Self> {
+        std::fs::create_dir(folder).expect("a folder");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(folder);
+        mount.output().ok()?.status.success().then_some(Self(folder))
+    }
+}
+
+impl Drop for SmallDisk<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0).output();
+    }
+}
+
+#[test]
+fn a_full_disk_is_an_error_that_leaves_the_old_checkpoint() {
+    let folder = Folder::new();
+    let disk = folder.path("disk");
+    let Some(_mounted) = SmallDisk::mount(&disk, "256k") else {
+        println!("skipped: a full disk, which needs the right to mount a small one");
+        return;
+    };
+    let job = |iterations: usize| {
+        deblurring(iterations, PRIMAL_DUAL) + "\n[checkpoint]\niterations = 3\nfolder = \"disk\"\n"
+    };
+    for ranks in ["1", "2"] {
+        let whole = Folder::new().bits(&deblurring(8, PRIMAL_DUAL), &[]);
+        json(&folder.run(&job(3), &["--start-over", "--ranks", ranks]));
+        let before = list(&disk);
+        assert_eq!(before.len(), 1);
+        let content = std::fs::read(&before[0]).expect("a checkpoint");
+        // All but some bytes of the disk.
+        let filler = disk.join("filler");
+        let full = std::fs::write(&filler, vec![0; 256 << 10]);
+        assert!(full.is_err(), "the disk is small");
+        let output = folder.run(&job(8), &["--resume", "--ranks", ranks]);
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        assert!(
+            message.contains("No space left") && message.contains("iteration-0000006"),
+            "{message}"
+        );
+        assert_eq!(message.lines().count(), 1, "{message}");
+        assert_eq!(list(&disk), before);
+        assert_eq!(std::fs::read(&before[0]).expect("still there"), content);
+        std::fs::remove_file(filler).expect("room again");
+        assert_eq!(folder.bits(&job(8), &["--resume", "--ranks", ranks]), whole);
+        for old in list(&disk) {
+            std::fs::remove_file(old).expect("removed");
+        }
+    }
+}

@@ -1,0 +1,411 @@
+//! Broken job files and data files: each is refused with its line, what is wrong and what would be accepted.
+
+mod jobs;
+
+use jobs::{Folder, deblurring, haloscope, identity_network, npy, text};
+
+/// A job that is good, of which each case breaks a part.
+fn good() -> String {
+    deblurring(
+        3,
+        "[prior]\nkind = 'total-variation'\nweight = 0.002\n\n[solver]\nmethod = 'primal-dual'\nstep = 'auto'\n",
+    )
+}
+
+/// What is replaced in the good job by what, and the words that the message must have.
+const BROKEN_JOBS: &[(&str, &str, &str, &[&str])] = &[
+    ("no TOML", "[stop]", "[stop", &["job.toml:14:"]),
+    ("a key twice", "seed = 3", "seed = 3\nseed = 4", &["job.toml:7:", "duplicate"]),
+    (
+        "a misspelt key",
+        "iterations = 3",
+        "itertions = 3",
+        &["job.toml:15: stop.itertions", "did you mean `iterations`?"],
+    ),
+    ("a misspelt section", "[solver]", "[slover]", &["[solver] is missing"]),
+    (
+        "an unknown section",
+        "[output]",
+        "[outputs]\nfile = 'a.npy'\n[output]",
+        &["job.toml:17: outputs", "did you mean `output`?"],
+    ),
+    (
+        "a key of another method",
+        "step = 'auto'",
+        "relaxation = 1",
+        &["solver.relaxation", "method and step"],
+    ),
+    (
+        "an unknown method",
+        "'primal-dual'",
+        "'primal-duel'",
+        &["`primal-duel` is unknown (did you mean `primal-dual`?)", "landweber"],
+    ),
+    (
+        "an unknown operator",
+        "kind = \"blur\"",
+        "kind = \"blurr\"",
+        &["job.toml:9: operators[0].kind", "did you mean `blur`?"],
+    ),
+    (
+        "an unknown kernel",
+        "\"gaussian\"\nsigma",
+        "\"gauss\"\nsigma",
+        &["operators[0].kernel", "did you mean `gaussian`?"],
+    ),
+    (
+        "an unknown prior",
+        "'total-variation'",
+        "'total_variation'",
+        &["did you mean `total-variation`?"],
+    ),
+    (
+        "an unknown phantom",
+        "\"landscape\"",
+        "\"lansdcape\"",
+        &["did you mean `landscape`?", "shepp-logan"],
+    ),
+    (
+        "an unknown padding",
+        "angle = [0, 60, 120]",
+        "padding = 'mirror'",
+        &["operators[0].padding", "reflect"],
+    ),
+    (
+        "text for a number",
+        "weight = 0.002",
+        "weight = 'large'",
+        &["prior.weight: 'large' is given; a number is expected"],
+    ),
+    (
+        "a number for text",
+        "phantom = \"landscape\"",
+        "phantom = 3",
+        &["measurements.phantom: 3 is given"],
+    ),
+    (
+        "a fraction for a count",
+        "iterations = 3",
+        "iterations = 3.5",
+        &["stop.iterations: 3.5 is given; a whole number"],
+    ),
+    ("no iterations", "iterations = 3", "iterations = 0", &["0 is given; 1 or more is expected"]),
+    (
+        "a negative weight",
+        "weight = 0.002",
+        "weight = -1",
+        &["prior.weight: -1 is given; a number that is not negative"],
+    ),
+    (
+        "a step of zero",
+        "step = 'auto'",
+        "step = 0",
+        &["solver.step: 0 is given; a number above 0, or \"auto\""],
+    ),
+    ("a step that is a word", "step = 'auto'", "step = 'best'", &["solver.step: 'best' is given"]),
+    ("a prior without its weight", "weight = 0.002", "", &["prior.weight: it is missing"]),
+    (
+        "no measurements",
+        "phantom = \"landscape\"\nsize = [24, 20]\nnoise = { gaussian = 0.01 }\nseed = 3",
+        "",
+        &["job.toml:2: measurements", "one of `files`"],
+    ),
+    (
+        "two kinds of measurements",
+        "phantom = ",
+        "files = 'a.npy'\nphantom = ",
+        &["files and phantom is given"],
+    ),
+    ("no operators", "[[operators]]", "[other]", &["[[operators]] is missing"]),
+    ("operators as a table", "[[operators]]", "[operators]", &["[[operators]]", "is expected"]),
+    (
+        "a phantom of one side too many",
+        "[24, 20]",
+        "[24, 20, 4]",
+        &["measurements.size: [24, 20, 4] is given"],
+    ),
+    (
+        "a phantom that needs more memory than there is",
+        "[24, 20]",
+        "[1000000, 1000000]",
+        &["GB are available"],
+    ),
+    (
+        "a sigma too many",
+        "[1.5, 0.7]",
+        "[1.5, 0.7, 1]",
+        &["operators[0].kernel: 3 values for the sides"],
+    ),
+    ("a sigma of zero", "[1.5, 0.7]", "[1.5, 0.0]", &["operators[0].kernel"]),
+    (
+        "noise of a kind too many",
+        "gaussian = 0.01 }",
+        "gaussian = 0.01, uniform = 1 }",
+        &["goes with no other kind"],
+    ),
+    (
+        "as many noises as no operators",
+        "{ gaussian = 0.01 }",
+        "[{ gaussian = 0.01 }, { gaussian = 0.02 }]",
+        &["2 kinds for 3 operators"],
+    ),
+    (
+        "primal-dual without total variation",
+        "kind = 'total-variation'\nweight = 0.002",
+        "kind = 'none'",
+        &["job.toml:23: solver", "takes total variation"],
+    ),
+    (
+        "a prior for conjugate gradients",
+        "'primal-dual'\nstep = 'auto'",
+        "'cg'",
+        &["cg takes no prior"],
+    ),
+    (
+        "hqs without a schedule",
+        "'primal-dual'\nstep = 'auto'",
+        "'hqs'",
+        &["solver.levels: it is missing"],
+    ),
+    (
+        "a schedule of zeros",
+        "'primal-dual'\nstep = 'auto'",
+        "'hqs'\nlevels = [0.1, 0]\nnoise = 1",
+        &["solver.levels", "all must be above 0"],
+    ),
+    (
+        "admm with another fidelity",
+        "'primal-dual'\nstep = 'auto'",
+        "'admm'\n[fidelity]\nkind = 'l1'",
+        &["admm needs the fidelity l2"],
+    ),
+    (
+        "no step for another fidelity",
+        "step = 'auto'",
+        "[fidelity]\nkind = 'poisson'",
+        &["`step` is missing"],
+    ),
+    (
+        "a rule that the method does not know",
+        "'primal-dual'\nstep = 'auto'",
+        "'admm'\n[stop]\ndiscrepancy = 1",
+        &["duplicate"],
+    ),
+    (
+        "a clamp from high to low",
+        "weight = 0.002",
+        "weight = 0.002\nclamp = [1, 0]",
+        &["prior.clamp: [1.0, 0.0] is given"],
+    ),
+    ("an output that says nothing", "folder = \"pictures\"", "", &["neither `file`"]),
+    (
+        "an output of no format",
+        "folder = \"pictures\"",
+        "file = 'image.doc'",
+        &["output.file", "image.doc", ".npy"],
+    ),
+    (
+        "an output in no folder",
+        "folder = \"pictures\"",
+        "file = 'none/image.npy'",
+        &["there is no folder"],
+    ),
+    (
+        "a start that needs a scan",
+        "[solver]",
+        "[start]\nkind = 'fbp'\n[solver]",
+        &["start", "needs a scan"],
+    ),
+    (
+        "a start of another shape",
+        "[solver]",
+        "[start]\nkind = 'file'\nfile = 'small.npy'\n[solver]",
+        &["has shape [1, 1, 4, 4]"],
+    ),
+    (
+        "a truth of another shape",
+        "[solver]",
+        "[truth]\nfile = 'small.npy'\n[solver]",
+        &["the truth has shape [1, 1, 4, 4]"],
+    ),
+    (
+        "an image of another size",
+        "[solver]",
+        "[image]\nsize = [9, 9]\n[solver]",
+        &["job.toml:", "leave [image] out"],
+    ),
+    (
+        "a network that is not there",
+        "kind = 'total-variation'\nweight = 0.002\n\n[solver]\nmethod = 'primal-dual'",
+        "kind = 'network'\nmodel = 'none.pth'\n[solver]\nmethod = 'pgd'",
+        &["prior.model", "none.pth"],
+    ),
+    (
+        "a network that is none",
+        "kind = 'total-variation'\nweight = 0.002\n\n[solver]\nmethod = 'primal-dual'",
+        "kind = 'network'\nmodel = 'small.npy'\n[solver]\nmethod = 'pgd'",
+        &["prior.model", "small.npy"],
+    ),
+    (
+        "a mask of another size",
+        "kind = \"blur\"\nkernel = \"gaussian\"\nsigma = [1.5, 0.7]\nangle = [0, 60, 120]",
+        "kind = 'inpainting'\nmask = 'small.npy'",
+        &["job.toml:8: operators[0]", "mask"],
+    ),
+    (
+        "a mask of everything",
+        "kind = \"blur\"\nkernel = \"gaussian\"\nsigma = [1.5, 0.7]\nangle = [0, 60, 120]",
+        "kind = 'inpainting'\nmissing = 1",
+        &["operators[0].missing", "below 1"],
+    ),
+    (
+        "a fan without its source",
+        "kind = \"blur\"\nkernel = \"gaussian\"\nsigma = [1.5, 0.7]\nangle = [0, 60, 120]",
+        "kind = 'fan-beam'\nangles = 9",
+        &["operators[0].source-distance: it is missing"],
+    ),
+    (
+        "more groups than views",
+        "kind = \"blur\"\nkernel = \"gaussian\"\nsigma = [1.5, 0.7]\nangle = [0, 60, 120]",
+        "kind = 'parallel-beam'\nangles = 3\ndetector = 30",
+        &["4 groups of 3 views"],
+    ),
+    (
+        "a cone around a picture",
+        "kind = \"blur\"\nkernel = \"gaussian\"\nsigma = [1.5, 0.7]\nangle = [0, 60, 120]",
+        "kind = 'cone-beam'\nangles = 9\ndetector = [9, 9]\nsource-distance = 50\ndetector-distance = 5",
+        &["cone beams take 3 sides"],
+    ),
+    (
+        "a variable that is not set",
+        "phantom = \"landscape\"\nsize = [24, 20]",
+        "image = '$HALOSCOPE_NOWHERE/a.png'",
+        &["HALOSCOPE_NOWHERE is not set"],
+    ),
+    (
+        "a factor that does not fit",
+        "kind = \"blur\"\nkernel = \"gaussian\"\nsigma = [1.5, 0.7]\nangle = [0, 60, 120]",
+        "kind = 'downsampling'\nfactor = 0",
+        &["operators[0]", "the factor is 0"],
+    ),
+];
+
+#[test]
+fn broken_jobs_are_refused_with_line_and_remedy() {
+    let folder = Folder::new();
+    folder.write("small.npy", npy(&[4, 4], |_| 1.0));
+    for (case, from, to, words) in BROKEN_JOBS {
+        let job = good().replacen(from, to, 1);
+        assert_ne!(job, good(), "{case}: nothing is broken");
+        refused(&folder, case, &job, words);
+    }
+}
+
+/// Files of measurements, and the words that the message must have.
+#[test]
+fn broken_data_are_refused_by_name() {
+    let folder = Folder::new();
+    let valid = npy(&[8, 8], |index| index as f32);
+    folder.write("good.npy", &valid);
+    folder.write("cut.npy", &valid[..valid.len() - 9]);
+    folder.write("empty.npy", []);
+    folder.write("text.png", "not a picture");
+    folder.write("cut.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR");
+    folder.write("small.npy", npy(&[4, 4], |_| 1.0));
+    folder.write("line.npy", npy(&[64], |_| 1.0));
+    folder.write("nan.npy", npy(&[8, 8], |index| if index == 9 { f32::NAN } else { 0.0 }));
+    folder.write("huge.npy", huge());
+    folder.write("folder.txt", "");
+    std::fs::create_dir(folder.path("nothing.zarr")).expect("a folder");
+    folder.write("identity.safetensors", identity_network());
+    let job = |files: &str, operators: &str| {
+        format!(
+            "[measurements]\nfiles = {files}\n[[operators]]\n{operators}\n[solver]\nmethod = 'landweber'\n\
+             [stop]\niterations = 2\n[output]\nfile = 'out.npy'\n"
+        )
+    };
+    let identity = "kind = 'identity'";
+    let scan = "kind = 'parallel-beam'\ngroups = 2";
+    for (files, operators, words) in [
+        (
+            "'none.npy'",
+            identity,
+            &["job.toml:2: measurements.files", "none.npy", "No such file"][..],
+        ),
+        ("'cut.npy'", identity, &["cut.npy"]),
+        ("'empty.npy'", identity, &["empty.npy", "not a PNG"]),
+        ("'text.png'", identity, &["text.png", "not a PNG"]),
+        ("'cut.png'", identity, &["cut.png"]),
+        ("'nan.npy'", identity, &["nan.npy: element 9", "not a finite number"]),
+        ("'line.npy'", identity, &["line.npy", "[64]"]),
+        ("'huge.npy'", identity, &["huge.npy"]),
+        ("'nothing.zarr'", identity, &["nothing.zarr", "zarr.json"]),
+        ("'identity.safetensors'", identity, &["identity.safetensors", "not a PNG"]),
+        ("[]", identity, &["an empty list"]),
+        ("['good.npy', 'good.npy']", identity, &["2 files for 1 operators"]),
+        ("'good.npy'", "kind = 'identity'\n[[operators]]\nkind = 'identity'", &["1 files for"]),
+        (
+            "['good.npy', 'small.npy']",
+            "kind = 'identity'\n[[operators]]\nkind = 'identity'",
+            &["job.toml:5: operators[1]", "operator 1 (identity) has shape [1, 1, 4, 4]"],
+        ),
+        ("'good.npy'", scan, &["`angles` is missing"]),
+        (
+            "'good.npy'",
+            "kind = 'parallel-beam'\nangles = 9",
+            &["9 angles for measurements of 8 views"],
+        ),
+        (
+            "'good.npy'",
+            "kind = 'parallel-beam'\nangles = 'none.npy'",
+            &["none.npy", "No such file"],
+        ),
+        (
+            "'good.npy'",
+            "kind = 'parallel-beam'\nangles = 8\ndetector = 9",
+            &["operators[0]", "[1, 1, 2, 9]"],
+        ),
+        (
+            "'good.npy'",
+            "kind = 'blur'\nkernel = 'file'\nfile = 'none.npy'",
+            &["operators[0].kernel", "none.npy"],
+        ),
+        (
+            "'good.npy'",
+            "kind = 'blur'\nkernel = 'uniform'\nsize = 3\npadding = 'valid'",
+            &["[image] is missing"],
+        ),
+    ] {
+        refused(&folder, files, &job(files, operators), words);
+    }
+}
+
+/// The header of an array that no machine can hold.
+fn huge() -> Vec<u8> {
+    let mut bytes = npy(&[1], |_| 0.0);
+    let header = String::from_utf8_lossy(&bytes[10..bytes.len() - 4])
+        .replace("(1,)", "(99999999, 99999999)");
+    let header = format!("{}\n", header.trim_end());
+    bytes.truncate(8);
+    bytes.extend((header.len() as u16).to_le_bytes());
+    bytes.extend(header.as_bytes());
+    bytes
+}
+
+/// Both commands refuse it, alone and on ranks, with one line that has these words.
+fn refused(folder: &Folder, case: &str, job: &str, words: &[&str]) {
+    let path = folder.write("job.toml", job);
+    for arguments in
+        [&["check", &path][..], &["reconstruct", &path], &["reconstruct", &path, "--ranks", "2"]]
+    {
+        let output = haloscope(arguments);
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{case}: {arguments:?}: {message}");
+        for word in words {
+            assert!(message.contains(word), "{case}: {arguments:?}: {word} is not in: {message}");
+        }
+        let lines = message.lines().filter(|line| !line.contains("these have none"));
+        assert_eq!(lines.count(), 1, "{case}: {message}");
+        assert!(output.stdout.is_empty() && !folder.path("out.npy").exists(), "{case}");
+    }
+}
