@@ -27,7 +27,7 @@ fn bench(arguments: &[&str]) -> Output {
     output
 }
 
-const TINY: &str = "--problem highres-color,tomography-2d --sizes 16 --model drunet:2-2-2-2:1 --patch 8 --overlap 4 \
+const TINY: &str = "--problem highres-color,tomography-2d --sizes 32 --model drunet:2-2-2-2:1 --patch 16 --overlap 4 \
                     --operators 4 --iterations 2 --repetitions 2";
 
 /// A tiny scaling study, with further options.

@@ -70,7 +70,7 @@ fn a_study_on_processes_finds_the_images_of_threads() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().display().to_string();
     let launcher = std::env::var("MPIRUN").unwrap_or_else(|_| "mpirun".into());
-    let arguments = "bench scaling --problem highres-color --sizes 16 --model drunet:2-2-2-2:1 --patch 8 --overlap 4 \
+    let arguments = "bench scaling --problem highres-color --sizes 32 --model drunet:2-2-2-2:1 --patch 16 --overlap 4 \
                      --operators 4 --iterations 2 --repetitions 1 --ranks 1,2,3 --backend threads,mpi";
     let output = Command::new(env!("CARGO_BIN_EXE_haloscope"))
         .args(arguments.split_whitespace())

@@ -51,12 +51,12 @@ fn settings() -> Settings {
 fn scaling(problem: Problem, ranks: Vec<usize>, mode: Mode) -> Vec<Job> {
     let study = ScalingStudy {
         problems: vec![problem],
-        sizes: vec![16],
+        sizes: vec![32],
         ranks,
         modes: vec![mode],
         backends: vec![Backend::Threads],
         model: Some("drunet:2-2-2-2:1".parse().expect("a network")),
-        patch: Some(8),
+        patch: Some(16),
         overlap: Some(4),
         batch: 2,
         operators: 4,
@@ -104,19 +104,19 @@ fn rows_of_a_reconstruction_are_complete_and_consistent() {
         rows.iter().filter(|row| (row.repetition, row.iteration) == (0, Some(1))).collect();
     let ranks: Vec<usize> = of_first.iter().map(|row| row.rank).collect();
     assert_eq!(ranks, [0, 1, 2]);
-    // Four tiles of 8² with 4 pixels around them, on images that are computed in windows of multiples of 8.
+    // Four tiles of 16² that see 4 pixels beyond, in windows whose sides are multiples of 8.
     let kept: u64 = of_first.iter().filter_map(|row| row.pixels_kept).sum();
-    assert_eq!(kept, 16 * 16);
-    assert_eq!(summarise(&rows)[0].pixels_computed, Some(4 * 16 * 16));
+    assert_eq!(kept, 32 * 32);
+    assert_eq!(summarise(&rows)[0].pixels_computed, Some(4 * 24 * 24));
 }
 
 #[test]
 fn weak_studies_give_each_rank_the_same_work() {
     for (job, width) in
-        scaling(Problem::SuperResolution, vec![1, 2], Mode::Weak).iter().zip([16, 32])
+        scaling(Problem::SuperResolution, vec![1, 2], Mode::Weak).iter().zip([32, 64])
     {
         let rows = measure(job).rows;
-        assert!(rows.iter().all(|row| row.width == width && row.pixels_kept == Some(16 * 16)));
+        assert!(rows.iter().all(|row| row.width == width && row.pixels_kept == Some(32 * 32)));
     }
 }
 
