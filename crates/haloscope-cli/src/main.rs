@@ -1,6 +1,7 @@
 //! The `haloscope` command. Each subcommand is a file; this one reads the arguments and turns
 //! errors into one line and an exit code: 2 for misuse, 1 for failure.
 
+mod bench;
 mod check;
 mod demo;
 mod denoise;
@@ -41,6 +42,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Measure how this machine or cluster does, and predict larger ones
+    Bench(bench::Arguments),
     /// Reconstruct an image from measurements that are made for the purpose
     Demo(demo::Arguments),
     /// Reconstruct an image from the measurements and operators of a job file
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     logger::install(arguments.verbose);
     let result = match arguments.command {
+        Command::Bench(arguments) => bench::run(&arguments).map(|()| Code::Success),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Reconstruct(arguments) => reconstruct::run(&arguments),
         Command::Init(arguments) => init::run(&arguments),
@@ -84,7 +88,8 @@ fn report(error: &anyhow::Error) -> ExitCode {
     // If standard error is closed, the exit code still tells.
     let _ = std::io::stderr().write_all(line.as_bytes());
     let is_misuse =
-        error.downcast_ref::<haloscope_comm::Error>().is_some_and(|error| !error.is_final());
+        error.downcast_ref::<haloscope_comm::Error>().is_some_and(|error| !error.is_final())
+            || matches!(error.downcast_ref(), Some(haloscope_study::Error::Argument { .. }));
     ExitCode::from(match error.downcast_ref() {
         Some(Agreed { code, .. }) => *code,
         None if is_misuse || error.is::<Misuse>() => 2,

@@ -1,0 +1,19 @@
+#![doc = include_str!("../README.md")]
+
+mod error;
+pub mod figures;
+pub mod job;
+pub mod measure;
+pub mod model;
+pub mod network;
+pub mod parquet;
+pub mod plan;
+pub mod problem;
+pub mod provenance;
+pub mod results;
+pub mod row;
+pub mod runner;
+pub mod statistics;
+pub mod tables;
+
+pub use error::{Error, Result};
