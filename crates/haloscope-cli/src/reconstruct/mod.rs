@@ -1,6 +1,6 @@
 //! A job from its file to its result, on all ranks: `haloscope reconstruct`, and what `haloscope demo` is made of.
 //!
-//! [`layout`] and [`prepare`] make a problem of a job, [`iterate`] is the loop, and rank 0 writes what came out.
+//! `layout` and `prepare` make a problem of a job, `iterate` is the loop, and rank 0 writes what came out.
 
 mod iterate;
 pub mod layout;
