@@ -37,7 +37,7 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
     }
     let ranks = arguments.ranks.or(launch.and_then(|launch| launch.size)).unwrap_or(1);
     let text =
-        check(&Job::open(&arguments.job).map_err(Misuse::new)?, ranks).map_err(Misuse::new)?;
+        check(&Job::open(&arguments.job).map_err(Misuse::error)?, ranks).map_err(Misuse::error)?;
     crate::print(&text)?;
     Ok(Code::Success)
 }
@@ -122,7 +122,7 @@ fn describe_operators(layout: &Layout, shapes: &[Vec<usize>]) -> String {
     for (recipe, shape) in layout.recipes.iter().zip(shapes) {
         match items.last_mut() {
             Some((count, name, last)) if *name == recipe.name() && *last == &shape[..] => {
-                *count += 1
+                *count += 1;
             }
             _ => items.push((1, recipe.name(), shape)),
         }

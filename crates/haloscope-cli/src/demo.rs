@@ -14,7 +14,7 @@ use crate::job::Job;
 use crate::job::files::OutputPlan;
 use crate::problem::{Choices, Problem};
 use crate::ranks::RankArguments;
-use crate::reconstruct::{finish, reconstruct};
+use crate::reconstruct::{Printing, finish, reconstruct};
 
 /// The options of `haloscope demo`.
 #[derive(clap::Args, Clone)]
@@ -39,13 +39,8 @@ pub struct Arguments {
     #[arg(long, value_name = "DIR", default_value = "haloscope-demo")]
     out: PathBuf,
 
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-
-    /// Show neither progress nor a summary
-    #[arg(long, short)]
-    quiet: bool,
+    #[command(flatten)]
+    printing: Printing,
 
     #[command(flatten)]
     ranks: RankArguments,
@@ -61,13 +56,13 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
         model: Some(arguments.model.clone()).filter(|model| model != "tv"),
         iterations: arguments.iterations.map(|iterations| iterations as usize),
     };
-    let (text, quiet) = (problem.job(&choices), arguments.quiet);
+    let (text, printing) = (problem.job(&choices), arguments.printing);
     let output = OutputPlan { folder: Some(arguments.out.clone()), ..OutputPlan::default() };
     let result = arguments.ranks.run(move |ctx| {
         let job = Job::parse(&choices.name, &text, Path::new(""));
         let mut job = job.map_err(|error| Agreed::misuse(ctx, error))?;
         job.output = output.clone();
-        reconstruct(ctx, &job, None, quiet)
+        reconstruct(ctx, &job, None, printing)
     })?;
-    finish(result, arguments.json, quiet)
+    finish(result, printing)
 }

@@ -37,7 +37,7 @@ impl From<Code> for ExitCode {
 pub struct Misuse(String);
 
 impl Misuse {
-    pub fn new(reason: impl fmt::Display) -> anyhow::Error {
+    pub fn error(reason: impl fmt::Display) -> anyhow::Error {
         Self(reason.to_string()).into()
     }
 }
@@ -61,12 +61,12 @@ pub struct Agreed {
 impl Agreed {
     /// What was asked for is wrong.
     pub fn misuse(ctx: &Context, error: haloscope::Error) -> anyhow::Error {
-        Self::new(ctx, error, 2)
+        Self::with_code(ctx, error, 2)
     }
 
     /// It was right and did not work out.
     pub fn failure(ctx: &Context, error: haloscope::Error) -> anyhow::Error {
-        Self::new(ctx, error, 1)
+        Self::with_code(ctx, error, 1)
     }
 
     /// The error of whichever rank, where one process speaks for all of them.
@@ -77,7 +77,7 @@ impl Agreed {
         }
     }
 
-    fn new(ctx: &Context, error: haloscope::Error, code: u8) -> anyhow::Error {
+    fn with_code(ctx: &Context, error: haloscope::Error, code: u8) -> anyhow::Error {
         match error {
             // This one is the communicator's own, which it has told the others of.
             haloscope::Error::Ranks(error) => error.into(),

@@ -45,7 +45,7 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
         options.write(true).create(true).create_new(!arguments.force).truncate(true).open(&path);
     let mut file = match file {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            return Err(Misuse::new(format!(
+            return Err(Misuse::error(format!(
                 "{} is there already; --force writes over it",
                 path.display()
             )));

@@ -223,10 +223,10 @@ const BROKEN_JOBS: &[(&str, &str, &str, &[&str])] = &[
         &["has shape [1, 1, 4, 4]"],
     ),
     (
-        "a truth of another shape",
+        "a truth beside the one that is simulated",
         "[solver]",
         "[truth]\nfile = 'small.npy'\n[solver]",
-        &["the truth has shape [1, 1, 4, 4]"],
+        &["truth: the image that is simulated is the truth"],
     ),
     (
         "an image of another size",
@@ -369,6 +369,11 @@ fn broken_data_are_refused_by_name() {
             "'good.npy'",
             "kind = 'blur'\nkernel = 'file'\nfile = 'none.npy'",
             &["operators[0].kernel", "none.npy"],
+        ),
+        (
+            "'good.npy'",
+            "kind = 'identity'\n[truth]\nfile = 'small.npy'",
+            &["the truth has shape [1, 1, 4, 4]"],
         ),
         (
             "'good.npy'",

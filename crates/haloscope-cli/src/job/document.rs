@@ -446,11 +446,16 @@ fn write_value(text: &mut String, value: &DeValue) {
             items.iter().for_each(|item| write_value(text, item.get_ref()));
             text.push(']');
         }
-        DeValue::String(string) => text.push_str(&format!("={string:?};")),
-        DeValue::Integer(integer) => text.push_str(&format!("={integer};")),
-        DeValue::Float(float) => text.push_str(&format!("={float};")),
-        DeValue::Boolean(flag) => text.push_str(&format!("={flag};")),
-        DeValue::Datetime(time) => text.push_str(&format!("={time};")),
+        plain => {
+            let written = match plain {
+                DeValue::String(string) => format!("{string:?}"),
+                DeValue::Integer(integer) => integer.to_string(),
+                DeValue::Float(float) => float.to_string(),
+                DeValue::Datetime(time) => time.to_string(),
+                other => format!("{:?}", other.as_bool()),
+            };
+            text.extend(["=", &written, ";"]);
+        }
     }
 }
 

@@ -59,6 +59,7 @@ pub struct ImagePlan {
 /// `[truth]`: an image to compare with.
 #[derive(Clone, Debug)]
 pub struct TruthPlan {
+    pub place: Place,
     pub file: Option<ImageFile>,
     /// The difference between black and white.
     pub range: Option<f64>,
@@ -193,10 +194,7 @@ impl ImagePlan {
 
 impl TruthPlan {
     fn read(section: &Section) -> Result<Self> {
-        let file = match section.has("file") {
-            true => Some(ImageFile::read(section, "file")?),
-            false => None,
-        };
-        Ok(Self { file, range: section.positive("range")? })
+        let file = section.has("file").then(|| ImageFile::read(section, "file")).transpose()?;
+        Ok(Self { place: section.place(), file, range: section.positive("range")? })
     }
 }

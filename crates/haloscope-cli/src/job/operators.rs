@@ -13,7 +13,7 @@ use haloscope::physics::{
 use haloscope::{Array, Error, Result};
 use ndarray::{Axis, IxDyn};
 
-use super::beam::{Beam, Measured, Rays, Scan};
+use super::beam::{Beam, Measured, Projector, Rays, Scan};
 use super::document::{Place, Section};
 use super::kernel::Kernel;
 
@@ -229,7 +229,7 @@ impl Recipe {
     /// The operator.
     pub fn make(&self) -> Result<Arc<dyn Physics>> {
         let made = match &self.what {
-            What::Group(scan, group) => scan.group(*group).map(|group| group.into_physics()),
+            What::Group(scan, group) => scan.group(*group).map(Projector::into_physics),
             _ => self.draft(),
         };
         made.map_err(|error| self.locate(error))
@@ -359,7 +359,7 @@ impl Mask {
     }
 }
 
-/// A number from 0 to below 1, by SplitMix64: the same everywhere.
+/// A number from 0 to below 1, by `SplitMix64`: the same everywhere.
 fn uniform(state: &mut u64) -> f64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut word = *state;

@@ -129,10 +129,8 @@ impl SolverPlan {
             ("landweber", |_| Ok(Method::Landweber)),
         ];
         let method = section.require_choice("method", &methods)?(section)?;
-        let step = match method.has_step() {
-            true => section.get::<Step>("step")?.and_then(|Step(step)| step),
-            false => None,
-        };
+        let step = if method.has_step() { section.get("step")? } else { None };
+        let step = step.and_then(|Step(step)| step);
         let mut inner = (1e-6, 50);
         if method.needs_prox() {
             inner.0 = section.not_negative("inner-tolerance")?.unwrap_or(inner.0);

@@ -95,14 +95,14 @@ pub fn iterate(
 }
 
 fn facts(record: &Record, decibels: Option<&(usize, f64)>) -> String {
-    let mut facts = match record.data_term {
+    let fact = match record.data_term {
         Some(term) => format!("data term {term:.4}"),
         None => format!("change {:.1e}", record.relative_change),
     };
-    if let Some((_, decibels)) = decibels {
-        facts += &format!(", {decibels:.2} dB");
+    match decibels {
+        Some((_, decibels)) => format!("{fact}, {decibels:.2} dB"),
+        None => fact,
     }
-    facts
 }
 
 /// The signal that some rank got, for all of them.

@@ -127,8 +127,13 @@ impl Layout {
 impl Truth {
     fn of(job: &Job, simulated: Option<Array>, shape: &[usize]) -> Result<Option<Self>> {
         let plan = job.truth.as_ref();
-        let image = match plan.and_then(|plan| plan.file.as_ref()) {
-            Some(file) => Some(file.load()?),
+        let image = match plan.and_then(|plan| Some((&plan.place, plan.file.as_ref()?))) {
+            Some((place, _)) if simulated.is_some() => {
+                return Err(
+                    place.refuse("the image that is simulated is the truth; leave `file` out")
+                );
+            }
+            Some((_, file)) => Some(file.load()?),
             None => simulated,
         };
         let Some(image) = image else { return Ok(None) };

@@ -1,6 +1,6 @@
 //! A job from its file to its result, on all ranks: `haloscope reconstruct`, and what `haloscope demo` is made of.
 //!
-//! [`layout`] and [`prepare`] make a problem of a job, [`iterate`] is the loop, and rank 0 writes what came out.
+//! `layout` and `prepare` make a problem of a job, `iterate` is the loop, and rank 0 writes what came out.
 
 mod iterate;
 pub mod layout;
@@ -43,6 +43,16 @@ pub struct Arguments {
     #[arg(long)]
     start_over: bool,
 
+    #[command(flatten)]
+    printing: Printing,
+
+    #[command(flatten)]
+    ranks: RankArguments,
+}
+
+/// What a run prints.
+#[derive(clap::Args, Clone, Copy)]
+pub struct Printing {
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -50,15 +60,12 @@ pub struct Arguments {
     /// Show neither progress nor a summary
     #[arg(long, short)]
     quiet: bool,
-
-    #[command(flatten)]
-    ranks: RankArguments,
 }
 
 /// Reconstructs, and reports on rank 0.
 pub fn run(arguments: &Arguments) -> Result<Code> {
     interrupt::watch()?;
-    let (path, quiet) = (arguments.job.clone(), arguments.quiet);
+    let (path, printing) = (arguments.job.clone(), arguments.printing);
     let resuming = match (arguments.resume, arguments.start_over) {
         (true, _) => Resuming::Latest,
         (_, true) => Resuming::Never,
@@ -66,20 +73,20 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
     };
     let result = arguments.ranks.run(move |ctx| {
         let job = agree(ctx, Job::open(&path)).map_err(|error| Agreed::misuse(ctx, error))?;
-        reconstruct(ctx, &job, Some(resuming), quiet)
+        reconstruct(ctx, &job, Some(resuming), printing)
     })?;
-    finish(result, arguments.json, quiet)
+    finish(result, printing)
 }
 
 /// Prints what a run returned on this rank.
-pub fn finish(result: Finished, json: bool, quiet: bool) -> Result<Code> {
+pub fn finish(result: Finished, printing: Printing) -> Result<Code> {
     match result {
         // Ranks other than the first have nothing to say.
         Finished::Done(None) => Ok(Code::Success),
         Finished::Done(Some(summary)) => {
-            if json {
+            if printing.json {
                 crate::print(&(serde_json::to_string_pretty(&*summary)? + "\n"))?;
-            } else if !quiet {
+            } else if !printing.quiet {
                 crate::print(&summary.describe()?)?;
             }
             Ok(Code::Success)
@@ -117,7 +124,7 @@ pub fn reconstruct(
     ctx: &Context,
     job: &Job,
     resuming: Option<Resuming>,
-    quiet: bool,
+    printing: Printing,
 ) -> Result<Finished> {
     let refused = |error| Agreed::misuse(ctx, error);
     let layout = agree(ctx, Layout::of(job, ctx.size(), ctx.local_size())).map_err(refused)?;
@@ -136,7 +143,8 @@ pub fn reconstruct(
         (None, start) => State::new(start.clone().context("a run begins or goes on")?),
     };
     let failed = |error| Agreed::failure(ctx, error);
-    let mut progress = Progress::new(ctx, quiet, state.iteration, prepared.stopping.iterations)?;
+    let mut progress =
+        Progress::new(ctx, printing.quiet, state.iteration, prepared.stopping.iterations)?;
     let ended = iterate(ctx, &prepared, state, saving, &mut progress).map_err(failed)?;
     let statistics = ctx.comm().gather_statistics()?;
     if let Some(signal) = ended.signal {

@@ -41,18 +41,12 @@ impl Prepared {
         let needs_all = back_projection.is_some() || looks && recipes[0].scan().is_some();
         let (data, all) = acquire(ctx, job, &layout, &physics, needs_all)?;
 
-        let before = if looks && ctx.is_root() {
-            look(&recipes[0], &layout.image, all.as_ref().unwrap_or(&data))
-        } else {
-            Ok(None)
-        };
-        let before = agree(ctx, before)?;
+        let seen = all.as_ref().unwrap_or(&data);
+        let looks = looks && ctx.is_root();
+        let before = if looks { look(&recipes[0], &layout.image, seen) } else { None };
         let image = match back_projection {
             None => None,
-            Some(window) => {
-                let projected = back_project(&recipes[0], all.as_ref().unwrap_or(&data), window);
-                agree(ctx, projected)?
-            }
+            Some(window) => agree(ctx, back_project(&recipes[0], seen, window))?,
         };
         drop(all);
 
@@ -63,9 +57,10 @@ impl Prepared {
         let problem = job.solver.adapt(Problem::new(physics, data, fidelity)?);
         let prior = job.prior.build(ctx, &layout.image)?;
         let algorithm = job.solver.algorithm(&problem, &prior, job.stop.iterations)?;
-        let start = match begins {
-            true => Some(problem.start(&start_of(ctx, job, &layout.image, image)?)?),
-            false => None,
+        let start = if begins {
+            Some(problem.start(&start_of(ctx, job, &layout.image, image)?)?)
+        } else {
+            None
         };
         Ok(Self { problem, algorithm, stopping, truth: layout.truth, before, start })
     }
@@ -80,27 +75,20 @@ fn acquire(
     needs_all: bool,
 ) -> Result<(Measurements, Option<Measurements>)> {
     let own = || physics.local_indices();
-    match (&job.measurements, &layout.truth) {
-        (Source::Simulation(simulation), Some(truth)) => {
-            let measured =
-                physics.measure_terms(&truth.image, &simulation.noise, simulation.seed)?;
-            if needs_all {
-                let all = measured.gather()?;
-                Ok((pick(&all, own())?, Some(all)))
-            } else {
-                Ok((agree(ctx, measured.into_local())?, None))
-            }
+    if let (Source::Simulation(simulation), Some(truth)) = (&job.measurements, &layout.truth) {
+        let measured = physics.measure_terms(&truth.image, &simulation.noise, simulation.seed)?;
+        if !needs_all {
+            return Ok((agree(ctx, measured.into_local())?, None));
         }
-        _ => {
-            let shapes = physics.measurement_shapes();
-            if needs_all {
-                let all = agree(ctx, layout.read(job, shapes, 0..physics.len()))?;
-                Ok((pick(&all, own())?, Some(all)))
-            } else {
-                Ok((agree(ctx, layout.read(job, shapes, own()))?, None))
-            }
-        }
+        let all = measured.gather()?;
+        return Ok((pick(&all, own())?, Some(all)));
     }
+    let shapes = physics.measurement_shapes();
+    if !needs_all {
+        return Ok((agree(ctx, layout.read(job, shapes, own()))?, None));
+    }
+    let all = agree(ctx, layout.read(job, shapes, 0..physics.len()))?;
+    Ok((pick(&all, own())?, Some(all)))
 }
 
 /// Some parts of complete measurements.
@@ -110,16 +98,16 @@ fn pick(all: &Measurements, indices: impl Iterator<Item = usize>) -> Result<Meas
 }
 
 /// The measurements as an image of this shape: the first frame as it is or enlarged, or the back-projection of a scan.
-fn look(first: &Recipe, image: &[usize], data: &Measurements) -> Result<Option<Array>> {
+fn look(first: &Recipe, image: &[usize], data: &Measurements) -> Option<Array> {
     if let Some(projected) = back_project(first, data, Window::Ramp).transpose() {
         // Scans that do not go around have no such image, which is no reason to stop.
-        return Ok(projected.ok());
+        return projected.ok();
     }
-    let Some(frame) = data.get(0) else { return Ok(None) };
+    let frame = data.get(0)?;
     let factor = first.thinning();
     let fits = frame.shape()[..2] == image[..2]
         && frame.shape()[2..].iter().zip(&image[2..]).all(|(small, side)| small * factor >= *side);
-    Ok(fits.then(|| {
+    fits.then(|| {
         Array::from_shape_fn(image, |at| {
             let mut place = [0; 5];
             for (axis, place) in place[..image.len()].iter_mut().enumerate() {
@@ -127,7 +115,7 @@ fn look(first: &Recipe, image: &[usize], data: &Measurements) -> Result<Option<A
             }
             frame[&place[..image.len()]]
         })
-    }))
+    })
 }
 
 fn back_project(first: &Recipe, data: &Measurements, window: Window) -> Result<Option<Array>> {

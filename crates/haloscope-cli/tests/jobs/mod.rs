@@ -34,7 +34,7 @@ pub fn json(output: &Output) -> serde_json::Value {
 pub fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_there() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "{what} does not come");
+        assert!(begin.elapsed() < Duration::from_mins(1), "{what} does not come");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
