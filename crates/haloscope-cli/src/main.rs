@@ -32,7 +32,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Measure how this machine or cluster does, and predict larger ones
-    Bench(bench::Arguments),
+    Bench(Box<bench::Arguments>),
     /// Reconstruct an image from measurements that are made for the purpose
     Demo(demo::Arguments),
     /// Denoise an image with a trained network
