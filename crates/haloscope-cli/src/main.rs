@@ -43,7 +43,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Measure how this machine or cluster does, and predict larger ones
-    Bench(bench::Arguments),
+    Bench(Box<bench::Arguments>),
     /// Reconstruct an image from measurements that are made for the purpose
     Demo(demo::Arguments),
     /// Reconstruct an image from the measurements and operators of a job file

@@ -89,7 +89,7 @@ fn interrupted_studies_keep_their_rows_and_go_on() {
     let mut child = study.stderr(Stdio::null()).stdout(Stdio::null()).spawn().expect("it starts");
     let begin = Instant::now();
     let has_rows = || read_rows(folder.path()).is_ok_and(|rows| !rows.is_empty());
-    while !has_rows() && begin.elapsed() < Duration::from_secs(60) {
+    while !has_rows() && begin.elapsed() < Duration::from_mins(1) {
         std::thread::sleep(Duration::from_millis(5));
     }
     // As a terminal does: to the study and to the process that measures.

@@ -45,6 +45,8 @@ impl Error {
         Self::Argument { what, reason: reason.into() }
     }
 
+    // Errors of the system come by value, and words as they are.
+    #[allow(clippy::needless_pass_by_value)]
     pub(crate) fn file(path: &std::path::Path, reason: impl ToString) -> Self {
         Self::File { file: path.display().to_string(), reason: reason.to_string() }
     }

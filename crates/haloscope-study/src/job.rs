@@ -55,7 +55,7 @@ impl Job {
 #[serde(rename_all = "kebab-case")]
 pub enum Question {
     /// To measure a configuration.
-    Job(Job),
+    Job(Box<Job>),
     /// What messages between two ranks cost.
     Link(Backend),
 }

@@ -88,7 +88,7 @@ impl Launcher {
     ) -> Result<()> {
         let configuration = &job.configuration;
         let what = configuration.to_string();
-        let question = Question::Job(job.clone());
+        let question = Question::Job(Box::new(job.clone()));
         let mut done = 0;
         self.ask(configuration.backend, configuration.ranks, &question, &what, |answer| {
             match answer {

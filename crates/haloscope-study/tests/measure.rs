@@ -41,7 +41,7 @@ fn ask(question: Question) -> (Answers, Vec<Answer>) {
 }
 
 fn measure(job: &Job) -> Answers {
-    ask(Question::Job(job.clone())).0
+    ask(Question::Job(Box::new(job.clone()))).0
 }
 
 fn settings() -> Settings {

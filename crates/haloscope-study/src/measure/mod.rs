@@ -15,7 +15,7 @@ use crate::job::{Answer, Job, Question};
 use crate::row::{Backend, Study};
 
 /// How long ranks may wait for each other: the largest tile of the slowest rank takes less.
-const DEADLINE: Duration = Duration::from_secs(3600);
+const DEADLINE: Duration = Duration::from_hours(1);
 
 /// Takes the answers of a measuring process; ranks other than the first have none.
 pub type Tell<'a> = dyn Fn(Answer) -> Result<()> + Send + Sync + 'a;
