@@ -4,11 +4,15 @@
 mod demo;
 mod denoise;
 mod info;
+mod log;
 mod logger;
 mod machine;
 mod model;
+mod plan;
 mod ranks;
+mod records;
 mod report;
+mod trace;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -26,6 +30,9 @@ struct Arguments {
     /// Say more: -v for information, -vv for details
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
+
+    #[command(flatten)]
+    log: log::LogArguments,
 }
 
 #[derive(Subcommand)]
@@ -36,15 +43,19 @@ enum Command {
     Denoise(denoise::Arguments),
     /// Show what this build and this machine can do
     Info(info::Arguments),
+    /// Say what a reconstruction will take on each rank, and which tiles suit it
+    Plan(Box<plan::Arguments>),
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    arguments.log.install();
     logger::install(arguments.verbose);
     let result = match arguments.command {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Denoise(arguments) => denoise::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
+        Command::Plan(arguments) => plan::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -52,14 +63,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// One line, in one write, so that the lines of several processes do not mix.
+/// One line, and the exit code.
 fn report(error: &anyhow::Error) -> ExitCode {
-    let line = format!("haloscope: {error:#}\n");
-    // If standard error is closed, the exit code still tells.
-    let _ = std::io::stderr().write_all(line.as_bytes());
     let is_misuse =
         error.downcast_ref::<haloscope_comm::Error>().is_some_and(|error| !error.is_final());
-    ExitCode::from(if is_misuse { 2 } else { 1 })
+    let code = if is_misuse { 2 } else { 1 };
+    log::error(&format!("{error:#}"), code);
+    ExitCode::from(code)
 }
 
 /// Prints to standard output; a reader that has gone away (`| head`) is not a failure.

@@ -13,16 +13,20 @@ use anyhow::{Context as _, Result};
 use haloscope::distribute::distribute;
 use haloscope::fidelity::{Fidelities, L2};
 use haloscope::metrics::{Ssim, psnr};
-use haloscope::solve::{PrimalDual, Seconds, Start, State, Stopping, solve};
+use haloscope::solve::{PrimalDual, Seconds, Start, State, Stopping, gather_records, solve};
 use haloscope::{Array, io};
 use haloscope_comm::{Collectives, Context};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ndarray::{Axis, concatenate};
 use serde::Serialize;
+use serde_json::json;
 
+use crate::log;
 use crate::machine::Machine;
 use crate::ranks::RankArguments;
+use crate::records::{self, RankSummary};
 use crate::report::{Comparison, Iteration, Picture, Report as Page, Table};
+use crate::trace::TraceArguments;
 use problem::Problem;
 
 /// The options of `haloscope demo`.
@@ -50,6 +54,9 @@ pub struct Arguments {
 
     #[command(flatten)]
     ranks: RankArguments,
+
+    #[command(flatten)]
+    trace: TraceArguments,
 }
 
 #[derive(Serialize)]
@@ -64,6 +71,8 @@ struct Report {
     before: Quality,
     after: Quality,
     megabytes_moved: f64,
+    /// Where the time of each rank went.
+    per_rank: Vec<RankSummary>,
     /// A digest of the reconstruction's bits, the same on any number of ranks.
     bits: String,
     pictures: Vec<String>,
@@ -80,7 +89,9 @@ struct Quality {
 pub fn run(arguments: &Arguments) -> Result<()> {
     check_memory(arguments)?;
     let job = arguments.clone();
-    let report = arguments.ranks.run(move |context| reconstruct(context, &job))?;
+    let report = arguments
+        .ranks
+        .run(move |context| job.trace.run(context, |context| reconstruct(context, &job)))?;
     // Ranks other than the first have nothing to say.
     let Some(report) = report else { return Ok(()) };
     let text = if arguments.json {
@@ -133,6 +144,15 @@ fn reconstruct(context: &Context, arguments: &Arguments) -> Result<Option<Report
     let start = State::new(problem.start(&start)?);
     let stopping = Stopping { iterations: arguments.iterations as usize, ..Stopping::default() };
     let bar = progress(context, arguments)?;
+    log::event(context, "started", || {
+        json!({
+            "problem": problem_name(arguments.problem),
+            "shape": truth.shape(),
+            "operators": operators,
+            "ranks": context.size(),
+            "iterations": arguments.iterations,
+        })
+    });
     context.comm().reset_statistics();
     let begin = Instant::now();
     let mut looking = std::time::Duration::ZERO;
@@ -155,6 +175,10 @@ fn reconstruct(context: &Context, arguments: &Arguments) -> Result<Option<Report
                 looking += clock.elapsed();
             }
             bar.set_position(record.iteration as u64);
+            let psnr_db = decibels.last().filter(|(number, _)| *number == record.iteration);
+            log::event(context, "iteration", || {
+                records::details(record, psnr_db.map(|(_, psnr_db)| *psnr_db))
+            });
             Ok(ControlFlow::Continue(()))
         }),
     )?;
@@ -162,6 +186,10 @@ fn reconstruct(context: &Context, arguments: &Arguments) -> Result<Option<Report
     bar.finish_and_clear();
     let moved: u64 =
         context.comm().gather_statistics()?.iter().map(|costs| costs.total().bytes_sent).sum();
+    let per_rank: Vec<RankSummary> = gather_records(context, &outcome.records)?
+        .iter()
+        .map(|records| RankSummary::of(records))
+        .collect();
     if !context.is_root() {
         return Ok(None);
     }
@@ -174,8 +202,7 @@ fn reconstruct(context: &Context, arguments: &Arguments) -> Result<Option<Report
         })
     };
     let report = Report {
-        problem: clap::ValueEnum::to_possible_value(&arguments.problem)
-            .map_or_else(String::new, |value| value.get_name().to_owned()),
+        problem: problem_name(arguments.problem),
         shape: truth.shape()[1..].to_vec(),
         operators,
         ranks: context.size(),
@@ -184,6 +211,7 @@ fn reconstruct(context: &Context, arguments: &Arguments) -> Result<Option<Report
         before: quality(&before)?,
         after: quality(after)?,
         megabytes_moved: moved as f64 / 1e6,
+        per_rank,
         bits: digest(after),
         pictures,
         page: arguments.out.join("report.html").display().to_string(),
@@ -197,10 +225,23 @@ fn reconstruct(context: &Context, arguments: &Arguments) -> Result<Option<Report
             .map(|(_, psnr)| *psnr),
         seconds: parts_of(&record.seconds),
     });
+    log::event(context, "finished", || {
+        json!({
+            "reason": outcome.reason.to_string(),
+            "iterations": report.iterations,
+            "seconds": report.seconds,
+            "psnr_db": report.after.psnr_db,
+        })
+    });
     let html = page(&report, iterations.collect())?;
     io::write_atomically(Path::new(&report.page), |file| file.write_all(html.as_bytes()))
         .with_context(|| report.page.clone())?;
     Ok(Some(report))
+}
+
+fn problem_name(problem: Problem) -> String {
+    clap::ValueEnum::to_possible_value(&problem)
+        .map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 /// Seconds that add up to those of the step.
@@ -234,6 +275,7 @@ fn page(report: &Report, iterations: Vec<Iteration>) -> Result<String> {
             columns: ["", "PSNR", "SSIM"].map(String::from).to_vec(),
             rows: vec![row("measurements", report.before), row("reconstruction", report.after)],
         },
+        ranks: if report.ranks > 1 { records::table(&report.per_rank) } else { Table::default() },
         components: ["data", "prior", "rest"].map(String::from).to_vec(),
         iterations,
         parameters: vec![
@@ -251,7 +293,7 @@ fn page(report: &Report, iterations: Vec<Iteration>) -> Result<String> {
 fn progress(context: &Context, arguments: &Arguments) -> Result<ProgressBar> {
     let bar = ProgressBar::new(u64::from(arguments.iterations));
     bar.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len}  {msg}  {eta} left")?);
-    if !context.is_root() {
+    if !context.is_root() || log::is_json() {
         bar.set_draw_target(ProgressDrawTarget::hidden());
     }
     Ok(bar)
