@@ -75,7 +75,7 @@ fn least_value() -> f64 {
 fn least_absolute_deviations_with_total_variation_reach_the_least_value() {
     let problem = problem(&Context::solo()).expect("a problem");
     let start = State::new(problem.start(&Start::Zeros).expect("zeros"));
-    let stopping = Stopping { iterations: 20_000, ..Stopping::default() };
+    let stopping = Stopping { iterations: 8_000, ..Stopping::default() };
     let image = solve(&problem, &method(), start, &stopping, None).expect("solved").state.image;
     let value = problem.value(&image).expect("a value") + WEIGHT * TotalVariation::value(&image);
     let least = least_value();
@@ -86,12 +86,12 @@ fn least_absolute_deviations_with_total_variation_reach_the_least_value() {
 fn a_ball_around_the_data_gives_the_flattest_image_in_it() {
     let y = row(&data()[0]);
     let distance = |image: &Array| (image - &y).mapv(|value| f64::from(value).powi(2)).sum().sqrt();
-    let exact = TotalVariation { iterations: 5000, tolerance: 0.0 };
+    let exact = TotalVariation { iterations: 2000, tolerance: 0.0 };
     let penalised = |weight: f64| exact.denoise(&y, &(weight as f32).into()).expect("denoised");
     // The same image with a penalty on TV, whose weight is found by bisection.
     let radius = 1.5;
     let (mut low, mut high) = (0.0, 5.0);
-    for _ in 0..40 {
+    for _ in 0..22 {
         let middle = f64::midpoint(low, high);
         if distance(&penalised(middle)) < radius { low = middle } else { high = middle }
     }
@@ -105,7 +105,7 @@ fn a_ball_around_the_data_gives_the_flattest_image_in_it() {
     let problem = Problem::new(physics, Measurements::new(vec![y]), fidelity).expect("a problem");
     let start = State::new(problem.start(&Start::Zeros).expect("zeros"));
     let method = ProxPrimalDual { squared_norm: 1.0, weight: 1.0, step: 0.3 };
-    let stopping = Stopping { iterations: 20_000, ..Stopping::default() };
+    let stopping = Stopping { iterations: 8_000, ..Stopping::default() };
     let image = solve(&problem, &method, start, &stopping, None).expect("solved").state.image;
     assert!(relative(&image, &expected) < 1e-3, "{}", relative(&image, &expected));
 }

@@ -2,7 +2,8 @@
 //!
 //! Everything follows from shapes: a [`Job`] has no measurements and no weights that matter, and a [`Forecast`] of it takes
 //! milliseconds, once the network is planned. Messages are exact, to the byte. Memory is that of the arrays and the network
-//! at the moment when a rank holds the most; the program itself, and tables that operators keep, come on top.
+//! at the moment when a rank holds the most; the program itself, and tables that operators keep, come on top, and with arrays
+//! of less than 32 MB up to a third for what the system's allocator keeps.
 
 mod communication;
 mod memory;
