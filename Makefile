@@ -1,6 +1,6 @@
 # Everything that is done with the project; `make help` lists it.
 
-.PHONY: help test tools lint docs unit mpi deny bench bench-collectives bench-blur bench-gather bench-networks bench-tiling bench-tomography neon fuzz soak fmt clean
+.PHONY: help test tools lint docs unit mpi deny bench bench-collectives bench-blur bench-gather bench-networks bench-reconstruction bench-tiling bench-tomography neon fuzz soak fmt clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -59,7 +59,7 @@ $(PYTHON):
 	python3 -m venv .venv
 	.venv/bin/pip install --quiet -r bench/requirements.txt
 
-bench: bench-collectives bench-blur bench-gather bench-networks bench-tiling bench-tomography ## compare with the peers; results go to bench/runs
+bench: bench-collectives bench-blur bench-gather bench-networks bench-reconstruction bench-tiling bench-tomography ## compare with the peers; results go to bench/runs
 
 RANKS = release/examples/bench_collectives
 
@@ -106,6 +106,30 @@ bench-blur: $(PYTHON)
 			--peer "deepinv Blur=$$peer blur" || exit 1; \
 	done
 
+
+# Trained weights are used where they are at hand, for a PSNR that means something; there are none of a DRUNet.
+PROBLEM = target/bench-reconstruction
+TRAINED = $(wildcard $(HALOSCOPE_DATA)/weights/dncnn20_color_blind_deepinv.pth)
+WEIGHTS_dncnn = $(or $(TRAINED),$(PROBLEM)/dncnn.safetensors)
+WEIGHTS_drunet = $(PROBLEM)/drunet.safetensors
+
+bench-reconstruction: bench-reconstruction-dncnn bench-reconstruction-drunet
+
+bench-reconstruction-%: export MALLOC_MMAP_THRESHOLD_ = 4294967296
+bench-reconstruction-%: export MALLOC_TRIM_THRESHOLD_ = 17179869184
+bench-reconstruction-%: ROUNDS = 1
+bench-reconstruction-%: OPTIONS = $(PROBLEM) --weights $(WEIGHTS_$*) --iterations 10 --threads 2
+bench-reconstruction-%: TILES = --patch 256 --overlap 64
+bench-reconstruction-%: $(PYTHON)
+	cargo build --release -p haloscope --example bench_reconstruction
+	target/release/examples/bench_reconstruction prepare $(PROBLEM)
+	$(PYTHON) bench/compare.py reconstruction-$* --rounds $(ROUNDS) --reference haloscope \
+		--show "peak_mb:{:.0f} MB" --show "psnr_db:{:.3f} dB" \
+		--peer "haloscope=target/release/examples/bench_reconstruction run $(OPTIONS)" \
+		--peer "haloscope in tiles=target/release/examples/bench_reconstruction run $(OPTIONS) $(TILES)" \
+		--peer "deepinv=$(PYTHON) bench/peers/reconstruction.py untiled $(OPTIONS) --network $*" \
+		--peer "deepinv compiled=$(PYTHON) bench/peers/reconstruction.py compiled $(OPTIONS) --network $*" \
+		--peer "deepinv in tiles=$(PYTHON) bench/peers/reconstruction.py tiled $(OPTIONS) --network $* $(TILES)"
 
 # Tiles on one and two ranks; no peer has the same network at hand.
 bench-tiling: ROUNDS = 3

@@ -1,7 +1,7 @@
 """Runs several programs in turn, several rounds of all of them, and compares their best times.
 
-Each program prints lines of JSON with `case` and `seconds`; other fields are kept with the raw results. Interleaving the rounds
-spreads the noise of the machine over all programs; the minimum over rounds counts. The raw numbers
+Each program prints lines of JSON with `case` and `seconds`; other fields are kept with the raw results, and shown in the table
+if asked for. Interleaving the rounds spreads the noise of the machine over all programs; the minimum over rounds counts. The raw numbers
 and a description of the machine go to a folder, the table to standard output and to the folder.
 
     compare.py NAME --rounds 5 --peer "threads=target/release/x threads" --peer "gloo=python gloo.py"
@@ -27,6 +27,8 @@ def parse_arguments():
     parser.add_argument("--peer", action="append", required=True, metavar="NAME=COMMAND")
     parser.add_argument("--baseline", help="say how many times faster than this peer the others are")
     parser.add_argument("--reference", help="say how many times the time of this peer the others take")
+    parser.add_argument("--show", action="append", default=[], metavar="FIELD:FORMAT",
+                        help="show another field of the fastest round in the table, e.g. psnr_db:'{:.2f} dB'")
     parser.add_argument("--runs", type=Path, default=Path("bench/runs"), help="folder of all runs")
     return parser.parse_args()
 
@@ -63,6 +65,8 @@ def machine():
 
 
 def seconds_name(seconds):
+    if seconds >= 10:
+        return f"{seconds:.1f} s"
     return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.1f} µs"
 
 
@@ -70,11 +74,12 @@ def ratio_name(ratio):
     return f"{ratio:.0f}×" if ratio >= 10 else f"{ratio:.1f}×"
 
 
-def table(results, peers, baseline=None, reference=None):
-    best = {}
+def table(results, peers, baseline=None, reference=None, show=()):
+    best, fastest = {}, {}
     for result in results:
         key = (result["case"], result["peer"])
-        best[key] = min(best.get(key, float("inf")), result["seconds"])
+        if result["seconds"] < best.get(key, float("inf")):
+            best[key], fastest[key] = result["seconds"], result
     lines = ["| case | " + " | ".join(peers) + " |", "|---|" + "---|" * len(peers)]
     for case in dict.fromkeys(case for case, _ in best):
         cells = []
@@ -88,6 +93,9 @@ def table(results, peers, baseline=None, reference=None):
                 cell += f" ({ratio_name(best[(case, baseline)] / seconds)})"
             if peer != reference and (case, reference) in best:
                 cell += f" ({ratio_name(seconds / best[(case, reference)])})"
+            for field, pattern in show:
+                if field in fastest[(case, peer)]:
+                    cell += ", " + pattern.format(fastest[(case, peer)][field])
             cells.append(cell)
         lines.append(f"| {case} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
@@ -102,7 +110,8 @@ def main():
             print(f"round {round_number + 1} of {arguments.rounds}: {name}", file=sys.stderr)
             results += [dict(row, peer=name, round=round_number) for row in run(command)]
     facts = machine()
-    text = table(results, list(peers), arguments.baseline, arguments.reference)
+    show = [entry.split(":", 1) for entry in arguments.show]
+    text = table(results, list(peers), arguments.baseline, arguments.reference, show)
     folder = arguments.runs / f"{facts['date'][:10]}-{facts['processor'].replace(' ', '-').lower()}"
     folder.mkdir(parents=True, exist_ok=True)
     raw = {"machine": facts, "peers": peers, "rounds": arguments.rounds, "results": results}

@@ -15,6 +15,7 @@ use crate::job::files::OutputPlan;
 use crate::problem::{Choices, Problem};
 use crate::ranks::RankArguments;
 use crate::reconstruct::{Printing, finish, reconstruct};
+use crate::trace::TraceArguments;
 
 /// The options of `haloscope demo`.
 #[derive(clap::Args, Clone)]
@@ -44,6 +45,9 @@ pub struct Arguments {
 
     #[command(flatten)]
     ranks: RankArguments,
+
+    #[command(flatten)]
+    trace: TraceArguments,
 }
 
 /// Makes the measurements, reconstructs, and reports on rank 0.
@@ -56,13 +60,16 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
         model: Some(arguments.model.clone()).filter(|model| model != "tv"),
         iterations: arguments.iterations.map(|iterations| iterations as usize),
     };
-    let (text, printing) = (problem.job(&choices), arguments.printing);
+    let (text, printing, trace) =
+        (problem.job(&choices), arguments.printing, arguments.trace.clone());
     let output = OutputPlan { folder: Some(arguments.out.clone()), ..OutputPlan::default() };
     let result = arguments.ranks.run(move |ctx| {
-        let job = Job::parse(&choices.name, &text, Path::new(""));
-        let mut job = job.map_err(|error| Agreed::misuse(ctx, error))?;
-        job.output = output.clone();
-        reconstruct(ctx, &job, None, printing)
+        trace.run(ctx, |ctx| {
+            let job = Job::parse(&choices.name, &text, Path::new(""));
+            let mut job = job.map_err(|error| Agreed::misuse(ctx, error))?;
+            job.output = output.clone();
+            reconstruct(ctx, &job, None, printing)
+        })
     })?;
     finish(result, printing)
 }

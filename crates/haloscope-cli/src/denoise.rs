@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use haloscope::io::{self, Image, ReadOptions};
+use haloscope::memory::{peak_resident_bytes, resident_bytes};
 use haloscope_nn::engine::{Accuracy, Options, Plan};
 use haloscope_nn::models::{Builtin, Model, Sigma};
 use haloscope_nn::{Shape, Tensor};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::{machine, model};
+use crate::model;
 
 /// The options of `haloscope denoise`.
 #[derive(clap::Args)]
@@ -107,16 +108,15 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let (network, sigma_used) = (model.network().name().to_owned(), model.sigma() == Sigma::Map);
     // The plan has the weights in a form of its own, in whose place these were.
     let weights = (model.network().parameters() * size_of::<f32>()) as u64;
-    let before = machine::resident_bytes().map(|bytes| bytes.saturating_sub(weights));
+    let before = resident_bytes().map(|bytes| bytes.saturating_sub(weights));
     let begin = Instant::now();
     let plan = Plan::consuming(model.into_network(), input.shape(), &options)?;
     let planning = begin.elapsed();
     let mut output = vec![0.0; plan.output_shape().count()];
     let seconds = denoise(&plan, &input, &mut output)?;
     // Peaks only grow, so this is the network's as long as nothing before it took more.
-    let measured = machine::peak_resident_bytes()
-        .zip(before)
-        .map(|(peak, before)| peak.saturating_sub(before));
+    let measured =
+        peak_resident_bytes().zip(before).map(|(peak, before)| peak.saturating_sub(before));
 
     let array = restore(&picture, output)?;
     io::write(&arguments.out, &array, &picture.image.write_options(&arguments.out))?;
@@ -262,7 +262,8 @@ fn parse_sigma(text: &str) -> std::result::Result<f32, String> {
     }
 }
 
-fn parse_bytes(text: &str) -> std::result::Result<usize, String> {
+/// A number of bytes with a unit.
+pub fn parse_bytes(text: &str) -> std::result::Result<usize, String> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let unit = match text[digits.len()..].to_ascii_uppercase().as_str() {
         "" | "B" => 1.0,

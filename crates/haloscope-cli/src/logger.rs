@@ -1,6 +1,4 @@
-//! Messages of the library on standard error, one line each.
-
-use std::io::Write;
+//! Messages of the libraries, which `--log` decides how to write.
 
 use log::{LevelFilter, Log, Metadata, Record};
 
@@ -13,8 +11,7 @@ impl Log for Logger {
 
     fn log(&self, record: &Record) {
         if self.enabled(record.metadata()) {
-            let line = format!("haloscope: {}\n", record.args());
-            let _ = std::io::stderr().write_all(line.as_bytes());
+            crate::log::message(record.level(), &record.args().to_string());
         }
     }
 

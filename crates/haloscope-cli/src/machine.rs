@@ -35,16 +35,6 @@ impl Machine {
     }
 }
 
-/// Memory that this process holds now, where the system tells.
-pub fn resident_bytes() -> Option<u64> {
-    kilobytes("/proc/self/status", "VmRSS:")
-}
-
-/// The most memory that this process has held, where the system tells.
-pub fn peak_resident_bytes() -> Option<u64> {
-    kilobytes("/proc/self/status", "VmHWM:")
-}
-
 fn read_number(path: &str) -> Option<u64> {
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }

@@ -11,14 +11,18 @@ mod info;
 mod init;
 mod interrupt;
 mod job;
+mod log;
 mod logger;
 mod machine;
 mod memory;
 mod model;
+mod plan;
 mod problem;
 mod ranks;
 mod reconstruct;
+mod records;
 mod report;
+mod trace;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -38,6 +42,9 @@ struct Arguments {
     /// Say more: -v for information, -vv for details
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
+
+    #[command(flatten)]
+    log: log::LogArguments,
 }
 
 #[derive(Subcommand)]
@@ -58,10 +65,13 @@ enum Command {
     Evaluate(evaluate::Arguments),
     /// Show what this build and this machine can do
     Info(info::Arguments),
+    /// Say what a reconstruction will take on each rank, and which tiles suit it
+    Plan(Box<plan::Arguments>),
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    arguments.log.install();
     logger::install(arguments.verbose);
     let result = match arguments.command {
         Command::Bench(arguments) => bench::run(&arguments).map(|()| Code::Success),
@@ -72,6 +82,7 @@ fn main() -> ExitCode {
         Command::Denoise(arguments) => denoise::run(&arguments).map(|()| Code::Success),
         Command::Evaluate(arguments) => evaluate::run(&arguments).map(|()| Code::Success),
         Command::Info(arguments) => info::run(&arguments).map(|()| Code::Success),
+        Command::Plan(arguments) => plan::run(&arguments).map(|()| Code::Success),
     };
     match result {
         Ok(code) => code.into(),
@@ -79,22 +90,21 @@ fn main() -> ExitCode {
     }
 }
 
-/// One line, in one write, so that the lines of several processes do not mix.
+/// One line, and the exit code.
 fn report(error: &anyhow::Error) -> ExitCode {
     if let Some(Agreed { code, speaks: false, .. }) = error.downcast_ref() {
         return ExitCode::from(*code);
     }
-    let line = format!("haloscope: {error:#}\n");
-    // If standard error is closed, the exit code still tells.
-    let _ = std::io::stderr().write_all(line.as_bytes());
     let is_misuse =
         error.downcast_ref::<haloscope_comm::Error>().is_some_and(|error| !error.is_final())
             || matches!(error.downcast_ref(), Some(haloscope_study::Error::Argument { .. }));
-    ExitCode::from(match error.downcast_ref() {
+    let code = match error.downcast_ref() {
         Some(Agreed { code, .. }) => *code,
         None if is_misuse || error.is::<Misuse>() => 2,
         None => 1,
-    })
+    };
+    log::error(&format!("{error:#}"), code);
+    ExitCode::from(code)
 }
 
 /// Prints to standard output; a reader that has gone away (`| head`) is not a failure.

@@ -21,6 +21,7 @@ use crate::link::solo::Solo;
 use crate::link::threads::Threads;
 use crate::partition;
 use crate::ranks::{DEFAULT_DEADLINE, MAX_DEADLINE, MIN_DEADLINE};
+use crate::trace::{Span, Trace, Traced};
 
 /// After a failure, how long ranks may take to notice it before [`Context::threads`] returns
 /// without them.
@@ -49,6 +50,7 @@ pub struct Context {
     seed: u64,
     launch: Option<Launch>,
     said: Arc<Mutex<HashSet<String>>>,
+    trace: Option<Arc<Trace>>,
 }
 
 /// How to make a [`Context`], where the defaults do not fit.
@@ -207,7 +209,7 @@ impl ContextOptions {
         comm.set_deadline(self.deadline);
         let threads = self.threads.unwrap_or(threads);
         let (seed, said) = (self.seed, Arc::default());
-        Context { comm, local_rank, local_size, threads, seed, launch: None, said }
+        Context { comm, local_rank, local_size, threads, seed, launch: None, said, trace: None }
     }
 }
 
@@ -309,6 +311,25 @@ impl Context {
     /// over the ranks; see [`partition::contiguous`].
     pub fn local_block(&self, costs: &[f64]) -> Result<Range<usize>> {
         Ok(partition::contiguous(costs, self.size())?.swap_remove(self.rank()))
+    }
+
+    /// The same context, whose calls and [spans](Self::span) are noted in `trace`.
+    #[must_use]
+    pub fn traced(&self, trace: Trace) -> Self {
+        let trace = Arc::new(trace);
+        let comm = Arc::new(Traced { inner: self.comm.clone(), trace: trace.clone() });
+        Self { comm, trace: Some(trace), ..self.clone() }
+    }
+
+    /// What notes what this rank does, if anything.
+    #[must_use]
+    pub fn trace(&self) -> Option<&Trace> {
+        self.trace.as_deref()
+    }
+
+    /// Begins something that a trace shows, if there is one; it ends when the span is dropped.
+    pub fn span(&self, name: &'static str) -> Span<'_> {
+        Span::begin(self.trace(), name)
     }
 
     /// A message of the job as a whole: logged by rank 0 only.

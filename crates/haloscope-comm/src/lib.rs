@@ -13,8 +13,10 @@ pub mod partition;
 mod ranks;
 mod session;
 mod statistics;
+mod trace;
 
 pub use call::{Call, Contribution, Incoming, Operation, Outgoing};
+pub use collectives::traffic;
 pub use communicator::{Collectives, Communicator};
 pub use context::{Context, ContextOptions};
 pub use element::{Element, ElementKind, Reduction, View, ViewMut};
@@ -26,3 +28,4 @@ pub use link::solo::{Solo, SoloLink};
 pub use link::threads::{ThreadLink, Threads};
 pub use ranks::{DEFAULT_DEADLINE, MAX_DEADLINE, MIN_DEADLINE, Ranks};
 pub use statistics::{Cost, Statistics};
+pub use trace::{Event, Span, Trace};

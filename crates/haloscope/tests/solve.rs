@@ -11,8 +11,8 @@ use haloscope::fidelity::{Fidelities, L2};
 use haloscope::physics::Physics;
 use haloscope::solve::{
     Admm, Algorithm, ConjugateGradient, DouglasRachford, Fista, HalfQuadratic, Landweber, Plug,
-    PrimalDual, Prior, Problem, ProximalGradient, Reason, RedFixedPoint, RedGradient, Schedule,
-    Start, State, Stopping, TotalVariationPrior, solve,
+    PrimalDual, Prior, Problem, ProxPrimalDual, ProximalGradient, Reason, RedFixedPoint,
+    RedGradient, Schedule, Start, State, Stopping, TotalVariationPrior, solve,
 };
 use haloscope::{Array, Error, Measurements, Result};
 use haloscope_comm::Context;
@@ -199,6 +199,7 @@ fn runs_have_the_same_bits_on_any_number_of_ranks_and_when_they_are_continued() 
             Box::new(RedGradient { step: 0.5 * step, weight: 1.0, prior: prior() }),
             Box::new(RedFixedPoint { weight: 0.5, prior: shrinking(0.9) }),
             Box::new(PrimalDual { lipschitz: 0.99 / step, weight: 0.01 }),
+            Box::new(ProxPrimalDual { squared_norm: 0.99 / step, weight: 0.01, step: 0.3 }),
             Box::new(ConjugateGradient),
             Box::new(Landweber { step }),
         ];

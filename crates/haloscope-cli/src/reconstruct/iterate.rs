@@ -11,10 +11,12 @@ use haloscope::Result;
 use haloscope::metrics::{mean, psnr};
 use haloscope::solve::{Checkpoints, JobId, Outcome, Reason, Record, State, solve};
 use haloscope_comm::{Collectives, Context, Reduction};
+use serde_json::json;
 
 use super::prepare::Prepared;
 use super::progress::Progress;
 use crate::interrupt::{self, Signal};
+use crate::{log, records};
 
 /// Checkpoints, and what they are of.
 pub struct Saving {
@@ -65,9 +67,15 @@ pub fn iterate(
                     decibels.push((record.iteration, quality));
                 }
                 progress.show(record.iteration, &facts(record, decibels.last()));
+                let latest = decibels.last().filter(|(at, _)| *at == record.iteration);
+                log::event(ctx, "iteration", || {
+                    records::details(record, latest.map(|(_, db)| *db))
+                });
             }
-            if let Some(Saving { checkpoints, id }) = &mut saving {
-                checkpoints.save_if_due(ctx, state, id)?;
+            if let Some(Saving { checkpoints, id }) = &mut saving
+                && checkpoints.save_if_due(ctx, state, id)?
+            {
+                log::event(ctx, "checkpoint", || json!({ "iteration": record.iteration }));
             }
             aside += clock.elapsed();
             Ok(match interrupt::requested() {

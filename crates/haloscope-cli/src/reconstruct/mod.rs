@@ -14,14 +14,17 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use haloscope::distribute::agree;
 use haloscope::metrics::{Ssim, mean, psnr};
-use haloscope::solve::{JobId, State};
+use haloscope::solve::{JobId, State, gather_records};
 use haloscope::{Array, io};
 use haloscope_comm::{Collectives, Context};
+use serde_json::json;
 
 use crate::exit::{Agreed, Code};
 use crate::interrupt::{self, Signal};
 use crate::job::Job;
 use crate::ranks::RankArguments;
+use crate::records::RankSummary;
+use crate::trace::TraceArguments;
 use iterate::{Ended, Saving, iterate};
 use layout::{Layout, Truth};
 use prepare::Prepared;
@@ -48,6 +51,9 @@ pub struct Arguments {
 
     #[command(flatten)]
     ranks: RankArguments,
+
+    #[command(flatten)]
+    trace: TraceArguments,
 }
 
 /// What a run prints.
@@ -65,15 +71,18 @@ pub struct Printing {
 /// Reconstructs, and reports on rank 0.
 pub fn run(arguments: &Arguments) -> Result<Code> {
     interrupt::watch()?;
-    let (path, printing) = (arguments.job.clone(), arguments.printing);
+    let (path, printing, trace) =
+        (arguments.job.clone(), arguments.printing, arguments.trace.clone());
     let resuming = match (arguments.resume, arguments.start_over) {
         (true, _) => Resuming::Latest,
         (_, true) => Resuming::Never,
         _ => Resuming::Refuse,
     };
     let result = arguments.ranks.run(move |ctx| {
-        let job = agree(ctx, Job::open(&path)).map_err(|error| Agreed::misuse(ctx, error))?;
-        reconstruct(ctx, &job, Some(resuming), printing)
+        trace.run(ctx, |ctx| {
+            let job = agree(ctx, Job::open(&path)).map_err(|error| Agreed::misuse(ctx, error))?;
+            reconstruct(ctx, &job, Some(resuming), printing)
+        })
     })?;
     finish(result, printing)
 }
@@ -93,7 +102,7 @@ pub fn finish(result: Finished, printing: Printing) -> Result<Code> {
         }
         Finished::Interrupted { signal, note } => {
             if let Some(note) = note {
-                eprintln!("haloscope: {note}");
+                crate::log::message(log::Level::Warn, &note);
             }
             Ok(Code::Interrupted(signal))
         }
@@ -143,10 +152,26 @@ pub fn reconstruct(
         (None, start) => State::new(start.clone().context("a run begins or goes on")?),
     };
     let failed = |error| Agreed::failure(ctx, error);
+    crate::log::event(ctx, "started", || {
+        json!({
+            "problem": job.name,
+            "shape": shape,
+            "operators": operators,
+            "ranks": ctx.size(),
+            "method": job.solver.method.name(),
+            "prior": job.prior.describe(),
+            "iterations": prepared.stopping.iterations,
+            "resumed_from": resumed_from,
+        })
+    });
     let mut progress =
         Progress::new(ctx, printing.quiet, state.iteration, prepared.stopping.iterations)?;
     let ended = iterate(ctx, &prepared, state, saving, &mut progress).map_err(failed)?;
     let statistics = ctx.comm().gather_statistics()?;
+    let per_rank: Vec<RankSummary> = gather_records(ctx, &ended.outcome.records)?
+        .iter()
+        .map(|records| RankSummary::of(records))
+        .collect();
     if let Some(signal) = ended.signal {
         let note = ctx.is_root().then(|| interruption(job, &ended, signal));
         return Ok(Finished::Interrupted { signal, note });
@@ -168,13 +193,25 @@ pub fn reconstruct(
             before: None,
             after: None,
             megabytes_moved: moved as f64 / 1e6,
+            per_rank,
             bits: String::new(),
             files: Vec::new(),
             pictures: Vec::new(),
             page: None,
             checkpoints: ended.saved.as_deref().map(|folder| folder.display().to_string()),
         };
-        write_result(job, &prepared, &ended, &mut summary).map(|()| Some(Box::new(summary)))
+        write_result(job, &prepared, &ended, &mut summary).map(|()| {
+            crate::log::event(ctx, "finished", || {
+                json!({
+                    "reason": summary.reason,
+                    "iterations": summary.iterations,
+                    "seconds": summary.seconds,
+                    "psnr_db": summary.after.map(|quality| quality.psnr_db),
+                    "files": summary.files,
+                })
+            });
+            Some(Box::new(summary))
+        })
     } else {
         Ok(None)
     };

@@ -9,6 +9,8 @@ use anyhow::Result;
 use haloscope_comm::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::log;
+
 /// Between two lines.
 const PAUSE: Duration = Duration::from_secs(5);
 
@@ -22,7 +24,7 @@ pub enum Progress {
 impl Progress {
     /// For a run that has done some iterations already.
     pub fn new(ctx: &Context, quiet: bool, done: usize, iterations: usize) -> Result<Self> {
-        if quiet || !ctx.is_root() {
+        if quiet || !ctx.is_root() || log::is_json() {
             return Ok(Self::Silent);
         }
         let begin = Instant::now();

@@ -8,6 +8,7 @@ use haloscope::solve::{Record, Seconds};
 use serde::Serialize;
 
 use super::pictures::Written;
+use crate::records::{self, RankSummary};
 use crate::report::{Comparison, Iteration, Picture, Report, Table};
 
 /// The result of a run.
@@ -33,6 +34,8 @@ pub struct Summary {
     pub before: Option<Quality>,
     pub after: Option<Quality>,
     pub megabytes_moved: f64,
+    /// Where the time of each rank went.
+    pub per_rank: Vec<RankSummary>,
     /// A digest of the reconstruction's bits, the same on any number of ranks.
     pub bits: String,
     pub files: Vec<String>,
@@ -139,6 +142,7 @@ impl Summary {
                 columns: ["", "PSNR", "SSIM"].map(String::from).to_vec(),
                 rows: self.qualities().into_iter().map(row).collect(),
             },
+            ranks: if self.ranks > 1 { records::table(&self.per_rank) } else { Table::default() },
             components: ["data", "prior", "rest"].map(String::from).to_vec(),
             iterations: records.iter().map(iteration).collect(),
             parameters: vec![

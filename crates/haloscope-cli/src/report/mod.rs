@@ -23,6 +23,8 @@ pub struct Report {
     pub pictures: Vec<Picture>,
     /// The result in numbers.
     pub summary: Table,
+    /// Where the time of each rank went, if there are several.
+    pub ranks: Table,
     /// The names of `Iteration::seconds`: `data`, `prior`, …
     pub components: Vec<String>,
     /// What the plots show.
@@ -91,6 +93,7 @@ impl Report {
                 "pictures" => self.write_pictures(&mut page),
                 "summary" => self.write_summary(&mut page),
                 "plots" => self.write_plots(&mut page),
+                "ranks" => self.write_ranks(&mut page),
                 "parameters" => self.write_parameters(&mut page),
                 "footer" => page.push_str(&escape(&self.footer)),
                 other => debug_assert!(false, "the template asks for {other}"),
@@ -147,24 +150,11 @@ impl Report {
     }
 
     fn write_summary(&self, page: &mut String) {
-        if self.summary.rows.is_empty() {
-            return;
-        }
-        page.push_str("<section><h2>Result</h2><div class=\"scroll\"><table><thead><tr>");
-        for column in &self.summary.columns {
-            let _ = write!(page, "<th scope=\"col\">{}</th>", escape(column));
-        }
-        page.push_str("</tr></thead><tbody>");
-        for row in &self.summary.rows {
-            page.push_str("<tr>");
-            for (index, cell) in row.iter().enumerate() {
-                let (open, close) =
-                    if index == 0 { ("<th scope=\"row\">", "</th>") } else { ("<td>", "</td>") };
-                let _ = write!(page, "{open}{}{close}", escape(cell));
-            }
-            page.push_str("</tr>");
-        }
-        page.push_str("</tbody></table></div></section>");
+        write_table(page, "Result", &self.summary);
+    }
+
+    fn write_ranks(&self, page: &mut String) {
+        write_table(page, "Ranks", &self.ranks);
     }
 
     fn write_plots(&self, page: &mut String) {
@@ -236,6 +226,28 @@ impl Report {
         }
         page.push_str("</dl></section>");
     }
+}
+
+/// A section with a table.
+fn write_table(page: &mut String, heading: &str, table: &Table) {
+    if table.rows.is_empty() {
+        return;
+    }
+    let _ = write!(page, "<section><h2>{heading}</h2><div class=\"scroll\"><table><thead><tr>");
+    for column in &table.columns {
+        let _ = write!(page, "<th scope=\"col\">{}</th>", escape(column));
+    }
+    page.push_str("</tr></thead><tbody>");
+    for row in &table.rows {
+        page.push_str("<tr>");
+        for (index, cell) in row.iter().enumerate() {
+            let (open, close) =
+                if index == 0 { ("<th scope=\"row\">", "</th>") } else { ("<td>", "</td>") };
+            let _ = write!(page, "{open}{}{close}", escape(cell));
+        }
+        page.push_str("</tr>");
+    }
+    page.push_str("</tbody></table></div></section>");
 }
 
 fn write_image(page: &mut String, picture: &Picture, class: &str) {

@@ -74,6 +74,13 @@ fn example() -> Report {
                 texts(&["Gain", "+8.97 dB", "+0.309", ""]),
             ],
         },
+        ranks: Table {
+            columns: texts(&["rank", "data", "prior", "waiting"]),
+            rows: vec![
+                texts(&["0", "1.21 s", "5.80 s", "0.02 s"]),
+                texts(&["1", "0.83 s", "5.79 s", "0.41 s"]),
+            ],
+        },
         components: texts(&["data", "prior", "communication", "waiting", "other"]),
         iterations: iterations.collect(),
         parameters: [
@@ -166,6 +173,7 @@ fn all_text_is_escaped() {
         comparison: Some(Comparison { before: picture(), after: picture() }),
         pictures: vec![picture()],
         summary: Table { columns: vec![text()], rows: vec![vec![text(), text()]] },
+        ranks: Table { columns: vec![text()], rows: vec![vec![text(), text()]] },
         components: vec![text()],
         iterations: vec![Iteration {
             number: 1,

@@ -5,6 +5,7 @@ mod broadcast;
 mod exchange;
 mod gather;
 mod reduce;
+pub mod traffic;
 
 pub(crate) use broadcast::broadcast;
 pub(crate) use exchange::exchange;

@@ -11,6 +11,7 @@ mod total_variation;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::array::Array;
 use crate::error::{Error, Result};
@@ -31,6 +32,18 @@ pub trait Denoiser: Send + Sync + fmt::Debug {
     /// The images without their noise, whose standard deviation is `level`.
     fn denoise(&self, image: &Array, level: &NoiseLevel) -> Result<Array>;
 
+    /// [`denoise`](Self::denoise), where `observe` is told of each part of the work as it ends, and of the time that it
+    /// took: a network's layers.
+    fn denoise_observed(
+        &self,
+        image: &Array,
+        level: &NoiseLevel,
+        observe: &mut dyn FnMut(&str, Duration),
+    ) -> Result<Array> {
+        let _ = observe;
+        self.denoise(image, level)
+    }
+
     /// The sides of a tile should be multiples of it, so that nothing is padded.
     fn alignment(&self) -> usize {
         1
@@ -50,6 +63,15 @@ impl<D: Denoiser + ?Sized> Denoiser for Arc<D> {
 
     fn denoise(&self, image: &Array, level: &NoiseLevel) -> Result<Array> {
         (**self).denoise(image, level)
+    }
+
+    fn denoise_observed(
+        &self,
+        image: &Array,
+        level: &NoiseLevel,
+        observe: &mut dyn FnMut(&str, Duration),
+    ) -> Result<Array> {
+        (**self).denoise_observed(image, level, observe)
     }
 
     fn alignment(&self) -> usize {

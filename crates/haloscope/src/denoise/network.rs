@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use haloscope_nn::engine::{Options, Plan, Scratch};
+use haloscope_nn::engine::{Options, Plan, Scratch, Step};
 use haloscope_nn::models::{Model, Sigma};
 use haloscope_nn::{Footprint, Shape};
 use ndarray::{ArrayD, IxDyn};
@@ -111,6 +112,15 @@ impl Denoiser for NetworkDenoiser {
     }
 
     fn denoise(&self, image: &Array, level: &NoiseLevel) -> Result<Array> {
+        self.denoise_observed(image, level, &mut |_, _| ())
+    }
+
+    fn denoise_observed(
+        &self,
+        image: &Array,
+        level: &NoiseLevel,
+        observe: &mut dyn FnMut(&str, Duration),
+    ) -> Result<Array> {
         level.check(image.shape())?;
         check_finite("denoise", image)?;
         for level in level.extremes() {
@@ -139,7 +149,8 @@ impl Denoiser for NetworkDenoiser {
                 }
             }
             let to = &mut output[first * member..][..shape.batch() * member];
-            plan.run(&input, to, &mut scratch)?;
+            let mut step = |step: &Step, length| observe(step.name(), length);
+            plan.run_observed(&input, to, &mut scratch, &mut step)?;
         }
         lock().push(scratch);
         Ok(ArrayD::from_shape_vec(IxDyn(image.shape()), output).expect("as many as the image has"))

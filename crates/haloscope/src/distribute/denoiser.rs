@@ -47,6 +47,22 @@ pub enum Dealing {
     RoundRobin,
 }
 
+impl Dealing {
+    /// The tiles of each rank.
+    pub(crate) fn shares(self, tiles: &dyn Tiles, ranks: usize) -> Result<Vec<Vec<usize>>> {
+        let count = tiles.count();
+        Ok(match self {
+            Self::RoundRobin => (0..ranks)
+                .map(|rank| partition::round_robin(count, rank, ranks).collect())
+                .collect(),
+            Self::Blocks => {
+                let costs: Vec<f64> = (0..count).map(|tile| tiles.cost(tile)).collect();
+                partition::contiguous(&costs, ranks)?.into_iter().map(Range::collect).collect()
+            }
+        })
+    }
+}
+
 impl Default for DenoiserOptions {
     fn default() -> Self {
         Tiling::default().into()
@@ -121,12 +137,21 @@ impl DistributedDenoiser {
             let alone = |tile: &usize| self.denoise_group(image, level, tiles, &[*tile]);
             return Ok(group.iter().map(alone).collect::<Result<Vec<_>>>()?.concat());
         }
+        let first = group.first().copied().unwrap_or_default();
+        let _span =
+            self.ctx.span("tiles").with("first", first as f64).with("count", group.len() as f64);
         let levels = tile_levels(level, image.shape()[0], tiles, group)?;
         let views: Vec<_> = windows.iter().map(|window| window.view()).collect();
         let batch = concatenate(Axis(0), &views).expect("all windows have one shape");
         drop(windows);
         let shape = batch.shape().to_vec();
-        let result = self.denoiser.denoise(&batch, &levels)?;
+        let result = match self.ctx.trace().filter(|trace| trace.wants_layers()) {
+            None => self.denoiser.denoise(&batch, &levels)?,
+            Some(trace) => {
+                let mut note = |layer: &str, length| trace.note(layer.to_owned(), length);
+                self.denoiser.denoise_observed(&batch, &levels, &mut note)?
+            }
+        };
         if result.shape() != shape {
             return Err(Error::Shape {
                 what: format!("the result of {}", self.denoiser.name()),
@@ -183,19 +208,12 @@ impl DistributedDenoiser {
                 format!("{count} tiles for {ranks} ranks: ranks {count} to {} idle", ranks - 1);
             self.ctx.log_once(log::Level::Warn, idle);
         }
-        Ok(match self.options.dealing {
-            Dealing::RoundRobin => (0..ranks)
-                .map(|rank| partition::round_robin(count, rank, ranks).collect())
-                .collect(),
-            Dealing::Blocks => {
-                let costs: Vec<f64> = (0..count).map(|tile| tiles.cost(tile)).collect();
-                partition::contiguous(&costs, ranks)?.into_iter().map(Range::collect).collect()
-            }
-        })
+        self.options.dealing.shares(tiles, ranks)
     }
 
     /// All ranks' parts, put together.
     fn join(&self, shape: &[usize], local: LocalTiles, shares: &[Vec<usize>]) -> Result<Array> {
+        let _span = self.ctx.span("stitch");
         let LocalTiles { parts, tiles } = local;
         let planes = shape[0] * shape[1];
         let mut image = Array::zeros(IxDyn(shape));
@@ -260,6 +278,7 @@ impl Denoiser for DistributedDenoiser {
     }
 
     fn denoise(&self, image: &Array, level: &NoiseLevel) -> Result<Array> {
+        let _span = self.ctx.span("denoise");
         let local = agree(&self.ctx, self.denoise_local(image, level))?;
         let shares = self.planned(image.shape())?.shares;
         self.join(image.shape(), local, &shares)

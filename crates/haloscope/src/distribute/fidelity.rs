@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use haloscope_comm::Context;
 
+use super::agree::agree;
 use super::stack::part;
 use super::{Distribute, DistributedStack};
-use crate::array::Array;
+use crate::array::{Array, scale, scale_and_add, slice, slice_mut};
 use crate::error::{Error, Result};
 use crate::fidelity::{Fidelities, Fidelity};
 use crate::least_squares::{Options, Solution, prox_l2};
@@ -97,7 +98,7 @@ impl DistributedFidelity {
         data: &Measurements,
     ) -> Result<Array> {
         let batch = self.check(stack, image, data)?;
-        let terms = stack.map_to_images(batch, |index, operator| {
+        let terms = stack.map_to_images("gradient", batch, |index, operator| {
             self.with(index, |fidelity| fidelity.gradient_at(operator, image, part(data, index)?))
         });
         match self.reduction {
@@ -115,11 +116,15 @@ impl DistributedFidelity {
     ) -> Result<(f64, Array)> {
         let batch = self.check(stack, image, data)?;
         let values = Mutex::new(Vec::new());
-        let terms = stack.map_to_images(batch, |index, operator| {
+        let ctx = stack.context();
+        let terms = stack.map_to_images("gradient", batch, |index, operator| {
+            let forward = ctx.span("forward");
             let (u, y) = (operator.forward(image)?, part(data, index)?);
+            drop(forward);
             let (value, gradient) = self
                 .with(index, |fidelity| Ok((fidelity.value(&u, y)?, fidelity.gradient(&u, y)?)))?;
             values.lock().unwrap_or_else(PoisonError::into_inner).push((index, value));
+            let _span = ctx.span("adjoint");
             operator.vjp(image, &gradient)
         });
         let gradient = match self.reduction {
@@ -153,8 +158,35 @@ impl DistributedFidelity {
             let reason = "only quadratic fidelities of one weight have a prox over a stack";
             Error::argument("fidelity", reason)
         })?;
-        let own = super::agree::agree(stack.context(), stack.own(data))?;
+        let own = agree(stack.context(), stack.own(data))?;
         prox_l2(&stack.as_map()?, image, &own, gamma * weight, options)
+    }
+
+    /// The prox of `γ d*` at `dual + γ A x` for the rank's own operators, where `d*` is the conjugate of the fidelities: they
+    /// need a prox, and no gradient. The duals have the shapes of the measurements, and stay where they are.
+    pub fn ascend(
+        &self,
+        stack: &DistributedStack,
+        dual: &Measurements,
+        image: &Array,
+        data: &Measurements,
+        gamma: f64,
+    ) -> Result<Measurements> {
+        stack.check_count(dual)?;
+        self.check(stack, image, data)?;
+        // The conjugate of d/c is d*(c·)/c.
+        let divisor = self.divisor(stack);
+        let terms = stack.map_measurements("ascend", image, |index, operator| {
+            let mut point = operator.forward(image)?;
+            scale_and_add(slice_mut(&mut point), gamma as f32, &slice(part(dual, index)?));
+            scale(slice_mut(&mut point), divisor as f32);
+            let y = part(data, index)?;
+            let mut next =
+                self.with(index, |fidelity| fidelity.prox_conjugate(&point, y, gamma * divisor))?;
+            scale(slice_mut(&mut next), divisor.recip() as f32);
+            Ok(next)
+        })?;
+        agree(stack.context(), terms.into_local())
     }
 
     fn check(&self, stack: &DistributedStack, image: &Array, data: &Measurements) -> Result<usize> {

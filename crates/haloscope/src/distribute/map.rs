@@ -45,7 +45,7 @@ impl DistributedStack {
         let (method, tolerance, max_iterations) =
             (options.method, options.tolerance, options.max_iterations);
         let start = options.start;
-        let terms = self.map_to_images(batch, |index, operator| {
+        let terms = self.map_to_images("pseudo-inverse", batch, |index, operator| {
             let options = Options { method, tolerance, max_iterations, start, watch: None };
             let y = part(measurements, index)?;
             Ok(least_squares::pseudo_inverse(linear(index, operator)?, y, &options)?.image)
@@ -143,7 +143,7 @@ impl LinearMap for DistributedMap<'_> {
         (exists[0] == 1).then(|| {
             let batch = self.0.check_image(b)?;
             self.0
-                .map_to_images(batch, |_, _| {
+                .map_to_images("solve", batch, |_, _| {
                     solution.clone().unwrap_or_else(|| Ok(Array::zeros(b.raw_dim())))
                 })
                 .sum()

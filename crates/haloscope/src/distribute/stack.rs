@@ -105,9 +105,7 @@ impl DistributedStack {
 
     /// What the rank's own operators measure.
     pub fn forward_terms(&self, image: &Array) -> Result<Terms<'_>> {
-        let batch = self.check_image(image)?;
-        let shapes = self.measurement_shapes.iter().map(|shape| with_batch(batch, shape));
-        Ok(self.map(shapes.collect(), |_, operator| operator.forward(image)))
+        self.map_measurements("forward", image, |_, operator| operator.forward(image))
     }
 
     /// What all operators measure of the images, with noise: one kind for all operators, or one for
@@ -149,7 +147,7 @@ impl DistributedStack {
         self.check_linear("adjoint")?;
         self.check_count(measurements)?;
         let batch = self.batch(measurements)?;
-        Ok(self.map_to_images(batch, |index, operator| {
+        Ok(self.map_to_images("adjoint", batch, |index, operator| {
             linear(index, operator)?.adjoint(part(measurements, index)?)
         }))
     }
@@ -163,7 +161,8 @@ impl DistributedStack {
     pub fn vjp_terms(&self, image: &Array, v: &Measurements) -> Result<Terms<'_>> {
         let batch = self.check_image(image)?;
         self.check_count(v)?;
-        Ok(self.map_to_images(batch, |index, operator| operator.vjp(image, part(v, index)?)))
+        let vjp = |index: usize, operator: &dyn Physics| operator.vjp(image, part(v, index)?);
+        Ok(self.map_to_images("adjoint", batch, vjp))
     }
 
     /// `AᵀA x = Σ AᵢᵀAᵢ x`.
@@ -175,7 +174,8 @@ impl DistributedStack {
     pub fn normal_terms(&self, image: &Array) -> Result<Terms<'_>> {
         self.check_linear("normal")?;
         let batch = self.check_image(image)?;
-        Ok(self.map_to_images(batch, |index, operator| linear(index, operator)?.normal(image)))
+        let normal = |index, operator: &dyn Physics| linear(index, operator)?.normal(image);
+        Ok(self.map_to_images("normal", batch, normal))
     }
 
     /// `AAᵀ y`.
@@ -188,25 +188,43 @@ impl DistributedStack {
         self.forward_terms(&self.adjoint(measurements)?)
     }
 
-    /// Applies `f` to the rank's own operators, to make an image of each.
+    /// Applies `f` to the rank's own operators, to make of each what it measures of `image`, or something of that shape;
+    /// `name` is for traces.
+    pub(crate) fn map_measurements(
+        &self,
+        name: &'static str,
+        image: &Array,
+        f: impl Fn(usize, &dyn Physics) -> Result<Array> + Send + Sync,
+    ) -> Result<Terms<'_>> {
+        let batch = self.check_image(image)?;
+        let shapes = self.measurement_shapes.iter().map(|shape| with_batch(batch, shape));
+        Ok(self.map(name, shapes.collect(), f))
+    }
+
+    /// Applies `f` to the rank's own operators, to make an image of each; `name` is for traces.
     pub(crate) fn map_to_images(
         &self,
+        name: &'static str,
         batch: usize,
         f: impl Fn(usize, &dyn Physics) -> Result<Array> + Send + Sync,
     ) -> Terms<'_> {
-        self.map(vec![with_batch(batch, &self.image_shape); self.len()], f)
+        self.map(name, vec![with_batch(batch, &self.image_shape); self.len()], f)
     }
 
     /// Applies `f` to the rank's own operators, one after the other: each shares its work with the
     /// rank's threads.
     pub(crate) fn map(
         &self,
+        name: &'static str,
         shapes: Vec<Vec<usize>>,
         f: impl Fn(usize, &dyn Physics) -> Result<Array> + Send + Sync,
     ) -> Terms<'_> {
         let apply = || {
             let operators = self.local.iter();
-            let results = operators.map(|(index, operator)| Ok((*index, f(*index, &**operator)?)));
+            let results = operators.map(|(index, operator)| {
+                let _span = self.ctx.span(name).with("operator", *index as f64);
+                Ok((*index, f(*index, &**operator)?))
+            });
             Measurements::partial(self.len(), results.collect::<Result<Vec<_>>>()?)
         };
         let local = self.workers.run(apply);

@@ -47,6 +47,7 @@ impl Terms<'_> {
 
     /// Those of all ranks, on all ranks.
     pub fn gather(self) -> Result<Measurements> {
+        let _span = self.ctx.span("gather");
         let local = agree(self.ctx, self.local)?;
         gather(self.how, self.ctx, local, self.owners, &self.shapes)
     }
@@ -54,6 +55,7 @@ impl Terms<'_> {
     /// The sum over all ranks' operators, in their order: the same bits on any number of ranks.
     pub fn sum(self) -> Result<Array> {
         let shape = self.common_shape()?;
+        let _span = self.ctx.span("reduction");
         let local = agree(self.ctx, self.local)?;
         let terms: Vec<_> = local.iter().map(|(index, term)| (index as u64, slice(term))).collect();
         let terms: Vec<_> = terms.iter().map(|(index, term)| (*index, &**term)).collect();

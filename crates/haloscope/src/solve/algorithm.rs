@@ -4,13 +4,14 @@ use std::cell::Cell;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use haloscope_comm::{Communicator, Cost};
+use haloscope_comm::{Communicator, Cost, Span};
 
 use super::problem::Problem;
 use super::record::{Record, Seconds};
 use super::state::State;
 use crate::array::Array;
 use crate::error::Result;
+use crate::memory::peak_resident_bytes;
 
 /// A method: one step from a state to the next.
 ///
@@ -53,19 +54,30 @@ impl<'a> Setting<'a> {
 
     /// The gradient of the data term, whose value is recorded on the way.
     pub fn gradient(&self, image: &Array) -> Result<Array> {
-        let (value, gradient) = timed(&self.gradient, || self.problem.value_and_gradient(image))?;
+        let (value, gradient) = self.data(|| self.problem.value_and_gradient(image))?;
         self.data_term.set(Some(value));
         Ok(gradient)
     }
 
     /// The prox of `step` times the data term.
     pub fn prox(&self, image: &Array, step: f64) -> Result<Array> {
-        timed(&self.gradient, || self.problem.prox(image, step))
+        self.data(|| self.problem.prox(image, step))
+    }
+
+    /// Something that counts as the time of the data term.
+    pub fn data<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let _span = self.span("data");
+        timed(&self.gradient, work)
     }
 
     /// Something that counts as the time of the prior.
     pub fn prior<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let _span = self.span("prior");
         timed(&self.prior, work)
+    }
+
+    fn span(&self, name: &'static str) -> Span<'a> {
+        self.problem.physics().context().span(name)
     }
 
     /// Notes a data term that a step knows for nothing.
@@ -89,7 +101,8 @@ impl<'a> Setting<'a> {
             communication: after.transfer.saturating_sub(before.transfer).as_secs_f64(),
             waiting: after.waiting.saturating_sub(before.waiting).as_secs_f64(),
         };
-        Record { iteration, data_term: self.data_term.get(), relative_change, seconds }
+        let peak_bytes = peak_resident_bytes();
+        Record { iteration, data_term: self.data_term.get(), relative_change, seconds, peak_bytes }
     }
 }
 

@@ -12,6 +12,7 @@ mod least_squares;
 mod primal_dual;
 mod prior;
 mod problem;
+mod prox_primal_dual;
 mod proximal_gradient;
 mod record;
 mod red;
@@ -34,8 +35,9 @@ pub use least_squares::{ConjugateGradient, Landweber};
 pub use primal_dual::PrimalDual;
 pub use prior::{Plug, Prior, Range, TotalVariationPrior};
 pub use problem::{Problem, Start};
+pub use prox_primal_dual::ProxPrimalDual;
 pub use proximal_gradient::{Fista, ProximalGradient};
-pub use record::{Record, Seconds};
+pub use record::{Record, Seconds, gather_records};
 pub use red::{RedFixedPoint, RedGradient};
 pub use splitting::{Admm, DouglasRachford};
 pub use state::State;
@@ -95,11 +97,14 @@ pub fn solve(
             break Reason::Iterations;
         }
         let before = state.image.clone();
-        let comm = problem.physics().context().comm();
+        let ctx = problem.physics().context();
+        let comm = ctx.comm();
         let spent = comm.statistics().total();
+        let span = ctx.span("iteration").with("number", (state.iteration + 1) as f64);
         let clock = Instant::now();
         let setting = Setting::new(problem, state.iteration);
         algorithm.step(&setting, &mut state)?;
+        drop(span);
         let total = clock.elapsed();
         state.iteration += 1;
 

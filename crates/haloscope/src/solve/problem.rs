@@ -93,6 +93,12 @@ impl Problem {
         Ok(self.fidelity.prox(&self.physics, image, &self.data, step, &options)?.image)
     }
 
+    /// The prox of `step · d*` at `dual + step · A x` for the rank's own operators, where `d*` is the conjugate of the
+    /// fidelity: the dual step of methods for fidelities that have a prox and no gradient. No measurements are sent.
+    pub fn ascend(&self, dual: &Measurements, image: &Array, step: f64) -> Result<Measurements> {
+        self.fidelity.ascend(&self.physics, dual, image, &self.data, step)
+    }
+
     /// 0.99 over the Lipschitz constant of the gradient, for quadratic fidelities.
     pub fn step_size(&self) -> Result<f64> {
         let weight = self.fidelity.quadratic_weight(&self.physics).ok_or_else(|| {

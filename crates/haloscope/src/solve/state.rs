@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use crate::array::Array;
 
 /// The image, and whatever else a method needs to go on: all of it, so that a state that was saved continues to
-/// the same bits. It is the same on all ranks.
+/// the same bits. It is the same on all ranks, but for arrays that belong to operators, which are where those are: under
+/// one name there is the same array wherever there is one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
     /// The iterations that are done.

@@ -1,11 +1,12 @@
 //! States in files, to go on from after a crash, a kill, or the end of a queue's time.
 //!
-//! A [`State`] is the same on all ranks, so the first rank writes it and any number of ranks can go on from it, to
+//! A [`State`] is the same on all ranks, or can be made so, so the first rank writes it and any number of ranks can go on from it, to
 //! the bits of a run that never stopped. A checkpoint is whole or not there: it takes its name when it is on the
 //! disk, has its length and a checksum, and the ones before it are removed after that. Nothing is removed that a run
 //! did not go on from or was told to replace.
 
 mod format;
+mod spread;
 
 use std::fmt;
 use std::fs::File;
@@ -245,9 +246,10 @@ impl Checkpoints {
 
     /// [`save`](Self::save) by the first rank, for all of them; all ranks call it.
     pub fn save_together(&mut self, ctx: &Context, state: &State, job: &JobId) -> Result<()> {
-        let outcome = if ctx.is_root() { self.save(state, job).map(|_| ()) } else { Ok(()) };
+        let state = spread::complete(ctx, state)?;
+        let outcome = if ctx.is_root() { self.save(&state, job).map(|_| ()) } else { Ok(()) };
         agree(ctx, outcome)?;
-        self.note(state);
+        self.note(&state);
         Ok(())
     }
 

@@ -1,0 +1,129 @@
+//! Which tiles to use: a handful of patch sizes are compared by what the slowest rank has to do.
+
+use anyhow::Result;
+use haloscope::tiling::Patch;
+
+use super::{Plan, Setup, describe};
+
+/// Patch sizes that people use, from what a small network takes to what a large memory holds.
+const PATCHES: [usize; 8] = [64, 96, 128, 192, 256, 384, 512, 1024];
+
+/// The same job with other tiles: those that fit before those that do not, and the least work of the slowest rank first;
+/// among equals, the least memory.
+pub fn alternatives(setup: &Setup<'_>, chosen: &Plan) -> Result<Vec<Plan>> {
+    if setup.denoiser.is_none() {
+        return Ok(Vec::new());
+    }
+    let longest = setup.arguments.size.0.iter().copied().max().unwrap_or(1);
+    let lengths = PATCHES.into_iter().filter(|length| *length < longest).chain([longest]);
+    let patches = std::iter::once(Patch::Auto).chain(lengths.map(Patch::from));
+    let mut plans: Vec<Plan> = Vec::new();
+    for patch in patches {
+        let plan = setup.plan(&patch)?;
+        // Different patches may come to the same windows.
+        let is_new = |other: &Plan| (&other.grid, &other.window) != (&plan.grid, &plan.window);
+        if plan.patch != chosen.patch && plans.iter().chain([chosen]).all(is_new) {
+            plans.push(plan);
+        }
+    }
+    plans.sort_by(|one, other| {
+        let work = one.largest_load.total_cmp(&other.largest_load);
+        let memory = one.largest_memory_bytes.cmp(&other.largest_memory_bytes);
+        other.fits.cmp(&one.fits).then(work).then(memory)
+    });
+    Ok(plans)
+}
+
+/// What to do.
+pub fn recommend(chosen: &Plan, alternatives: &[Plan], budget: Option<usize>) -> String {
+    let best = alternatives.first().filter(|best| {
+        // A few percent of work are not worth another choice, unless the first does not fit.
+        best.fits && (!chosen.fits || best.largest_load < 0.98 * chosen.largest_load)
+    });
+    let idle = chosen.ranks.iter().filter(|rank| rank.tiles + rank.operators == 0).count();
+    let mut advice = match (best, chosen.fits) {
+        (None, true) => "it is fine as it is".to_owned(),
+        (Some(best), _) => format!(
+            "use --patch {}: the slowest rank computes {:.2} times a fair share instead of {:.2}, in {} instead of {}",
+            best.patch,
+            best.largest_load,
+            chosen.largest_load,
+            describe::megabytes(best.largest_memory_bytes as f64),
+            describe::megabytes(chosen.largest_memory_bytes as f64),
+        ),
+        (None, false) => {
+            let least = std::iter::once(chosen)
+                .chain(alternatives)
+                .min_by_key(|plan| plan.largest_memory_bytes)
+                .unwrap_or(chosen);
+            format!(
+                "nothing fits in {}: the least is {} with --patch {}; use more ranks, a smaller network or a larger budget",
+                describe::megabytes(budget.unwrap_or(0) as f64),
+                describe::megabytes(least.largest_memory_bytes as f64),
+                least.patch,
+            )
+        }
+    };
+    if idle > 0 {
+        advice += &format!("; {idle} ranks have nothing to do, use fewer");
+    }
+    advice
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Parts, Rank};
+
+    fn plan(patch: &str, load: f64, memory: usize, fits: bool) -> Plan {
+        let parts = Parts { images: memory, measurements: 0, tiles: 0, weights: 0, activations: 0 };
+        Plan {
+            patch: patch.into(),
+            overlap: 32,
+            strategy: "overlap",
+            tiles: 4,
+            grid: vec![2, 2],
+            window: vec![96, 96],
+            tiles_at_once: 1,
+            work_multiplier: load,
+            teraflop_per_iteration: 1.0,
+            largest_load: load,
+            largest_memory_bytes: memory,
+            bytes_sent_per_iteration: 0,
+            fits,
+            ranks: vec![Rank {
+                operators: 1,
+                tiles: 4,
+                load,
+                memory_bytes: memory,
+                memory: parts,
+                bytes_sent_per_iteration: 0,
+            }],
+        }
+    }
+
+    #[test]
+    fn the_least_work_that_fits_is_recommended() {
+        let chosen = plan("64", 2.25, 100_000_000, true);
+        let better = plan("256", 1.2, 300_000_000, true);
+        let advice = recommend(&chosen, &[better.clone()], None);
+        assert!(advice.contains("--patch 256") && advice.contains("1.20"), "{advice}");
+        assert_eq!(recommend(&better, &[chosen], None), "it is fine as it is");
+    }
+
+    #[test]
+    fn a_budget_that_nothing_fits_in_is_said_with_the_least_that_would() {
+        let chosen = plan("256", 1.2, 300_000_000, false);
+        let smaller = plan("64", 2.25, 200_000_000, false);
+        let advice = recommend(&chosen, &[smaller], Some(150_000_000));
+        assert!(advice.contains("150 MB") && advice.contains("200 MB with --patch 64"), "{advice}");
+    }
+
+    #[test]
+    fn more_work_is_recommended_only_where_less_does_not_fit() {
+        let chosen = plan("512", 1.1, 900_000_000, false);
+        let smaller = plan("128", 1.6, 300_000_000, true);
+        let advice = recommend(&chosen, &[smaller], Some(500_000_000));
+        assert!(advice.contains("--patch 128"), "{advice}");
+    }
+}

@@ -1,0 +1,178 @@
+//! A plan in words.
+
+use std::fmt::Write;
+
+use anyhow::Result;
+use haloscope::tiling::{Extent, Strategy};
+
+use super::{Plan, Report};
+
+/// Ranks that get a line each; of more, the first, the one with the most work and the one with the most memory do.
+const MOST_LINES: usize = 8;
+
+pub fn text(report: &Report) -> Result<String> {
+    let mut text = String::new();
+    let plan = &report.plan;
+    let ranks = plan.ranks.len();
+    let prior = report.network.as_ref().map_or("total variation", |network| &network.name);
+    writeln!(
+        text,
+        "{} in {}, {} with {prior}, on {} of {}\n",
+        count(report.sides.len(), &join(&report.sides), report.channels),
+        plural(report.operators, "operator"),
+        report.solver,
+        plural(ranks, "rank"),
+        plural(report.threads_per_rank, "thread"),
+    )?;
+    if let Some(network) = &report.network {
+        writeln!(
+            text,
+            "network    {:.1} million weights; a pixel matters up to {} pixels away, and the overlap is {}",
+            network.parameters as f64 / 1e6,
+            network.receptive_radius,
+            plan.overlap
+        )?;
+        writeln!(
+            text,
+            "tiles      {} ({}), windows of {}, {} at once",
+            plan.tiles,
+            join(&plan.grid),
+            join(&plan.window),
+            plan.tiles_at_once
+        )?;
+        writeln!(
+            text,
+            "work       {:.2} pixels are computed for each of the image, {:.2} TFLOP in an iteration",
+            plan.work_multiplier, plan.teraflop_per_iteration
+        )?;
+    }
+    writeln!(
+        text,
+        "messages   {} in an iteration, all ranks together\n",
+        megabytes(plan.bytes_sent_per_iteration as f64)
+    )?;
+    write_ranks(&mut text, plan)?;
+    let parts = &largest(plan).memory;
+    writeln!(
+        text,
+        "\nmemory     images {}, measurements {}, tiles {}, weights {}, network {}",
+        megabytes(parts.images as f64),
+        megabytes(parts.measurements as f64),
+        megabytes(parts.tiles as f64),
+        megabytes(parts.weights as f64),
+        megabytes(parts.activations as f64)
+    )?;
+    writeln!(text, "           without the program itself, and tables that operators keep")?;
+    write_alternatives(&mut text, report)?;
+    writeln!(text, "\nadvice     {}", report.recommendation)?;
+    Ok(text)
+}
+
+fn write_ranks(text: &mut String, plan: &Plan) -> Result<()> {
+    writeln!(
+        text,
+        "{:>6} {:>10} {:>6} {:>6} {:>10} {:>10}",
+        "rank", "operators", "tiles", "load", "memory", "sends"
+    )?;
+    let by = |key: &dyn Fn(usize) -> f64| {
+        (0..plan.ranks.len()).rev().max_by(|one, other| key(*one).total_cmp(&key(*other)))
+    };
+    let mut shown: Vec<usize> = (0..plan.ranks.len()).collect();
+    if plan.ranks.len() > MOST_LINES {
+        let slowest = by(&|rank| plan.ranks[rank].load);
+        let hungriest = by(&|rank| plan.ranks[rank].memory_bytes as f64);
+        shown = std::iter::once(0).chain(slowest).chain(hungriest).collect();
+        shown.sort_unstable();
+        shown.dedup();
+    }
+    for rank in &shown {
+        let share = &plan.ranks[*rank];
+        writeln!(
+            text,
+            "{rank:>6} {:>10} {:>6} {:>6.2} {:>10} {:>10}",
+            share.operators,
+            share.tiles,
+            share.load,
+            megabytes(share.memory_bytes as f64),
+            megabytes(share.bytes_sent_per_iteration as f64)
+        )?;
+    }
+    if shown.len() < plan.ranks.len() {
+        writeln!(
+            text,
+            "{:>6} and {} more with no more than these",
+            "",
+            plan.ranks.len() - shown.len()
+        )?;
+    }
+    Ok(())
+}
+
+fn write_alternatives(text: &mut String, report: &Report) -> Result<()> {
+    if report.alternatives.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        text,
+        "\n{:>6} {:>6} {:>14} {:>6} {:>10} {:>10}",
+        "patch", "tiles", "windows", "load", "memory", "messages"
+    )?;
+    for plan in std::iter::once(&report.plan).chain(&report.alternatives) {
+        let note = if plan.fits { "" } else { "  too much" };
+        writeln!(
+            text,
+            "{:>6} {:>6} {:>14} {:>6.2} {:>10} {:>10}{note}",
+            plan.patch,
+            plan.tiles,
+            join(&plan.window),
+            plan.largest_load,
+            megabytes(plan.largest_memory_bytes as f64),
+            megabytes(plan.bytes_sent_per_iteration as f64)
+        )?;
+    }
+    Ok(())
+}
+
+/// The rank that needs the most memory.
+fn largest(plan: &Plan) -> &super::Rank {
+    let most = plan.ranks.iter().max_by_key(|rank| rank.memory_bytes);
+    most.unwrap_or(&plan.ranks[0])
+}
+
+pub fn megabytes(bytes: f64) -> String {
+    match bytes {
+        bytes if bytes >= 1e11 => format!("{:.0} GB", bytes / 1e9),
+        bytes if bytes >= 1e10 => format!("{:.1} GB", bytes / 1e9),
+        bytes if bytes >= 1e7 => format!("{:.0} MB", bytes / 1e6),
+        bytes if bytes >= 1e5 => format!("{:.1} MB", bytes / 1e6),
+        bytes => format!("{bytes:.0} B"),
+    }
+}
+
+pub fn extent(extent: &Extent) -> String {
+    match extent {
+        Extent::Same(length) => length.to_string(),
+        Extent::PerAxis(lengths) => join(lengths),
+    }
+}
+
+pub fn strategy(strategy: Strategy) -> &'static str {
+    match strategy {
+        Strategy::Basic => "basic",
+        Strategy::Overlap => "overlap",
+        Strategy::Blend => "blend",
+    }
+}
+
+fn join(sides: &[usize]) -> String {
+    sides.iter().map(ToString::to_string).collect::<Vec<_>>().join("x")
+}
+
+fn count(axes: usize, sides: &str, channels: usize) -> String {
+    let what = if axes == 2 { "an image" } else { "a volume" };
+    format!("{what} of {sides} with {}", plural(channels, "channel"))
+}
+
+fn plural(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}

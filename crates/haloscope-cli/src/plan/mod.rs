@@ -1,0 +1,331 @@
+//! `haloscope plan`: what a reconstruction will take on each rank, and which tiles suit it best. Nothing is run.
+
+mod advice;
+mod describe;
+
+use std::path::Path;
+
+use anyhow::Result;
+use haloscope::denoise::NetworkDenoiser;
+use haloscope::forecast::{Denoising, Forecast, Job, Memory, Method};
+use haloscope::tiling::{Patch, Strategy, Tiling};
+use haloscope_nn::Footprint;
+use haloscope_nn::engine::Options;
+use haloscope_nn::models::{Architecture, Dncnn, Drunet, Fdncnn, Model, Unet};
+use serde::Serialize;
+
+use crate::denoise::parse_bytes;
+use crate::model;
+
+/// The options of `haloscope plan`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Sides of the image or volume: 1024x1024, 512x512x400
+    #[arg(long, value_name = "HxW[xD]", value_parser = parse_sides)]
+    size: Sides,
+
+    /// Channels of the image
+    #[arg(long, value_name = "N", default_value = "3", value_parser = parse_count)]
+    channels: usize,
+
+    /// Operators, each with measurements of its own
+    #[arg(long, value_name = "K", default_value = "1", value_parser = parse_count)]
+    operators: usize,
+
+    /// Sides of each operator's measurement, if they are not the image's
+    #[arg(long, value_name = "HxW[xD]", value_parser = parse_sides)]
+    measurement: Option<Sides>,
+
+    /// Weights of a denoiser, or a network by name: drunet, dncnn, fdncnn or unet; without one the prior is total
+    /// variation
+    #[arg(long, short)]
+    model: Option<String>,
+
+    /// The method: pgd, fista, red or chambolle-pock (total variation)
+    #[arg(long, value_parser = parse::<Method>)]
+    solver: Option<Method>,
+
+    /// Pixels along each side that a tile contributes, or auto
+    #[arg(long, value_name = "N", default_value = "auto", value_parser = parse_patch)]
+    patch: Patch,
+
+    /// Pixels that a tile sees beyond its own, on either side
+    #[arg(long, value_name = "N", default_value = "32")]
+    overlap: usize,
+
+    /// How tiles become an image: basic, overlap or blend
+    #[arg(long, default_value = "overlap", value_parser = parse::<Strategy>)]
+    strategy: Strategy,
+
+    /// Ranks
+    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_count)]
+    ranks: usize,
+
+    /// Threads of each rank; by default the cores of this machine, shared by the ranks
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    threads: Option<usize>,
+
+    /// The most memory that a rank may take, e.g. 16GB
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    memory_budget: Option<usize>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is printed, one way or the other.
+#[derive(Serialize)]
+struct Report {
+    sides: Vec<usize>,
+    channels: usize,
+    operators: usize,
+    solver: &'static str,
+    network: Option<Network>,
+    threads_per_rank: usize,
+    memory_budget_bytes: Option<usize>,
+    plan: Plan,
+    /// The same job with other tiles, the best of those that fit first.
+    alternatives: Vec<Plan>,
+    /// What to do, in words.
+    recommendation: String,
+}
+
+#[derive(Serialize)]
+struct Network {
+    name: String,
+    parameters: usize,
+    /// How far away a pixel can matter to another.
+    receptive_radius: usize,
+    alignment: usize,
+}
+
+/// One way to do it.
+#[derive(Clone, Serialize)]
+struct Plan {
+    /// As it is given to `--patch`.
+    patch: String,
+    overlap: usize,
+    strategy: &'static str,
+    tiles: usize,
+    grid: Vec<usize>,
+    window: Vec<usize>,
+    tiles_at_once: usize,
+    /// Pixels that are computed for each pixel of the image.
+    work_multiplier: f64,
+    teraflop_per_iteration: f64,
+    /// The pixels of the rank with the most of them, in fair shares of the image's.
+    largest_load: f64,
+    largest_memory_bytes: usize,
+    bytes_sent_per_iteration: u64,
+    fits: bool,
+    ranks: Vec<Rank>,
+}
+
+#[derive(Clone, Serialize)]
+struct Rank {
+    operators: usize,
+    tiles: usize,
+    load: f64,
+    memory_bytes: usize,
+    memory: Parts,
+    bytes_sent_per_iteration: u64,
+}
+
+#[derive(Clone, Serialize)]
+struct Parts {
+    images: usize,
+    measurements: usize,
+    tiles: usize,
+    weights: usize,
+    activations: usize,
+}
+
+/// Prints the plan.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let setup = Setup::new(arguments)?;
+    let plan = setup.plan(&arguments.patch)?;
+    let alternatives = advice::alternatives(&setup, &plan)?;
+    let report = Report {
+        sides: arguments.size.0.clone(),
+        channels: arguments.channels,
+        operators: arguments.operators,
+        solver: setup.method.name(),
+        network: setup.denoiser.as_ref().map(describe_network).transpose()?,
+        threads_per_rank: setup.threads,
+        memory_budget_bytes: arguments.memory_budget,
+        recommendation: advice::recommend(&plan, &alternatives, arguments.memory_budget),
+        plan,
+        alternatives,
+    };
+    let text = if arguments.json {
+        serde_json::to_string_pretty(&report)? + "\n"
+    } else {
+        describe::text(&report)?
+    };
+    crate::print(&text)
+}
+
+/// The job but for its tiles.
+struct Setup<'a> {
+    arguments: &'a Arguments,
+    denoiser: Option<NetworkDenoiser>,
+    method: Method,
+    threads: usize,
+}
+
+impl<'a> Setup<'a> {
+    fn new(arguments: &'a Arguments) -> Result<Self> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = arguments.threads.unwrap_or((cores / arguments.ranks).max(1));
+        let options = Options { threads, ..Options::default() };
+        let open = |name: &String| -> Result<NetworkDenoiser> {
+            Ok(NetworkDenoiser::new(network(name, arguments)?, options)?)
+        };
+        let denoiser = arguments.model.as_ref().map(open).transpose()?;
+        let usual = if denoiser.is_some() { Method::default() } else { Method::PrimalDual };
+        let method = arguments.solver.unwrap_or(usual);
+        if method.has_denoiser() && denoiser.is_none() {
+            anyhow::bail!("{method} needs a denoiser: --model drunet, or a file with weights");
+        }
+        let denoiser = denoiser.filter(|_| method.has_denoiser());
+        Ok(Self { arguments, denoiser, method, threads })
+    }
+
+    /// The job with these tiles.
+    fn plan(&self, patch: &Patch) -> Result<Plan> {
+        let Arguments { size, channels, overlap, strategy, ranks, .. } = self.arguments;
+        let measurement = self.arguments.measurement.as_ref().unwrap_or(size);
+        let shape = |sides: &Sides| [&[*channels], &sides.0[..]].concat();
+        let tiling =
+            Tiling { patch: patch.clone(), overlap: (*overlap).into(), ..Tiling::new(*strategy) };
+        let forecast = Job {
+            image: [&[1], &shape(size)[..]].concat(),
+            measurements: vec![shape(measurement); self.arguments.operators],
+            ranks: *ranks,
+            method: self.method,
+            prior: self.denoiser.as_ref().map(|denoiser| Denoising { denoiser, tiling }),
+        }
+        .forecast()?;
+        Ok(self.summarise(patch, &forecast))
+    }
+
+    fn summarise(&self, patch: &Patch, forecast: &Forecast) -> Plan {
+        let tiles = forecast.tiles.as_ref();
+        let rank = |share: &haloscope::forecast::Share| {
+            let Memory { images, measurements, tiles, weights, activations } = share.memory;
+            Rank {
+                operators: share.operators,
+                tiles: share.tiles,
+                load: share.load,
+                memory_bytes: share.memory.total(),
+                memory: Parts { images, measurements, tiles, weights, activations },
+                bytes_sent_per_iteration: share.bytes_sent,
+            }
+        };
+        let budget = self.arguments.memory_budget.unwrap_or(usize::MAX);
+        Plan {
+            patch: match patch {
+                Patch::Auto => "auto".into(),
+                Patch::Given(extent) => describe::extent(extent),
+            },
+            overlap: self.arguments.overlap,
+            strategy: describe::strategy(self.arguments.strategy),
+            tiles: tiles.map_or(0, haloscope::tiling::TilePlan::len),
+            grid: tiles.map(haloscope::tiling::TilePlan::grid).unwrap_or_default(),
+            window: tiles.map(|tiles| tiles.window().to_vec()).unwrap_or_default(),
+            tiles_at_once: forecast.batch,
+            work_multiplier: tiles.map_or(1.0, haloscope::tiling::TilePlan::work_multiplier),
+            teraflop_per_iteration: forecast.flops / 1e12,
+            largest_load: forecast.largest_load(),
+            largest_memory_bytes: forecast.largest_memory(),
+            bytes_sent_per_iteration: forecast.bytes_sent(),
+            fits: forecast.largest_memory() <= budget,
+            ranks: forecast.ranks.iter().map(rank).collect(),
+        }
+    }
+}
+
+/// The network that is named. One that has no file gets weights that do not matter.
+fn network(name: &str, arguments: &Arguments) -> Result<Model> {
+    let (rank, image_channels, output_channels) =
+        (arguments.size.0.len(), arguments.channels, arguments.channels);
+    let model = match name {
+        _ if Path::new(name).exists() => return model::open(name),
+        "drunet" => Drunet { rank, image_channels, output_channels, ..Drunet::default() }.random(0),
+        "unet" => Unet { rank, image_channels, output_channels, ..Unet::default() }.random(0),
+        "dncnn" => Dncnn { rank, image_channels, ..Dncnn::default() }.random(0),
+        "fdncnn" => Fdncnn { rank, image_channels, ..Fdncnn::default() }.random(0),
+        _ => return model::open(name),
+    };
+    Ok(model?)
+}
+
+fn describe_network(denoiser: &NetworkDenoiser) -> Result<Network> {
+    let network = denoiser.model().network();
+    let footprint = Footprint::of(network)?;
+    let largest = |lengths: &[usize]| lengths.iter().copied().max().unwrap_or(0);
+    Ok(Network {
+        name: network.name().to_owned(),
+        parameters: network.parameters(),
+        receptive_radius: largest(&footprint.radius),
+        alignment: largest(&footprint.alignment),
+    })
+}
+
+/// Two or three sides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Sides(Vec<usize>);
+
+fn parse_sides(text: &str) -> std::result::Result<Sides, String> {
+    let sides: Option<Vec<usize>> = text.split(['x', '×']).map(|side| side.parse().ok()).collect();
+    // The products of sides must not overflow, nor be more than any machine has.
+    let is_possible = |sides: &Vec<usize>| {
+        let pixels = sides.iter().map(|side| *side as f64).product::<f64>();
+        matches!(sides.len(), 2 | 3) && (1.0..1e13).contains(&pixels)
+    };
+    let sides = sides.filter(is_possible);
+    sides.map(Sides).ok_or_else(|| "two or three sides are needed, such as 1024x1024".into())
+}
+
+fn parse_patch(text: &str) -> std::result::Result<Patch, String> {
+    match text.parse() {
+        _ if text == "auto" => Ok(Patch::Auto),
+        Ok(length @ 1..=1_000_000) => Ok(Patch::from(length)),
+        _ => Err("auto or a number of pixels is needed".into()),
+    }
+}
+
+fn parse_count(text: &str) -> std::result::Result<usize, String> {
+    match text.parse() {
+        Ok(count @ 1..=65_536) => Ok(count),
+        _ => Err("a number from 1 to 65536 is needed".into()),
+    }
+}
+
+fn parse<T: std::str::FromStr<Err = haloscope::Error>>(
+    text: &str,
+) -> std::result::Result<T, String> {
+    text.parse().map_err(|error: haloscope::Error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_two_or_three_sides() {
+        assert_eq!(parse_sides("640x480"), Ok(Sides(vec![640, 480])));
+        assert_eq!(parse_sides("10x20x30"), Ok(Sides(vec![10, 20, 30])));
+        for bad in ["", "640", "0x10", "axb", "1x2x3x4", "999999999x999999999"] {
+            assert!(parse_sides(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn patches_are_numbers_or_automatic() {
+        assert_eq!(parse_patch("auto"), Ok(Patch::Auto));
+        assert_eq!(parse_patch("128"), Ok(128.into()));
+        assert!(parse_patch("0").is_err() && parse_patch("big").is_err());
+    }
+}

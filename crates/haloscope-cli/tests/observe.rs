@@ -1,0 +1,166 @@
+//! What the command tells while it runs and before: timelines, events for programs, and plans.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn haloscope(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_haloscope"));
+    for name in ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "RANK"] {
+        command.env_remove(name);
+    }
+    command.args(arguments).output().expect("the command starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let output = haloscope(arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("the output is JSON")
+}
+
+/// A small demo on two ranks, in a folder of its own, and what it wrote to standard error.
+fn demo(folder: &std::path::Path, options: &[&str]) -> (Value, String) {
+    let out = folder.join("pictures").display().to_string();
+    let small =
+        ["demo", "--size", "24", "--iterations", "4", "--ranks", "2", "--json", "--out", &out];
+    let output = haloscope(&[&small[..], options].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    (serde_json::from_slice(&output.stdout).expect("JSON"), text(&output.stderr))
+}
+
+#[test]
+fn a_trace_has_a_file_for_each_rank_that_shows_its_work_and_its_calls() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let traces = folder.path().join("traces");
+    let (report, _) = demo(folder.path(), &["--trace", &traces.display().to_string()]);
+    for rank in 0..2_usize {
+        let file = std::fs::read(traces.join(format!("rank-{rank}.json"))).expect("a file");
+        let file: Value = serde_json::from_slice(&file).expect("JSON");
+        let events = file["traceEvents"].as_array().expect("a list");
+        let spans: Vec<&Value> = events.iter().filter(|event| event["ph"] == "X").collect();
+        let named = |name: &str| spans.iter().filter(|span| span["name"] == name).count();
+        assert_eq!(named("iteration"), 4);
+        for name in ["forward", "adjoint", "prior", "reduction", "ordered_sum", "all_gather"] {
+            assert!(named(name) >= 4, "{name} on rank {rank}");
+        }
+        let call = spans.iter().find(|span| span["name"] == "ordered_sum").expect("a call");
+        assert_eq!(call["cat"], "communication");
+        assert!(call["args"]["bytes sent"].as_f64() > Some(0.0));
+        assert!(call["args"]["waiting in µs"].is_number());
+        assert!(spans.iter().all(|span| span["pid"] == rank));
+
+        // The records are inside the spans of the iterations.
+        let total: f64 = spans
+            .iter()
+            .filter(|span| span["name"] == "iteration")
+            .filter_map(|span| span["dur"].as_f64())
+            .sum();
+        let summary = &report["per_rank"][rank];
+        let parts = ["data_seconds", "prior_seconds", "rest_seconds"];
+        let seconds: f64 = parts.iter().filter_map(|part| summary[part].as_f64()).sum();
+        assert!(seconds > 0.0 && total / 1e6 >= seconds, "{total} and {seconds}");
+    }
+}
+
+#[test]
+fn events_for_programs_are_a_json_object_a_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (report, lines) = demo(folder.path(), &["--log", "json"]);
+    let events: Vec<Value> =
+        lines.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
+    let named = |name: &str| events.iter().filter(|event| event["event"] == name).count();
+    assert_eq!((named("started"), named("iteration"), named("finished")), (1, 4, 1), "{lines}");
+    let last = events.iter().rfind(|event| event["event"] == "iteration").expect("four");
+    assert_eq!(last["iteration"], 4);
+    assert!(last["seconds"]["data"].as_f64() > Some(0.0));
+    assert_eq!(report["per_rank"].as_array().map(Vec::len), Some(2));
+
+    let refused = haloscope(&["demo", "--log", "json", "--model", "none"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let failed = haloscope(&["plan", "--size", "64x64", "--model", "nowhere.pth", "--log", "json"]);
+    let event: Value = serde_json::from_slice(&failed.stderr).expect("one object");
+    assert_eq!((event["event"].as_str(), event["exit_code"].as_i64()), (Some("error"), Some(1)));
+    assert!(event["message"].as_str().is_some_and(|message| message.contains("nowhere.pth")));
+}
+
+#[test]
+fn a_plan_tells_tiles_memory_messages_and_what_would_be_better() {
+    let arguments = [
+        "plan",
+        "--size",
+        "512x384",
+        "--operators",
+        "3",
+        "--model",
+        "dncnn",
+        "--patch",
+        "64",
+        "--overlap",
+        "20",
+        "--ranks",
+        "2",
+        "--threads",
+        "1",
+    ];
+    let report = json(&[&arguments[..], &["--json"]].concat());
+    let plan = &report["plan"];
+    assert_eq!((plan["tiles"].as_u64(), &plan["grid"]), (Some(48), &serde_json::json!([8, 6])));
+    assert_eq!(plan["window"], serde_json::json!([104, 104]));
+    let work = 48.0 * 104.0 * 104.0 / (512.0 * 384.0);
+    assert!((plan["work_multiplier"].as_f64().expect("a number") - work).abs() < 1e-9);
+    assert_eq!(report["network"]["receptive_radius"], 20);
+    let rank = &plan["ranks"][0];
+    assert_eq!((rank["operators"].as_u64(), rank["tiles"].as_u64()), (Some(2), Some(24)));
+    let parts = rank["memory"].as_object().expect("parts");
+    let sum: u64 = parts.values().filter_map(Value::as_u64).sum();
+    assert_eq!(Some(sum), rank["memory_bytes"].as_u64());
+
+    // The best alternative gives the slowest rank the least.
+    let loads: Vec<f64> = report["alternatives"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|plan| plan["largest_load"].as_f64())
+        .collect();
+    assert!(loads.windows(2).all(|pair| pair[0] <= pair[1]), "{loads:?}");
+    assert!(loads[0] < plan["largest_load"].as_f64().expect("a number"));
+    let advice = report["recommendation"].as_str().expect("words");
+    assert!(advice.contains("use --patch"), "{advice}");
+
+    let words = text(&haloscope(&arguments).stdout);
+    for word in ["48 (8x6), windows of 104x104", "advice", "messages", "weights"] {
+        assert!(words.contains(word), "{words}");
+    }
+}
+
+#[test]
+fn a_plan_for_a_budget_that_is_too_small_says_what_would_fit() {
+    let small =
+        ["plan", "--size", "256x256", "--model", "dncnn", "--memory-budget", "1MB", "--json"];
+    let report = json(&small);
+    let advice = report["recommendation"].as_str().expect("words");
+    assert!(advice.contains("nothing fits in 1.0 MB"), "{advice}");
+    assert_eq!(report["plan"]["fits"], false);
+
+    let volume = ["plan", "--size", "64x64x32", "--channels", "1", "--json"];
+    let report = json(&volume);
+    assert_eq!(
+        (&report["network"], report["solver"].as_str()),
+        (&Value::Null, Some("chambolle-pock"))
+    );
+    for (arguments, words) in [
+        (&["plan", "--size", "64"][..], "1024x1024"),
+        (&["plan", "--size", "64x64", "--solver", "newton"], "chambolle-pock"),
+        (&["plan", "--size", "64x64", "--solver", "pgd"], "--model drunet"),
+        (&["plan", "--size", "64x64", "--strategy", "quilt"], "blend"),
+        (&["plan", "--size", "64x64", "--ranks", "0"], "from 1 to"),
+    ] {
+        let output = haloscope(arguments);
+        assert!(!output.status.success());
+        assert!(text(&output.stderr).contains(words), "{arguments:?}: {}", text(&output.stderr));
+    }
+}

@@ -1,0 +1,302 @@
+//! What a reconstruction will take, before it runs: the work, the memory and the messages of each rank.
+//!
+//! Everything follows from shapes: a [`Job`] has no measurements and no weights that matter, and a [`Forecast`] of it takes
+//! milliseconds, once the network is planned. Messages are exact, to the byte. Memory is that of the arrays and the network
+//! at the moment when a rank holds the most; the program itself, and tables that operators keep, come on top, and with arrays
+//! of less than 32 MB up to a third for what the system's allocator keeps.
+
+mod communication;
+mod memory;
+
+use std::fmt;
+use std::str::FromStr;
+
+use haloscope_comm::partition;
+
+use crate::denoise::{Denoiser, NetworkDenoiser};
+use crate::distribute::Dealing;
+use crate::error::{Error, Result};
+use crate::tiling::{TilePlan, Tiles, Tiling};
+
+pub use memory::Memory;
+
+/// A reconstruction as it would be asked for. Operators are dealt to the ranks one after the other.
+///
+/// ```
+/// use haloscope::denoise::NetworkDenoiser;
+/// use haloscope::forecast::{Denoising, Job, Method};
+/// use haloscope::tiling::{Strategy, Tiling};
+/// use haloscope_nn::engine::Options;
+/// use haloscope_nn::models::{Architecture, Dncnn};
+///
+/// let model = Dncnn { depth: 4, channels: 16, ..Dncnn::default() }.random(1)?;
+/// let denoiser = NetworkDenoiser::new(model, Options::default())?;
+/// let tiling = Tiling { patch: 64.into(), overlap: 8.into(), ..Tiling::new(Strategy::Overlap) };
+/// let job = Job {
+///     image: vec![1, 3, 128, 128],
+///     measurements: vec![vec![3, 128, 128]; 3],
+///     ranks: 2,
+///     method: Method::ProximalGradient,
+///     prior: Some(Denoising { denoiser: &denoiser, tiling }),
+/// };
+/// let forecast = job.forecast()?;
+/// assert_eq!(forecast.ranks[0].operators, 2);
+/// assert_eq!(forecast.ranks[1].tiles, 2);
+/// # Ok::<(), haloscope::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Job<'a> {
+    /// The shape of the images, (batch, channel, spatial…).
+    pub image: Vec<usize>,
+    /// The shape of each operator's measurement, without the batch.
+    pub measurements: Vec<Vec<usize>>,
+    /// How many ranks.
+    pub ranks: usize,
+    /// The method.
+    pub method: Method,
+    /// The denoiser of the methods that have one.
+    pub prior: Option<Denoising<'a>>,
+}
+
+/// A network over ranks.
+#[derive(Clone, Debug)]
+pub struct Denoising<'a> {
+    /// The network.
+    pub denoiser: &'a NetworkDenoiser,
+    /// How images are cut into tiles.
+    pub tiling: Tiling,
+}
+
+/// A method, as far as it matters how many arrays it holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Method {
+    /// [`ProximalGradient`](crate::solve::ProximalGradient).
+    #[default]
+    ProximalGradient,
+    /// [`Fista`](crate::solve::Fista).
+    Fista,
+    /// [`RedGradient`](crate::solve::RedGradient).
+    Red,
+    /// [`PrimalDual`](crate::solve::PrimalDual), whose prior is total variation.
+    PrimalDual,
+}
+
+impl Method {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::ProximalGradient, Self::Fista, Self::Red, Self::PrimalDual];
+
+    /// Its name in messages and job files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ProximalGradient => "pgd",
+            Self::Fista => "fista",
+            Self::Red => "red",
+            Self::PrimalDual => "chambolle-pock",
+        }
+    }
+
+    /// Whether its prior is a denoiser.
+    #[must_use]
+    pub fn has_denoiser(self) -> bool {
+        self != Self::PrimalDual
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Method {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|method| method.name() == name).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            Error::argument("solver", format!("`{name}` is unknown; forecasts know {names}"))
+        })
+    }
+}
+
+/// What a [`Job`] will take.
+#[derive(Clone, Debug)]
+pub struct Forecast {
+    /// The tiles, if there is a denoiser.
+    pub tiles: Option<TilePlan>,
+    /// The tiles that the network gets at once.
+    pub batch: usize,
+    /// Floating-point operations of the network for all tiles, by the definition of its layers.
+    pub flops: f64,
+    /// Each rank's part.
+    pub ranks: Vec<Share>,
+}
+
+/// What one rank has to do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share {
+    /// Its operators.
+    pub operators: usize,
+    /// Its tiles.
+    pub tiles: usize,
+    /// The pixels that its network computes, in fair shares of the image's: 1 without overlap on ranks of equal work.
+    pub load: f64,
+    /// The most bytes that it holds at once.
+    pub memory: Memory,
+    /// The bytes that it sends in one iteration.
+    pub bytes_sent: u64,
+}
+
+impl Forecast {
+    /// The load of the rank that has the most to do.
+    #[must_use]
+    pub fn largest_load(&self) -> f64 {
+        self.ranks.iter().map(|share| share.load).fold(0.0, f64::max)
+    }
+
+    /// The bytes of the rank that needs the most.
+    #[must_use]
+    pub fn largest_memory(&self) -> usize {
+        self.ranks.iter().map(|share| share.memory.total()).max().unwrap_or(0)
+    }
+
+    /// The bytes that all ranks send in one iteration.
+    #[must_use]
+    pub fn bytes_sent(&self) -> u64 {
+        self.ranks.iter().map(|share| share.bytes_sent).sum()
+    }
+}
+
+/// The tiles of a job with all that follows from them.
+struct Tiled {
+    plan: TilePlan,
+    /// The tiles of each rank.
+    shares: Vec<Vec<usize>>,
+    batch: usize,
+    /// The elements that each rank's tiles contribute.
+    parts: Vec<usize>,
+}
+
+impl Job<'_> {
+    /// What it will take. Plans the network for the shape of its tiles.
+    pub fn forecast(&self) -> Result<Forecast> {
+        self.check()?;
+        let terms: Vec<usize> = (0..self.ranks)
+            .map(|rank| partition::round_robin(self.measurements.len(), rank, self.ranks).count())
+            .collect();
+        let tiled = self.prior.as_ref().map(|prior| self.cut(prior)).transpose()?;
+        let elements: usize = self.image.iter().product();
+        let parts = tiled.as_ref().map(|tiled| &tiled.parts[..]);
+        let sent = communication::iteration(elements, &terms, parts);
+        let memory = self.memory(tiled.as_ref())?;
+        let loads = self.loads(tiled.as_ref());
+        let share = |rank: usize| Share {
+            operators: terms[rank],
+            tiles: tiled.as_ref().map_or(0, |tiled| tiled.shares[rank].len()),
+            load: loads[rank],
+            memory: memory[rank],
+            bytes_sent: sent[rank],
+        };
+        Ok(Forecast {
+            flops: tiled.as_ref().map_or(Ok(0.0), |tiled| self.flops(tiled))?,
+            batch: tiled.as_ref().map_or(0, |tiled| tiled.batch),
+            ranks: (0..self.ranks).map(share).collect(),
+            tiles: tiled.map(|tiled| tiled.plan),
+        })
+    }
+
+    fn check(&self) -> Result<()> {
+        let bad = |reason: String| Err(Error::argument("forecast", reason));
+        if self.ranks == 0 || self.measurements.is_empty() {
+            let (ranks, operators) = (self.ranks, self.measurements.len());
+            return bad(format!("{ranks} ranks and {operators} operators; at least 1 of each"));
+        }
+        if self.image.len() < 3 || self.image.contains(&0) {
+            return bad(format!(
+                "images of shape {:?}; (batch, channel, spatial…) is needed",
+                self.image
+            ));
+        }
+        match (self.method.has_denoiser(), &self.prior) {
+            (true, None) => bad(format!("{} needs a denoiser", self.method)),
+            (false, Some(_)) => bad(format!("{} has no denoiser", self.method)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The tiles, dealt as [`DistributedDenoiser`](crate::distribute::DistributedDenoiser) deals them.
+    fn cut(&self, prior: &Denoising<'_>) -> Result<Tiled> {
+        let plan = prior.tiling.plan(&self.image, prior.denoiser.alignment(), self.ranks)?;
+        let shares = Dealing::default().shares(&plan, self.ranks)?;
+        let batch = plan.batch_for(prior.denoiser)?;
+        let planes = self.image[0] * self.image[1];
+        let part = |share: &Vec<usize>| {
+            share.iter().map(|tile| planes * plan.part_len(*tile)).sum::<usize>()
+        };
+        let parts = shares.iter().map(part).collect();
+        Ok(Tiled { plan, shares, batch, parts })
+    }
+
+    fn loads(&self, tiled: Option<&Tiled>) -> Vec<f64> {
+        let Some(tiled) = tiled else { return vec![1.0; self.ranks] };
+        let each = tiled.plan.work_multiplier() * self.ranks as f64 / tiled.plan.len() as f64;
+        tiled.shares.iter().map(|share| share.len() as f64 * each).collect()
+    }
+
+    fn flops(&self, tiled: &Tiled) -> Result<f64> {
+        let Some(prior) = &self.prior else { return Ok(0.0) };
+        let window = self.windows(tiled, 1);
+        let run = prior.denoiser.plan(&window)?;
+        // A gray network runs once for each channel or slice.
+        let runs = window.iter().product::<usize>() / run.output_shape().count().max(1);
+        Ok(run.flops() * runs as f64 * tiled.plan.len() as f64)
+    }
+
+    /// The shape of so many windows at once.
+    fn windows(&self, tiled: &Tiled, count: usize) -> Vec<usize> {
+        let mut shape = vec![self.image[0] * count, self.image[1]];
+        shape.extend(tiled.plan.window());
+        shape
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn total_variation(ranks: usize, operators: usize) -> Job<'static> {
+        Job {
+            image: vec![1, 1, 32, 32],
+            measurements: vec![vec![1, 32, 32]; operators],
+            ranks,
+            method: Method::PrimalDual,
+            prior: None,
+        }
+    }
+
+    #[test]
+    fn one_rank_sends_nothing_and_more_hold_less() {
+        let alone = total_variation(1, 4).forecast().expect("a job");
+        let four = total_variation(4, 4).forecast().expect("a job");
+        assert_eq!(alone.bytes_sent(), 0);
+        assert!(four.bytes_sent() > 0 && four.largest_memory() < alone.largest_memory());
+        assert!(four.ranks.iter().all(|share| share.operators == 1 && share.load == 1.0));
+    }
+
+    #[test]
+    fn jobs_that_make_no_sense_are_refused() {
+        let job = total_variation(1, 1);
+        for (job, words) in [
+            (Job { ranks: 0, ..job.clone() }, "at least 1"),
+            (Job { measurements: vec![], ..job.clone() }, "at least 1"),
+            (Job { image: vec![3, 3], ..job.clone() }, "(batch, channel, spatial…)"),
+            (Job { method: Method::Fista, ..job.clone() }, "needs a denoiser"),
+        ] {
+            let error = job.forecast().expect_err(words).to_string();
+            assert!(error.contains(words), "{error}");
+        }
+        let error = "newton".parse::<Method>().expect_err("unknown").to_string();
+        assert!(error.contains("pgd, fista, red, chambolle-pock"), "{error}");
+    }
+}

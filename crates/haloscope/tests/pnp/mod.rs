@@ -1,0 +1,70 @@
+//! A small plug-and-play job: three blurs of a colour picture, and a network of random weights in tiles.
+
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use std::sync::Arc;
+
+use haloscope::Result;
+use haloscope::denoise::NetworkDenoiser;
+use haloscope::distribute::{distribute, distribute_with};
+use haloscope::fidelity::{Fidelities, L2};
+use haloscope::noise::Noise;
+use haloscope::phantom::landscape;
+use haloscope::physics::{Blur, Padding, Physics, kernels};
+use haloscope::solve::{Outcome, Plug, Problem, ProximalGradient, Start, State, Stopping, solve};
+use haloscope::tiling::{Batch, Strategy, Tiling};
+use haloscope_comm::Context;
+use haloscope_nn::engine::Options;
+use haloscope_nn::models::{Architecture, Dncnn};
+
+/// The size of the job.
+#[derive(Clone, Debug)]
+pub struct Small {
+    pub side: usize,
+    pub operators: usize,
+    pub depth: usize,
+    pub channels: usize,
+    pub tiling: Tiling,
+}
+
+impl Default for Small {
+    fn default() -> Self {
+        let tiling = Tiling {
+            patch: 24.into(),
+            overlap: 4.into(),
+            batch: Batch::AtMost(2),
+            ..Tiling::new(Strategy::Blend)
+        };
+        Self { side: 64, operators: 3, depth: 3, channels: 8, tiling }
+    }
+}
+
+impl Small {
+    pub fn denoiser(&self) -> Result<NetworkDenoiser> {
+        let model = Dncnn { depth: self.depth, channels: self.channels, ..Dncnn::default() };
+        NetworkDenoiser::new(model.random(1)?, Options::default())
+    }
+
+    /// Runs it, with a count of the messages of the iterations alone.
+    pub fn run(&self, ctx: &Context, iterations: usize) -> Result<Outcome> {
+        let blur = |index: usize| -> Result<Arc<dyn Physics>> {
+            let kernel = kernels::gaussian(&[1.0, 0.5], 60.0 * index as f64)?;
+            Ok(Arc::new(Blur::new(&[3, self.side, self.side], &kernel, Padding::Circular)?))
+        };
+        let operators = (0..self.operators).map(blur).collect::<Result<Vec<_>>>()?;
+        let physics = distribute(operators, ctx)?;
+        let truth = landscape(self.side, self.side)?;
+        let noise = [Noise::gaussian(0.03)?];
+        let data = physics.measure_terms(&truth, &noise, 1)?.into_local()?;
+        drop(truth);
+        let fidelity = distribute(Fidelities::from(L2::default()), ctx)?;
+        let problem = Problem::new(physics, data, fidelity)?;
+        let denoiser = distribute_with(self.denoiser()?, ctx, self.tiling.clone())?;
+        let prior = Arc::new(Plug::new(Arc::new(denoiser), 0.05));
+        let method = ProximalGradient { step: 0.1, prior, relaxation: None };
+        let start = State::new(problem.start(&Start::Adjoint)?);
+        let stopping = Stopping { iterations, ..Stopping::default() };
+        ctx.comm().reset_statistics();
+        solve(&problem, &method, start, &stopping, None)
+    }
+}
