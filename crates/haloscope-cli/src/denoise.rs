@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use haloscope::io::{self, Image, ReadOptions};
 use haloscope_nn::engine::{Accuracy, Options, Plan};
 use haloscope_nn::models::{Model, Sigma};

@@ -1,6 +1,7 @@
 //! The `haloscope` command. Each subcommand is a file; this one reads the arguments and turns
 //! errors into one line and an exit code: 2 for misuse, 1 for failure.
 
+mod dashboard;
 mod demo;
 mod denoise;
 mod info;
@@ -9,6 +10,7 @@ mod machine;
 mod model;
 mod ranks;
 mod report;
+mod submit;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -30,21 +32,27 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Show the tables of studies as a page for a browser
+    Dashboard(dashboard::Arguments),
     /// Reconstruct an image from measurements that are made for the purpose
     Demo(demo::Arguments),
     /// Denoise an image with a trained network
     Denoise(denoise::Arguments),
     /// Show what this build and this machine can do
     Info(info::Arguments),
+    /// Run a reconstruction on a cluster with Slurm
+    Submit(submit::Arguments),
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     logger::install(arguments.verbose);
     let result = match arguments.command {
+        Command::Dashboard(arguments) => dashboard::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Denoise(arguments) => denoise::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
+        Command::Submit(arguments) => submit::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
