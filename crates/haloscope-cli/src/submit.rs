@@ -110,7 +110,18 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let grid = Grid::read(file)?;
     let (name, launch) = (&arguments.name, arguments.launch());
     let campaign = Campaign::new(name, &grid, &directory, &arguments.out, launch, &command)?;
-    run_grid(arguments, &campaign)
+    run_campaign(&campaign, arguments.until())
+}
+
+/// How far to go with jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// Their scripts are printed.
+    Written,
+    /// They are in the queue.
+    Submitted,
+    /// They have ended, and what they left is collected.
+    Collected,
 }
 
 impl Arguments {
@@ -126,6 +137,14 @@ impl Arguments {
             None => words.extend(self.command.iter().cloned()),
         }
         Ok(words)
+    }
+
+    fn until(&self) -> Until {
+        match (self.dry_run, self.no_wait) {
+            (true, _) => Until::Written,
+            (false, true) => Until::Submitted,
+            (false, false) => Until::Collected,
+        }
     }
 
     fn launch(&self) -> Launch {
@@ -160,20 +179,21 @@ fn run_one(arguments: &Arguments, directory: &Path, command: &[String]) -> Resul
     let command = fill_in(command, &allocation, &results);
     let launch = arguments.launch();
     let script = Script::new(&arguments.name, &allocation, directory, launch, &command)?;
-    if arguments.dry_run {
+    if arguments.until() == Until::Written {
         return crate::print(script.text());
     }
     let job = Job::submit(&script, &arguments.out)?;
     note(&format!("job {} is submitted, its output goes to {}", job.id, job.output().display()));
-    if arguments.no_wait {
+    if arguments.until() == Until::Submitted {
         return Ok(());
     }
     let Some(endings) = watch(std::slice::from_ref(&job), true)? else { return Ok(()) };
     judge(&[job], &endings)
 }
 
-fn run_grid(arguments: &Arguments, campaign: &Campaign) -> Result<()> {
-    if arguments.dry_run {
+/// Runs the jobs of a grid as far as is asked for.
+pub fn run_campaign(campaign: &Campaign, until: Until) -> Result<()> {
+    if until == Until::Written {
         let texts: Vec<&str> = campaign.scripts().map(Script::text).collect();
         return crate::print(&texts.join("\n"));
     }
@@ -181,16 +201,13 @@ fn run_grid(arguments: &Arguments, campaign: &Campaign) -> Result<()> {
     for job in &jobs {
         note(&format!("job {} ({}) is submitted", job.id, job.name));
     }
-    if arguments.no_wait {
+    if until == Until::Submitted {
         return Ok(());
     }
     let Some(endings) = watch(&jobs, false)? else { return Ok(()) };
     let rows = campaign.collect(&jobs, &endings)?;
-    crate::print(&format!(
-        "{} jobs, {rows} rows\nwritten   {}\n",
-        jobs.len(),
-        arguments.out.display()
-    ))?;
+    let folder = campaign.folder().display();
+    crate::print(&format!("{} jobs, {rows} rows\nwritten   {folder}\n", jobs.len()))?;
     judge(&jobs, &endings)
 }
 

@@ -54,6 +54,12 @@ impl Campaign {
         Ok(Self { folder: folder.to_owned(), jobs: jobs.collect::<Result<_>>()? })
     }
 
+    /// Where the jobs have their folders, and the table in the end.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// The scripts.
     pub fn scripts(&self) -> impl Iterator<Item = &Script> {
         self.jobs.iter().map(|(_, script)| script)

@@ -235,10 +235,13 @@ function makeCurve(configurations, settings) {
   };
 }
 
-/** How far predictions are from measurements of the same curve and ranks, relative to these. */
+/**
+ * How far predictions are from measurements of the same curve and ranks, relative to these. The fewest ranks do not
+ * count, because predictions begin with what was measured there.
+ */
 function predictionError(curves) {
   return largest(curves.flatMap(({ measured, predicted }) => predicted.map((one) => {
-    const twin = measured.find(({ ranks }) => ranks === one.ranks);
+    const twin = measured.slice(1).find(({ ranks }) => ranks === one.ranks);
     return twin ? Math.abs(one.seconds / twin.seconds - 1) : null;
   })));
 }
