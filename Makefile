@@ -1,6 +1,6 @@
 # Everything that is done with the project; `make help` lists it.
 
-.PHONY: help test tools lint docs unit mpi deny bench bench-collectives bench-blur bench-gather bench-networks bench-reconstruction bench-tiling bench-tomography neon fuzz soak fmt clean
+.PHONY: help test tools lint docs unit mpi slurm two-hosts deny bench bench-collectives bench-blur bench-gather bench-networks bench-reconstruction bench-tiling bench-tomography neon fuzz soak fmt clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -11,7 +11,7 @@ MPI_CRATES = -p haloscope-comm -p haloscope -p haloscope-cli
 # What the default build leaves out, apart from MPI.
 FEATURES = --features haloscope-cli/hdf5,haloscope-cli/zarr
 
-test: tools lint docs unit mpi deny ## install what the tests need, then run all of them
+test: tools lint docs unit mpi slurm deny ## install what the tests need, then run all of them
 
 tools: ## install the MPI libraries and cargo tools that the tests need
 	scripts/install-tools
@@ -34,6 +34,8 @@ unit:
 	cargo nextest run --workspace $(FEATURES)
 	cargo test --workspace --doc $(FEATURES)
 	@[ -n "$$HALOSCOPE_DATA" ] || echo "skipped: tests of trained networks, which need HALOSCOPE_DATA"
+	@for name in chromium chromium-browser google-chrome "$$CHROMIUM"; do \
+		command -v "$$name" > /dev/null && exit; done; echo "skipped: dashboards in a browser, which need chromium"
 	@[ -n "$$HALOSCOPE_HUGE" ] || echo "skipped: messages of more than 2^31 bytes, which make soak sends"
 
 mpi: mpi-openmpi mpi-mpich
@@ -47,6 +49,18 @@ mpi-%:
 		--example checkpoint_job --example quickstart
 	cargo nextest run $(MPI_CRATES) $(MPI) --test mpi
 	cargo nextest run -p haloscope-comm $(MPI) --lib -E 'test(wire)'
+
+# MPICH's processes find each other by srun's PMI2. Code 77 is that of a Slurm that cannot be started, which is said.
+slurm: export MPICC = mpicc.mpich
+slurm: ## submit jobs to a real Slurm, which is started for it
+	cargo nextest run -p haloscope-cli --features mpi --target-dir target/mpich --test slurm --no-run
+	scripts/slurm-test cargo nextest run -p haloscope-cli --features mpi --target-dir target/mpich \
+		--test slurm --test-threads 1 || [ $$? = 77 ]
+
+two-hosts: export MPICC = mpicc.mpich
+two-hosts: ## run over two network namespaces with mpirun; as root, with openssh-server
+	cargo build --release --features mpi --target-dir target/mpich
+	scripts/two-hosts target/mpich/release/haloscope demo --size 64 --json || [ $$? = 77 ]
 
 deny:
 	cargo deny --log-level error check bans licenses sources

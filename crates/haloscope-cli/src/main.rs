@@ -3,6 +3,7 @@
 
 mod bench;
 mod check;
+mod dashboard;
 mod demo;
 mod denoise;
 mod evaluate;
@@ -22,6 +23,7 @@ mod ranks;
 mod reconstruct;
 mod records;
 mod report;
+mod submit;
 mod trace;
 
 use std::io::Write;
@@ -51,6 +53,8 @@ struct Arguments {
 enum Command {
     /// Measure how this machine or cluster does, and predict larger ones
     Bench(Box<bench::Arguments>),
+    /// Show the tables of studies as a page for a browser
+    Dashboard(dashboard::Arguments),
     /// Reconstruct an image from measurements that are made for the purpose
     Demo(demo::Arguments),
     /// Reconstruct an image from the measurements and operators of a job file
@@ -67,6 +71,8 @@ enum Command {
     Info(info::Arguments),
     /// Say what a reconstruction will take on each rank, and which tiles suit it
     Plan(Box<plan::Arguments>),
+    /// Run a reconstruction on a cluster with Slurm
+    Submit(submit::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -75,6 +81,7 @@ fn main() -> ExitCode {
     logger::install(arguments.verbose);
     let result = match arguments.command {
         Command::Bench(arguments) => bench::run(&arguments).map(|()| Code::Success),
+        Command::Dashboard(arguments) => dashboard::run(&arguments).map(|()| Code::Success),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Reconstruct(arguments) => reconstruct::run(&arguments),
         Command::Init(arguments) => init::run(&arguments),
@@ -83,6 +90,7 @@ fn main() -> ExitCode {
         Command::Evaluate(arguments) => evaluate::run(&arguments).map(|()| Code::Success),
         Command::Info(arguments) => info::run(&arguments).map(|()| Code::Success),
         Command::Plan(arguments) => plan::run(&arguments).map(|()| Code::Success),
+        Command::Submit(arguments) => submit::run(&arguments).map(|()| Code::Success),
     };
     match result {
         Ok(code) => code.into(),

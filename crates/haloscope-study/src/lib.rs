@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod dashboard;
 mod error;
 pub mod figures;
 pub mod job;
@@ -13,6 +14,7 @@ pub mod provenance;
 pub mod results;
 pub mod row;
 pub mod runner;
+pub mod slurm;
 pub mod statistics;
 pub mod tables;
 

@@ -1,0 +1,45 @@
+//! `haloscope dashboard`: the tables of studies as one page for a browser.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use haloscope::io;
+use haloscope_study::dashboard::Dashboard;
+
+/// The options of `haloscope dashboard`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Folders that `haloscope bench` wrote, or CSV files with the same columns
+    #[arg(required = true)]
+    results: Vec<PathBuf>,
+
+    /// Where the page goes; it needs no other file
+    #[arg(long, short, value_name = "FILE.html", default_value = "dashboard.html")]
+    out: PathBuf,
+
+    /// The page's heading
+    #[arg(long, default_value = "haloscope studies")]
+    title: String,
+}
+
+/// Reads the tables and writes the page.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let dashboard = Dashboard::open(&arguments.title, &arguments.results)?;
+    let mut rows = 0;
+    for run in dashboard.runs() {
+        rows += run.table.rows;
+        if !run.table.ignored.is_empty() {
+            log::warn!("{}: not known and left out: {}", run.name, run.table.ignored.join(", "));
+        }
+    }
+    let page = dashboard.to_html();
+    io::write_atomically(&arguments.out, |file| file.write_all(page.as_bytes()))
+        .with_context(|| arguments.out.display().to_string())?;
+    crate::print(&format!(
+        "{rows} rows of {} {}\nwritten   {} ({:.1} MB)\n",
+        dashboard.runs().len(),
+        if dashboard.runs().len() == 1 { "run" } else { "runs" },
+        arguments.out.display(),
+        page.len() as f64 / 1e6
+    ))
+}

@@ -1,0 +1,263 @@
+//! `haloscope submit`: a reconstruction, or any other command of haloscope, as a job of a cluster with Slurm.
+//!
+//! It writes the script, submits it, and shows what the job prints until it has ended. Whoever stops looking leaves
+//! the job running.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use haloscope_study::slurm::{
+    Allocation, Campaign, Ending, Event, Grid, Job, Launch, Script, State, Watch, fill_in, follow,
+};
+
+/// The options of `haloscope submit`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The job file of a reconstruction, which the cluster continues where it was if it began before
+    #[arg(
+        value_name = "JOB.toml",
+        conflicts_with = "command",
+        required_unless_present = "command"
+    )]
+    job: Option<PathBuf>,
+
+    #[command(flatten)]
+    allocation: AllocationArguments,
+
+    /// A job for each allocation of this file, whose lists of nodes, tasks and devices are coupled
+    #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["AllocationArguments", "job"])]
+    grid: Option<PathBuf>,
+
+    /// The job's name
+    #[arg(long, default_value = "haloscope")]
+    name: String,
+
+    /// Folder for scripts, output and collected rows
+    #[arg(long, value_name = "DIR", default_value = "haloscope-slurm")]
+    out: PathBuf,
+
+    /// Print the scripts and submit nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Submit and do not wait
+    #[arg(long)]
+    no_wait: bool,
+
+    /// A command of haloscope instead of a job file: `-- demo --size 512`. In it, {out} is a folder of the job's own,
+    /// {ranks}, {nodes} and {tasks} are numbers. srun runs it once for each rank, but `bench` once: it starts ranks
+    /// itself
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+#[derive(clap::Args)]
+#[group(id = "AllocationArguments", multiple = true)]
+struct AllocationArguments {
+    /// Nodes of the job
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..))]
+    nodes: u32,
+
+    /// Ranks on each node
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..))]
+    tasks_per_node: u32,
+
+    /// Cores of each rank
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    cpus_per_task: Option<u32>,
+
+    /// Devices of each node, e.g. gpu:4
+    #[arg(long)]
+    gres: Option<String>,
+
+    /// Time limit, e.g. 01:30:00
+    #[arg(long)]
+    time: Option<String>,
+
+    /// Partition of the cluster
+    #[arg(long)]
+    partition: Option<String>,
+
+    /// Account that pays
+    #[arg(long)]
+    account: Option<String>,
+
+    /// Another option of sbatch, e.g. --sbatch=--constraint=a100; may be given several times
+    #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
+    sbatch: Vec<String>,
+
+    /// An option of srun, e.g. --srun=--mpi=pmi2; may be given several times
+    #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
+    srun: Vec<String>,
+
+    /// A line of shell before the job, e.g. --setup='module load mpich'; may be given several times
+    #[arg(long, value_name = "LINE")]
+    setup: Vec<String>,
+}
+
+/// How often the queue is asked.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// Writes, submits, follows and collects.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let directory = std::env::current_dir().context("the folder that this was started in")?;
+    let command = arguments.command_line()?;
+    let Some(file) = &arguments.grid else { return run_one(arguments, &directory, &command) };
+    let grid = Grid::read(file)?;
+    let (name, launch) = (&arguments.name, arguments.launch());
+    let campaign = Campaign::new(name, &grid, &directory, &arguments.out, launch, &command)?;
+    run_campaign(&campaign, arguments.until())
+}
+
+/// How far to go with jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// Their scripts are printed.
+    Written,
+    /// They are in the queue.
+    Submitted,
+    /// They have ended, and what they left is collected.
+    Collected,
+}
+
+impl Arguments {
+    /// What each rank runs: this program, with the job file or the command.
+    fn command_line(&self) -> Result<Vec<String>> {
+        let program = std::env::current_exe().context("the path of this program")?;
+        let mut words = vec![program.display().to_string()];
+        match &self.job {
+            Some(job) => {
+                std::fs::metadata(job).with_context(|| job.display().to_string())?;
+                words.extend(["reconstruct".into(), job.display().to_string(), "--resume".into()]);
+            }
+            None => words.extend(self.command.iter().cloned()),
+        }
+        Ok(words)
+    }
+
+    fn until(&self) -> Until {
+        match (self.dry_run, self.no_wait) {
+            (true, _) => Until::Written,
+            (false, true) => Until::Submitted,
+            (false, false) => Until::Collected,
+        }
+    }
+
+    fn launch(&self) -> Launch {
+        if self.command.first().is_some_and(|word| word == "bench") {
+            Launch::Once
+        } else {
+            Launch::Ranks
+        }
+    }
+}
+
+impl AllocationArguments {
+    fn allocation(&self) -> Allocation {
+        Allocation {
+            nodes: self.nodes,
+            tasks_per_node: self.tasks_per_node,
+            cpus_per_task: self.cpus_per_task,
+            gres: self.gres.clone(),
+            time: self.time.clone(),
+            partition: self.partition.clone(),
+            account: self.account.clone(),
+            options: self.sbatch.clone(),
+            srun: self.srun.clone(),
+            setup: self.setup.clone(),
+        }
+    }
+}
+
+fn run_one(arguments: &Arguments, directory: &Path, command: &[String]) -> Result<()> {
+    let allocation = arguments.allocation.allocation();
+    let results = directory.join(&arguments.out).join("results");
+    let command = fill_in(command, &allocation, &results);
+    let launch = arguments.launch();
+    let script = Script::new(&arguments.name, &allocation, directory, launch, &command)?;
+    if arguments.until() == Until::Written {
+        return crate::print(script.text());
+    }
+    let job = Job::submit(&script, &arguments.out)?;
+    note(&format!("job {} is submitted, its output goes to {}", job.id, job.output().display()));
+    if arguments.until() == Until::Submitted {
+        return Ok(());
+    }
+    let Some(endings) = watch(std::slice::from_ref(&job), true)? else { return Ok(()) };
+    judge(&[job], &endings)
+}
+
+/// Runs the jobs of a grid as far as is asked for.
+pub fn run_campaign(campaign: &Campaign, until: Until) -> Result<()> {
+    if until == Until::Written {
+        let texts: Vec<&str> = campaign.scripts().map(Script::text).collect();
+        return crate::print(&texts.join("\n"));
+    }
+    let jobs = campaign.submit()?;
+    for job in &jobs {
+        note(&format!("job {} ({}) is submitted", job.id, job.name));
+    }
+    if until == Until::Submitted {
+        return Ok(());
+    }
+    let Some(endings) = watch(&jobs, false)? else { return Ok(()) };
+    let rows = campaign.collect(&jobs, &endings)?;
+    let folder = campaign.folder().display();
+    crate::print(&format!("{} jobs, {rows} rows\nwritten   {folder}\n", jobs.len()))?;
+    judge(&jobs, &endings)
+}
+
+/// Shows what happens; `None` if the user has enough of it.
+fn watch(jobs: &[Job], shows_output: bool) -> Result<Option<Vec<Ending>>> {
+    let is_interrupted = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&is_interrupted))
+        .context("cannot watch for Ctrl-C")?;
+    let watch = Watch { pause: PAUSE, is_interrupted: &is_interrupted };
+    let endings = follow(jobs, watch, &mut |job, event| match event {
+        Event::Output(text) if shows_output => {
+            // If nobody reads it, it is still in the file.
+            let _ = std::io::stdout().write_all(text);
+            let _ = std::io::stdout().flush();
+        }
+        Event::Output(_) => (),
+        Event::State(State::Waiting(reason)) => note(&format!("job {} waits: {reason}", job.id)),
+        Event::State(State::Running) => note(&format!("job {} runs", job.id)),
+        Event::State(State::Ended(ending)) => {
+            note(&format!("job {} has ended: {}", job.id, ending.word));
+        }
+    })?;
+    if endings.is_none() {
+        for job in jobs {
+            note(&format!(
+                "job {} goes on; `{}` ends it, and its output is in {}",
+                job.id,
+                job.cancel_command(),
+                job.output().display()
+            ));
+        }
+    }
+    Ok(endings)
+}
+
+/// An error that names the jobs that failed.
+fn judge(jobs: &[Job], endings: &[Ending]) -> Result<()> {
+    let failed: Vec<String> = jobs
+        .iter()
+        .zip(endings)
+        .filter(|(_, ending)| !ending.is_success())
+        .map(|(job, ending)| {
+            let code = ending.code.map_or_else(String::new, |code| format!(" with code {code}"));
+            format!("job {} ended as {}{code}: see {}", job.id, ending.word, job.output().display())
+        })
+        .collect();
+    if failed.is_empty() { Ok(()) } else { bail!("{}", failed.join("; ")) }
+}
+
+/// A line about the job, apart from what the job itself prints.
+fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "haloscope: {text}");
+}

@@ -1,0 +1,18 @@
+//! Clusters with Slurm: batch scripts, submitting and following them, and grids of jobs whose rows become one table.
+//!
+//! Slurm itself is asked through its commands (`sbatch`, `squeue`, `sacct`, `scontrol`), which every cluster has.
+//! Nothing here cancels a job; whoever stops following is told how.
+
+mod campaign;
+mod error;
+mod follow;
+mod grid;
+mod queue;
+mod script;
+
+pub use campaign::{Campaign, fill_in};
+pub use error::{Error, Result};
+pub use follow::{Event, Watch, follow};
+pub use grid::{Cell, Grid};
+pub use queue::{Ending, Job, State};
+pub use script::{Allocation, Launch, OUTPUT, STATUS, Script};

@@ -1,0 +1,306 @@
+//! The dashboard in a real browser: what it draws, what it computes, and what it must not do.
+//!
+//! Without Chromium these tests say that they are skipped. `HALOSCOPE_SCREENSHOTS=DIR` keeps pictures to look at.
+
+mod browser;
+mod sample;
+
+use std::path::{Path, PathBuf};
+
+use browser::Browser;
+use haloscope_study::dashboard::{Dashboard, Run, Table};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// All charts that a page with all studies has.
+const CHARTS: [&str; 14] = [
+    "speedup",
+    "efficiency",
+    "seconds",
+    "weak",
+    "components",
+    "time",
+    "load",
+    "traffic",
+    "memory",
+    "width-time",
+    "throughput",
+    "batch-memory",
+    "compare",
+    "convergence",
+];
+
+struct Page {
+    browser: Browser,
+    folder: TempDir,
+}
+
+impl Page {
+    /// A page of a table in a browser; nothing, visibly, if there is no browser.
+    fn open(csv: &str, width: u32, is_dark: bool) -> Option<Self> {
+        let Some(mut browser) = Browser::start() else {
+            eprintln!("skipped: the dashboard in a browser, which needs chromium");
+            return None;
+        };
+        let table = Table::parse(Path::new("rows.csv"), csv.as_bytes()).expect("the sample");
+        let provenance =
+            json!({ "version": "0.1.0", "machine": { "cores": 2 }, "command": ["bench", "<b>"] });
+        let run = Run { name: "sample <i>".into(), table, provenance: Some(provenance) };
+        let page = Dashboard::new("Sample & <test>", vec![run]).expect("a page").to_html();
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("page.html");
+        std::fs::write(&file, page).expect("a file");
+        browser.set_window(width, 900);
+        browser.set_dark(is_dark);
+        browser.open(&file);
+        browser.wait_until("document.querySelectorAll('tbody tr').length > 0");
+        Some(Self { browser, folder })
+    }
+
+    fn ask(&mut self, expression: &str) -> Value {
+        self.browser.evaluate(expression)
+    }
+
+    fn number(&mut self, expression: &str) -> f64 {
+        self.ask(expression).as_f64().unwrap_or_else(|| panic!("{expression} is no number"))
+    }
+
+    /// The names of the charts that are there, in the page's order.
+    fn charts(&mut self) -> Vec<String> {
+        let names =
+            "[...document.querySelectorAll('[data-chart]')].filter((card) => card.offsetParent)
+            .map((card) => card.dataset.chart)";
+        serde_json::from_value(self.ask(names)).expect("names")
+    }
+
+    fn points(&mut self, chart: &str) -> f64 {
+        self.number(&format!(
+            "Number(document.querySelector('[data-chart={chart}]').dataset.points)"
+        ))
+    }
+
+    /// How many colours a chart's pixels have: one if nothing is drawn.
+    fn colors(&mut self, chart: &str) -> f64 {
+        self.number(&format!(
+            "(() => {{
+                const canvas = document.querySelector('[data-chart={chart}] canvas');
+                const image = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+                return new Set(new Uint32Array(image.data.buffer)).size;
+            }})()"
+        ))
+    }
+
+    /// Presses a button by its words, within an element.
+    fn press(&mut self, within: &str, words: &str) {
+        let found = self.ask(&format!(
+            "(() => {{
+                const all = [...document.querySelectorAll('{within} button')];
+                const button = all.find((one) => one.textContent === {});
+                button?.click();
+                return Boolean(button);
+            }})()",
+            json!(words)
+        ));
+        assert_eq!(found, json!(true), "no button {words} in {within}");
+    }
+
+    fn table_rows(&mut self) -> f64 {
+        self.number("document.querySelectorAll('tbody tr').length")
+    }
+
+    fn keep_screenshot(&mut self, name: &str) {
+        if let Some(folder) = std::env::var_os("HALOSCOPE_SCREENSHOTS") {
+            let picture = self.browser.screenshot();
+            std::fs::write(PathBuf::from(folder).join(name), picture).expect("a picture");
+        }
+    }
+
+    /// Nothing was complained about, and nothing but the file was asked for.
+    fn assert_quiet(&mut self) {
+        let record = self.browser.record();
+        assert_eq!(record.complaints, Vec::<String>::new());
+        let own = format!("file://{}", self.folder.path().join("page.html").display());
+        let strange: Vec<&String> = record.requests.iter().filter(|url| **url != own).collect();
+        assert!(strange.is_empty(), "{strange:?}");
+    }
+}
+
+#[test]
+fn all_charts_are_drawn_without_complaints_or_requests() {
+    let Some(mut page) = Page::open(&sample::everything(), 1280, false) else { return };
+    assert_eq!(page.charts(), CHARTS);
+    for chart in CHARTS {
+        assert!(page.points(chart) > 1.0, "{chart} has points");
+        assert!(page.colors(chart) > 10.0, "{chart} is drawn");
+    }
+    page.keep_screenshot("light.png");
+    page.assert_quiet();
+}
+
+#[test]
+fn text_of_a_table_is_shown_as_it_is() {
+    let Some(mut page) = Page::open(&sample::memory_only(), 1280, false) else { return };
+    assert_eq!(page.ask("document.querySelector('h1').textContent"), "Sample & <test>");
+    assert_eq!(page.number("document.querySelectorAll('i, b').length"), 0.0);
+    let footer = page.ask("document.getElementById('footer').textContent");
+    let footer = footer.as_str().expect("text");
+    assert!(footer.contains("sample <i>") && footer.contains("bench, <b>"), "{footer}");
+}
+
+#[test]
+fn studies_that_are_absent_have_no_charts() {
+    let Some(mut page) = Page::open(&sample::memory_only(), 1280, false) else { return };
+    assert_eq!(page.charts(), ["memory", "width-time"]);
+    page.assert_quiet();
+}
+
+#[test]
+fn a_filter_changes_what_is_shown_and_can_be_taken_back() {
+    let Some(mut page) = Page::open(&sample::everything(), 1280, false) else { return };
+    let (points, rows) = (page.points("speedup"), page.table_rows());
+    page.press("[data-filter=backend]", "threads");
+    let fewer = page.points("speedup");
+    assert!(fewer > 0.0 && fewer < points, "{fewer} of {points} points");
+    assert!(page.table_rows() < rows);
+    page.press("[data-filter=backend]", "all");
+    assert_eq!((page.points("speedup"), page.table_rows()), (points, rows));
+
+    page.press("[data-filter=predicted]", "hidden");
+    assert!(page.points("speedup") < points);
+    assert_eq!(page.number("document.querySelectorAll('tr.predicted').length"), 0.0);
+    page.press("[data-filter=predicted]", "shown");
+
+    page.press("[data-filter=study]", "batch");
+    assert_eq!(page.charts(), ["throughput", "batch-memory"]);
+    page.assert_quiet();
+}
+
+#[test]
+fn the_legend_hides_a_curve_and_the_choice_another_efficiency() {
+    let Some(mut page) = Page::open(&sample::everything(), 1280, false) else { return };
+    let points = page.points("speedup");
+    let first =
+        page.ask("document.querySelectorAll('[data-chart=speedup] .legend button')[1].textContent");
+    page.press("[data-chart=speedup] .legend", first.as_str().expect("a name"));
+    assert!(page.points("speedup") < points);
+    let words = "document.querySelector('[data-chart=efficiency] .words').textContent";
+    let before = page.ask(words);
+    page.press("[data-chart=efficiency] .choices", "load balance");
+    assert_ne!(page.ask(words), before);
+    page.assert_quiet();
+}
+
+#[test]
+fn a_point_says_its_values_when_the_mouse_is_over_it() {
+    let csv = "study,predicted,problem,height,width,ranks,rank,repetition,total_seconds\n\
+               scaling,false,x,64,64,1,0,0,3.0\nscaling,false,x,64,64,2,0,0,2.0\n";
+    let Some(mut page) = Page::open(csv, 1280, false) else { return };
+    let place = page.ask(
+        "(() => {
+            const canvas = document.querySelector('[data-chart=seconds] .chart');
+            canvas.scrollIntoView();
+            const [x, y] = echarts.getInstanceByDom(canvas).convertToPixel('grid', [2, 2.0]);
+            const box = canvas.getBoundingClientRect();
+            return [box.x + x, box.y + y];
+        })()",
+    );
+    let at = |index: usize| place[index].as_f64().expect("a place");
+    page.browser.move_mouse(at(0) - 3.0, at(1));
+    page.browser.move_mouse(at(0), at(1));
+    page.browser.wait_until("Boolean(document.querySelector('[data-chart=seconds] .note'))");
+    let note = page.ask("document.querySelector('[data-chart=seconds] .note').textContent");
+    let note = note.as_str().expect("text");
+    assert!(note.contains("2.00 s") && note.contains("1.50×") && note.contains("75 %"), "{note}");
+}
+
+#[test]
+fn speedups_are_of_medians_over_repetitions_of_the_slowest_rank() {
+    // One rank: means of 4, 6 and 20 s. Two: the slower rank takes 3 s. The prediction for two is 3.3 s.
+    let csv = "study,predicted,ranks,rank,repetition,iteration,total_seconds,transfer_seconds,waiting_seconds\n\
+               scaling,false,1,0,0,1,3,0,0\nscaling,false,1,0,0,2,5,0,0\n\
+               scaling,false,1,0,1,1,6,0,0\nscaling,false,1,0,2,1,20,0,0\n\
+               scaling,false,2,0,0,1,3,0.5,0\nscaling,false,2,1,0,1,2.5,0.5,1\n\
+               scaling,true,2,0,0,1,3.3,,\n";
+    let Some(mut page) = Page::open(csv, 1280, false) else { return };
+    let points = page.ask(
+        "curvesOf(all)[0].measured.map(({ seconds, speedup, efficiency, balance, communication }) =>
+            ({ seconds, speedup, efficiency, balance, communication }))",
+    );
+    let two = &points[1];
+    assert_eq!(points[0]["seconds"], 6);
+    assert_eq!(
+        (&two["seconds"], &two["speedup"], &two["efficiency"]),
+        (&json!(3), &json!(2), &json!(1))
+    );
+    // The ranks compute for 2.5 s and 1 s.
+    assert_eq!(two["balance"].as_f64(), Some(1.75 / 2.5));
+    assert_eq!(two["communication"].as_f64(), Some(2.5 / 3.0));
+    assert!((page.number("predictionError(curvesOf(all))") - 0.1).abs() < 1e-9);
+    let notes = page.ask("document.querySelector('[data-chart=speedup] .notes').textContent");
+    assert!(
+        notes.as_str().expect("text").contains("predicted by the model, not measured"),
+        "{notes}"
+    );
+}
+
+#[test]
+fn the_downloads_are_the_table_and_its_rows() {
+    let csv = sample::everything();
+    let Some(mut page) = Page::open(&csv, 1280, false) else { return };
+    let table = |text: &str| Table::parse(Path::new("rows.csv"), text.as_bytes()).expect("a table");
+    let rows = page.ask("table.csv('rows')");
+    let rows = table(rows.as_str().expect("text"));
+    let original = table(&csv);
+    assert_eq!(rows.rows, original.rows);
+    for (name, values) in &original.columns {
+        // The page groups rows by configuration, so the order is another.
+        let sorted = |values| {
+            let mut cells: Vec<String> = cells_of(values);
+            cells.sort();
+            cells
+        };
+        assert_eq!(sorted(values), sorted(rows.column(name).expect(name)), "{name}");
+    }
+    let shown = page.ask("table.csv('table')");
+    let lines = shown.as_str().expect("text").lines().count();
+    assert_eq!(lines as f64, page.number("all.length + 1"));
+    page.ask("document.getElementById('download-table').click()");
+    page.assert_quiet();
+}
+
+fn cells_of(values: &haloscope_study::dashboard::Values) -> Vec<String> {
+    use haloscope_study::dashboard::Values;
+    match values {
+        Values::Text(cells) => cells.iter().map(|cell| format!("{cell:?}")).collect(),
+        Values::Flags(cells) => cells.iter().map(|cell| format!("{cell:?}")).collect(),
+        Values::Counts(cells) => cells.iter().map(|cell| format!("{cell:?}")).collect(),
+        Values::Numbers(cells) => cells.iter().map(|cell| format!("{cell:?}")).collect(),
+    }
+}
+
+#[test]
+fn dark_is_dark_and_is_drawn_as_well() {
+    let Some(mut page) = Page::open(&sample::everything(), 1280, true) else { return };
+    let dark = page.ask("getComputedStyle(document.body).backgroundColor");
+    assert_eq!(dark, "rgb(19, 20, 22)");
+    assert!(CHARTS.iter().all(|chart| page.colors(chart) > 10.0));
+    page.keep_screenshot("dark.png");
+    page.browser.set_dark(false);
+    assert_ne!(page.ask("getComputedStyle(document.body).backgroundColor"), dark);
+    page.assert_quiet();
+}
+
+#[test]
+fn a_phone_shows_everything_without_scrolling_sideways() {
+    let Some(mut page) = Page::open(&sample::everything(), 375, false) else { return };
+    assert_eq!(page.charts(), CHARTS);
+    for is_open in [false, true] {
+        page.ask(&format!("document.getElementById('filters').open = {is_open}"));
+        let width = page.number("document.documentElement.scrollWidth");
+        assert_eq!(width, page.number("window.innerWidth"), "with filters: {is_open}");
+        assert_eq!(width, 375.0);
+    }
+    page.ask("document.getElementById('filters').open = false");
+    page.keep_screenshot("phone.png");
+    page.assert_quiet();
+}
