@@ -14,7 +14,7 @@ use crate::job::files::StartPlan;
 use crate::job::measurements::Source;
 use crate::job::prior::PriorKind;
 use crate::machine::Machine;
-use crate::memory::{Prediction, gigabytes};
+use crate::memory::{Prediction, gigabytes, size};
 use crate::reconstruct::layout::Layout;
 
 /// The options of `haloscope check`.
@@ -80,7 +80,7 @@ fn check(job: &Job, ranks: usize) -> haloscope::Result<String> {
     let available = Machine::detect().memory_available_bytes;
     let available =
         available.map_or_else(String::new, |bytes| format!("; {} are available", gigabytes(bytes)));
-    line("memory", format!("about {} on each rank{available}", gigabytes(memory.total())));
+    line("memory", format!("about {} on each rank{available}", size(memory.total())));
     let files = job.output.files.iter().chain(&job.output.folder);
     line("output", files.map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "));
     line("checkpoints", job.checkpoint.describe());
@@ -140,7 +140,7 @@ fn describe_ranks(ranks: usize, operators: usize) -> String {
             format!("{ranks}, with {} of {operators} operators at most", operators.div_ceil(ranks))
         }
         idle => format!(
-            "{ranks}, of which {idle} have no operator; more `groups` or fewer ranks would change that"
+            "{ranks}, {idle} without an operator; more `groups` or fewer ranks would change that"
         ),
     }
 }
@@ -167,6 +167,6 @@ fn describe_tiles(
         plan.len(),
         plan.window(),
         plan.work_multiplier(),
-        if idle > 0 { format!(", so {idle} ranks have none") } else { String::new() }
+        if idle > 0 { format!(", {idle} ranks without one") } else { String::new() }
     ))
 }

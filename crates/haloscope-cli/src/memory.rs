@@ -64,6 +64,11 @@ impl Prediction {
     }
 }
 
+/// In megabytes where gigabytes would say nothing.
+pub fn size(bytes: u64) -> String {
+    if bytes < 1_000_000_000 { format!("{:.0} MB", bytes as f64 / 1e6) } else { gigabytes(bytes) }
+}
+
 pub fn gigabytes(bytes: u64) -> String {
     format!("{:.1} GB", bytes as f64 / 1e9)
 }

@@ -1,7 +1,7 @@
 //! Tomography, as a job file describes it: parallel, fan and cone beams, whose views are dealt to groups.
 //!
 //! A group is an operator of its own, and ranks share operators: group `g` of `n` has the views `g`, `g + n`,
-//! `g + 2n` and so on. Filtered back-projection needs all views at once, and so [`Beam::whole`].
+//! `g + 2n` and so on. Filtered back-projection needs all views at once: [`Scan::whole`].
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};

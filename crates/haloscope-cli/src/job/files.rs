@@ -160,6 +160,6 @@ impl CheckpointPlan {
         if when.is_empty() {
             when.push("when interrupted".into());
         }
-        format!("{} in {}", when.join(" or "), self.folder.display())
+        format!("{}, in {}", when.join(" or "), self.folder.display())
     }
 }

@@ -234,8 +234,8 @@ impl NetworkPlan {
             Some(PatchLength::Pixels(lengths)) => Patch::Given(extent(lengths)),
             None => {
                 let lengths = standard(8, 256, 64);
-                let fitting = lengths.iter().zip(spatial).map(|(length, side)| *length.min(side));
-                Patch::Given(Extent::PerAxis(fitting.collect()))
+                let even = lengths.iter().zip(spatial).map(|(length, side)| even(*length, *side));
+                Patch::Given(Extent::PerAxis(even.collect()))
             }
         };
         let overlap = match &self.overlap {
@@ -247,6 +247,13 @@ impl NetworkPlan {
         let (strategy, border) = (self.strategy, self.border);
         Tiling { strategy, patch, overlap, axes: None, border, batch }
     }
+}
+
+/// The length that cuts a side into as many parts as `longest` would, all about equally long.
+fn even(longest: usize, side: usize) -> usize {
+    let parts = side.div_ceil(longest);
+    // A multiple of 8 suits most networks.
+    side.div_ceil(parts).next_multiple_of(8.min(longest)).min(side)
 }
 
 fn extent(lengths: &[usize]) -> Extent {
@@ -307,5 +314,19 @@ impl Prior for Clamped {
             result.mapv_inplace(|value| value.clamp(low, high));
         }
         Ok(result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiles_of_the_standard_length_are_even_and_no_longer_than_the_side() {
+        assert_eq!(even(256, 384), 192);
+        assert_eq!(even(256, 256), 256);
+        assert_eq!(even(256, 100), 100);
+        assert_eq!(even(256, 481), 248);
+        assert_eq!(even(8, 189), 8);
     }
 }

@@ -42,11 +42,14 @@ impl Prepared {
         let (data, all) = acquire(ctx, job, &layout, &physics, needs_all)?;
 
         let seen = all.as_ref().unwrap_or(&data);
-        let looks = looks && ctx.is_root();
-        let before = if looks { look(&recipes[0], &layout.image, seen) } else { None };
         let image = match back_projection {
             None => None,
             Some(window) => agree(ctx, back_project(&recipes[0], seen, window))?,
+        };
+        let before = match &image {
+            _ if !(looks && ctx.is_root()) => None,
+            Some(image) => Some(image.clone()),
+            None => look(&recipes[0], &layout.image, seen),
         };
         drop(all);
 
