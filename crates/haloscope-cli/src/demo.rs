@@ -32,9 +32,10 @@ pub struct Arguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     iterations: Option<u32>,
 
-    /// The prior: `tv` for total variation, or the weights of a denoising network
-    #[arg(long, value_name = "MODEL", default_value = "tv")]
-    model: String,
+    /// The prior: `tv` for total variation, `builtin:color`, `builtin:gray` or a file for a denoising network; by default
+    /// what suits the problem
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
 
     /// Folder for the pictures
     #[arg(long, value_name = "DIR", default_value = "haloscope-demo")]
@@ -57,7 +58,7 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
     let choices = Choices {
         name: problem.name(),
         size: arguments.size.map_or(problem.default_size(), |size| size as usize),
-        model: Some(arguments.model.clone()).filter(|model| model != "tv"),
+        model: problem.model(arguments.model.as_deref()),
         iterations: arguments.iterations.map(|iterations| iterations as usize),
     };
     let (text, printing, trace) =

@@ -22,7 +22,8 @@ pub struct Arguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..=16_384))]
     size: Option<u32>,
 
-    /// Use the denoising network with these weights, instead of total variation
+    /// The prior: `tv` for total variation, `builtin:color`, `builtin:gray` or a file for a denoising network; by default
+    /// what suits the problem
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
 
@@ -38,8 +39,8 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
         arguments.file.clone().unwrap_or_else(|| PathBuf::from(format!("{}.toml", problem.name())));
     let name = path.file_stem().context("the name of a file is needed")?.display().to_string();
     let size = arguments.size.map_or(problem.default_size(), |size| size as usize);
-    let text =
-        problem.job(&Choices { name, size, model: arguments.model.clone(), iterations: None });
+    let model = problem.model(arguments.model.as_deref());
+    let text = problem.job(&Choices { name, size, model, iterations: None });
     let mut options = std::fs::OpenOptions::new();
     let file =
         options.write(true).create(true).create_new(!arguments.force).truncate(true).open(&path);

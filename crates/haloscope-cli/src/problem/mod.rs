@@ -48,6 +48,16 @@ impl Problem {
         }
     }
 
+    /// The network of the prior: the one that is named, or what suits the problem; `None` for total variation, which is
+    /// all that there is to know of the phantoms of tomography.
+    pub fn model(self, name: Option<&str>) -> Option<String> {
+        match (name, self) {
+            (Some("tv"), _) | (None, Self::Tomography2d | Self::Tomography3d) => None,
+            (Some(name), _) => Some(name.to_owned()),
+            (None, _) => Some("builtin:color".to_owned()),
+        }
+    }
+
     /// The text of the job file.
     pub fn job(self, choices: &Choices) -> String {
         let size = choices.size;
