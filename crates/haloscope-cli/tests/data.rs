@@ -39,10 +39,10 @@ fn the_tooth_is_reconstructed_with_the_same_bits_on_2_ranks() {
 fn the_brain_comes_out_better_than_by_back_projection_on_2_ranks() {
     let Some(job) = example("brain.toml") else { return };
     let changes = [
-        ("shrink = 2 ", "shrink = 8 "),
-        ("detector = [150, 210]", "detector = [38, 54]"),
-        ("source-distance = 400", "source-distance = 100"),
-        ("detector-distance = 100", "detector-distance = 25"),
+        ("shrink = 3 ", "shrink = 8 "),
+        ("detector = [100, 140]", "detector = [38, 54]"),
+        ("source-distance = 270", "source-distance = 100"),
+        ("detector-distance = 70", "detector-distance = 25"),
         ("iterations = 60", "iterations = 20"),
     ];
     let summary = json(&Folder::new().run(&smaller(job, &changes), &["--ranks", "2"]));
