@@ -13,7 +13,9 @@ use anyhow::{Context as _, Result};
 use haloscope::distribute::distribute;
 use haloscope::fidelity::{Fidelities, L2};
 use haloscope::metrics::{Ssim, psnr};
-use haloscope::solve::{PrimalDual, Seconds, Start, State, Stopping, gather_records, solve};
+use haloscope::solve::{
+    PrimalDual, Reason, Seconds, Start, State, Stopping, gather_records, solve,
+};
 use haloscope::{Array, io};
 use haloscope_comm::{Collectives, Context};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -144,15 +146,7 @@ fn reconstruct(context: &Context, arguments: &Arguments) -> Result<Option<Report
     let start = State::new(problem.start(&start)?);
     let stopping = Stopping { iterations: arguments.iterations as usize, ..Stopping::default() };
     let bar = progress(context, arguments)?;
-    log::event(context, "started", || {
-        json!({
-            "problem": problem_name(arguments.problem),
-            "shape": truth.shape(),
-            "operators": operators,
-            "ranks": context.size(),
-            "iterations": arguments.iterations,
-        })
-    });
+    announce(context, arguments, truth.shape(), operators);
     context.comm().reset_statistics();
     let begin = Instant::now();
     let mut looking = std::time::Duration::ZERO;
@@ -225,18 +219,36 @@ fn reconstruct(context: &Context, arguments: &Arguments) -> Result<Option<Report
             .map(|(_, psnr)| *psnr),
         seconds: parts_of(&record.seconds),
     });
+    conclude(context, &report, outcome.reason);
+    let html = page(&report, iterations.collect())?;
+    io::write_atomically(Path::new(&report.page), |file| file.write_all(html.as_bytes()))
+        .with_context(|| report.page.clone())?;
+    Ok(Some(report))
+}
+
+/// Tells programs what begins.
+fn announce(context: &Context, arguments: &Arguments, shape: &[usize], operators: usize) {
+    log::event(context, "started", || {
+        json!({
+            "problem": problem_name(arguments.problem),
+            "shape": shape,
+            "operators": operators,
+            "ranks": context.size(),
+            "iterations": arguments.iterations,
+        })
+    });
+}
+
+/// Tells programs what came of it.
+fn conclude(context: &Context, report: &Report, reason: Reason) {
     log::event(context, "finished", || {
         json!({
-            "reason": outcome.reason.to_string(),
+            "reason": reason.to_string(),
             "iterations": report.iterations,
             "seconds": report.seconds,
             "psnr_db": report.after.psnr_db,
         })
     });
-    let html = page(&report, iterations.collect())?;
-    io::write_atomically(Path::new(&report.page), |file| file.write_all(html.as_bytes()))
-        .with_context(|| report.page.clone())?;
-    Ok(Some(report))
 }
 
 fn problem_name(problem: Problem) -> String {
