@@ -1,4 +1,4 @@
-//! `--trace`: a timeline of each rank in a file of its own, for Perfetto or chrome://tracing.
+//! `--trace`: a timeline of each rank in a file of its own, for Perfetto or Chrome.
 //!
 //! The format is Chrome's: a list of events with a beginning and a length in microseconds. A rank is a process there, and
 //! its threads are threads; the files of several ranks can be opened together.
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 /// The options of commands that can be traced.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct TraceArguments {
-    /// Write a timeline of each rank to this folder, for ui.perfetto.dev or chrome://tracing
+    /// Write a timeline of each rank to this folder, for ui.perfetto.dev or Chrome
     #[arg(long, value_name = "DIR")]
     trace: Option<PathBuf>,
 

@@ -131,6 +131,11 @@ fn a_plan_tells_tiles_memory_messages_and_what_would_be_better() {
     let advice = report["recommendation"].as_str().expect("words");
     assert!(advice.contains("use --patch"), "{advice}");
 
+    let ranks = report["other_ranks"].as_array().expect("a list").iter();
+    let ranks: Vec<usize> =
+        ranks.filter_map(|plan| plan["ranks"].as_array().map(Vec::len)).collect();
+    assert_eq!(ranks, [1, 4, 8]);
+
     let words = text(&haloscope(&arguments).stdout);
     for word in ["48 (8x6), windows of 104x104", "advice", "messages", "weights"] {
         assert!(words.contains(word), "{words}");

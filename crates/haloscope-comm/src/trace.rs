@@ -256,10 +256,9 @@ mod tests {
     fn calls_are_noted_with_their_bytes_on_every_rank() {
         let noted = Context::threads(3, |ctx| {
             let traced = ctx.traced(Trace::new());
+            let term = vec![1.0_f32; 50_000];
             let span = traced.span("sum");
-            traced
-                .comm()
-                .ordered_sum(&[(ctx.rank() as u64, &[1.0_f32; 50_000])], &mut [0.0; 50_000])?;
+            traced.comm().ordered_sum(&[(ctx.rank() as u64, &term)], &mut vec![0.0; term.len()])?;
             drop(span);
             let part = traced.comm().split(Some(0), 0)?;
             part.map_or(Ok(()), |part| part.barrier())?;

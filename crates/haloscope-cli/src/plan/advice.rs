@@ -19,7 +19,7 @@ pub fn alternatives(setup: &Setup<'_>, chosen: &Plan) -> Result<Vec<Plan>> {
     let patches = std::iter::once(Patch::Auto).chain(lengths.map(Patch::from));
     let mut plans: Vec<Plan> = Vec::new();
     for patch in patches {
-        let plan = setup.plan(&patch)?;
+        let plan = setup.plan(&patch, setup.arguments.ranks)?;
         // Different patches may come to the same windows.
         let is_new = |other: &Plan| (&other.grid, &other.window) != (&plan.grid, &plan.window);
         if plan.patch != chosen.patch && plans.iter().chain([chosen]).all(is_new) {
@@ -34,6 +34,14 @@ pub fn alternatives(setup: &Setup<'_>, chosen: &Plan) -> Result<Vec<Plan>> {
     Ok(plans)
 }
 
+/// The same job on 1, 2, 4, … ranks, up to four times as many as were asked for, with automatic tiles.
+pub fn other_ranks(setup: &Setup<'_>) -> Result<Vec<Plan>> {
+    let asked = setup.arguments.ranks;
+    let powers = std::iter::successors(Some(1_usize), |ranks| ranks.checked_mul(2));
+    let others = powers.take_while(|ranks| *ranks <= 4 * asked).filter(|ranks| *ranks != asked);
+    others.map(|ranks| setup.plan(&Patch::Auto, ranks)).collect()
+}
+
 /// What to do.
 pub fn recommend(chosen: &Plan, alternatives: &[Plan], budget: Option<usize>) -> String {
     let best = alternatives.first().filter(|best| {
@@ -41,7 +49,7 @@ pub fn recommend(chosen: &Plan, alternatives: &[Plan], budget: Option<usize>) ->
         best.fits && (!chosen.fits || best.largest_load < 0.98 * chosen.largest_load)
     });
     let idle = chosen.ranks.iter().filter(|rank| rank.tiles + rank.operators == 0).count();
-    let mut advice = match (best, chosen.fits) {
+    let advice = match (best, chosen.fits) {
         (None, true) => "it is fine as it is".to_owned(),
         (Some(best), _) => format!(
             "use --patch {}: the slowest rank computes {:.2} times a fair share instead of {:.2}, in {} instead of {}",
@@ -64,10 +72,10 @@ pub fn recommend(chosen: &Plan, alternatives: &[Plan], budget: Option<usize>) ->
             )
         }
     };
-    if idle > 0 {
-        advice += &format!("; {idle} ranks have nothing to do, use fewer");
+    if idle == 0 {
+        return advice;
     }
-    advice
+    format!("{advice}; {idle} ranks have nothing to do, use fewer")
 }
 
 #[cfg(test)]
@@ -106,7 +114,7 @@ mod tests {
     fn the_least_work_that_fits_is_recommended() {
         let chosen = plan("64", 2.25, 100_000_000, true);
         let better = plan("256", 1.2, 300_000_000, true);
-        let advice = recommend(&chosen, &[better.clone()], None);
+        let advice = recommend(&chosen, std::slice::from_ref(&better), None);
         assert!(advice.contains("--patch 256") && advice.contains("1.20"), "{advice}");
         assert_eq!(recommend(&better, &[chosen], None), "it is fine as it is");
     }

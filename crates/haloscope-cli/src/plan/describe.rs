@@ -17,7 +17,7 @@ pub fn text(report: &Report) -> Result<String> {
     let prior = report.network.as_ref().map_or("total variation", |network| &network.name);
     writeln!(
         text,
-        "{} in {}, {} with {prior}, on {} of {}\n",
+        "{} from {}, {} with {prior}, on {} of {}\n",
         count(report.sides.len(), &join(&report.sides), report.channels),
         plural(report.operators, "operator"),
         report.solver,
@@ -64,6 +64,7 @@ pub fn text(report: &Report) -> Result<String> {
     )?;
     writeln!(text, "           without the program itself, and tables that operators keep")?;
     write_alternatives(&mut text, report)?;
+    write_other_ranks(&mut text, report)?;
     writeln!(text, "\nadvice     {}", report.recommendation)?;
     Ok(text)
 }
@@ -130,6 +131,28 @@ fn write_alternatives(text: &mut String, report: &Report) -> Result<()> {
             megabytes(plan.bytes_sent_per_iteration as f64)
         )?;
     }
+    Ok(())
+}
+
+fn write_other_ranks(text: &mut String, report: &Report) -> Result<()> {
+    writeln!(
+        text,
+        "\n{:>6} {:>14} {:>6} {:>10} {:>10} {:>14}",
+        "ranks", "windows", "load", "memory", "messages", "times as fast"
+    )?;
+    for plan in &report.other_ranks {
+        let ranks = plan.ranks.len();
+        writeln!(
+            text,
+            "{ranks:>6} {:>14} {:>6.2} {:>10} {:>10} {:>14.1}",
+            join(&plan.window),
+            plan.largest_load,
+            megabytes(plan.largest_memory_bytes as f64),
+            megabytes(plan.bytes_sent_per_iteration as f64),
+            ranks as f64 / plan.largest_load
+        )?;
+    }
+    writeln!(text, "           as fast as one rank without tiles, if messages cost nothing")?;
     Ok(())
 }
 

@@ -87,6 +87,8 @@ struct Report {
     plan: Plan,
     /// The same job with other tiles, the best of those that fit first.
     alternatives: Vec<Plan>,
+    /// The same job on other numbers of ranks, with tiles that suit them.
+    other_ranks: Vec<Plan>,
     /// What to do, in words.
     recommendation: String,
 }
@@ -144,7 +146,7 @@ struct Parts {
 /// Prints the plan.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let setup = Setup::new(arguments)?;
-    let plan = setup.plan(&arguments.patch)?;
+    let plan = setup.plan(&arguments.patch, arguments.ranks)?;
     let alternatives = advice::alternatives(&setup, &plan)?;
     let report = Report {
         sides: arguments.size.0.clone(),
@@ -155,6 +157,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         threads_per_rank: setup.threads,
         memory_budget_bytes: arguments.memory_budget,
         recommendation: advice::recommend(&plan, &alternatives, arguments.memory_budget),
+        other_ranks: advice::other_ranks(&setup)?,
         plan,
         alternatives,
     };
@@ -192,9 +195,9 @@ impl<'a> Setup<'a> {
         Ok(Self { arguments, denoiser, method, threads })
     }
 
-    /// The job with these tiles.
-    fn plan(&self, patch: &Patch) -> Result<Plan> {
-        let Arguments { size, channels, overlap, strategy, ranks, .. } = self.arguments;
+    /// The job with these tiles on so many ranks.
+    fn plan(&self, patch: &Patch, ranks: usize) -> Result<Plan> {
+        let Arguments { size, channels, overlap, strategy, .. } = self.arguments;
         let measurement = self.arguments.measurement.as_ref().unwrap_or(size);
         let shape = |sides: &Sides| [&[*channels], &sides.0[..]].concat();
         let tiling =
@@ -202,7 +205,7 @@ impl<'a> Setup<'a> {
         let forecast = Job {
             image: [&[1], &shape(size)[..]].concat(),
             measurements: vec![shape(measurement); self.arguments.operators],
-            ranks: *ranks,
+            ranks,
             method: self.method,
             prior: self.denoiser.as_ref().map(|denoiser| Denoising { denoiser, tiling }),
         }

@@ -42,9 +42,9 @@ impl Problem {
     /// A size that takes seconds.
     pub fn default_size(self) -> usize {
         match self {
-            Self::Tomography2d => 256,
             Self::Tomography3d => 64,
-            _ => 384,
+            Self::SuperResolution => 384,
+            _ => 256,
         }
     }
 
@@ -67,7 +67,7 @@ impl Problem {
         };
         let iterations = choices.iterations.unwrap_or(match choices.model {
             None => 150,
-            Some(_) => 24,
+            Some(_) => 8,
         });
         let views = if self == Self::Tomography3d { 48 } else { 60 };
         self.template()

@@ -152,18 +152,7 @@ pub fn reconstruct(
         (None, start) => State::new(start.clone().context("a run begins or goes on")?),
     };
     let failed = |error| Agreed::failure(ctx, error);
-    crate::log::event(ctx, "started", || {
-        json!({
-            "problem": job.name,
-            "shape": shape,
-            "operators": operators,
-            "ranks": ctx.size(),
-            "method": job.solver.method.name(),
-            "prior": job.prior.describe(),
-            "iterations": prepared.stopping.iterations,
-            "resumed_from": resumed_from,
-        })
-    });
+    announce(ctx, job, &shape, &prepared, resumed_from);
     let mut progress =
         Progress::new(ctx, printing.quiet, state.iteration, prepared.stopping.iterations)?;
     let ended = iterate(ctx, &prepared, state, saving, &mut progress).map_err(failed)?;
@@ -201,15 +190,7 @@ pub fn reconstruct(
             checkpoints: ended.saved.as_deref().map(|folder| folder.display().to_string()),
         };
         write_result(job, &prepared, &ended, &mut summary).map(|()| {
-            crate::log::event(ctx, "finished", || {
-                json!({
-                    "reason": summary.reason,
-                    "iterations": summary.iterations,
-                    "seconds": summary.seconds,
-                    "psnr_db": summary.after.map(|quality| quality.psnr_db),
-                    "files": summary.files,
-                })
-            });
+            conclude(ctx, &summary);
             Some(Box::new(summary))
         })
     } else {
@@ -220,6 +201,41 @@ pub fn reconstruct(
         reason: format!("{error:#}"),
     });
     Ok(Finished::Done(agree(ctx, written).map_err(failed)?))
+}
+
+/// Tells programs what begins.
+fn announce(
+    ctx: &Context,
+    job: &Job,
+    shape: &[usize],
+    prepared: &Prepared,
+    resumed_from: Option<usize>,
+) {
+    crate::log::event(ctx, "started", || {
+        json!({
+            "problem": job.name,
+            "shape": shape,
+            "operators": prepared.problem.physics().len(),
+            "ranks": ctx.size(),
+            "method": job.solver.method.name(),
+            "prior": job.prior.describe(),
+            "iterations": prepared.stopping.iterations,
+            "resumed_from": resumed_from,
+        })
+    });
+}
+
+/// Tells programs what came of it.
+fn conclude(ctx: &Context, summary: &Summary) {
+    crate::log::event(ctx, "finished", || {
+        json!({
+            "reason": summary.reason,
+            "iterations": summary.iterations,
+            "seconds": summary.seconds,
+            "psnr_db": summary.after.map(|quality| quality.psnr_db),
+            "files": summary.files,
+        })
+    });
 }
 
 /// The checkpoints of a job, and the state to go on from.

@@ -53,7 +53,7 @@ pub struct Seconds {
 /// # Ok::<(), haloscope::Error>(())
 /// ```
 pub fn gather_records(ctx: &Context, records: &[Record]) -> Result<Vec<Vec<Record>>> {
-    let words: Vec<u64> = records.iter().flat_map(Record::to_words).collect();
+    let words: Vec<u64> = records.iter().flat_map(|record| record.to_words()).collect();
     let mut all = vec![0; words.len() * ctx.size()];
     ctx.comm().all_gather_into(&words, &vec![words.len(); ctx.size()], &mut all)?;
     let of_rank = |rank: usize| {
@@ -67,7 +67,7 @@ pub fn gather_records(ctx: &Context, records: &[Record]) -> Result<Vec<Vec<Recor
 const WORDS: usize = 11;
 
 impl Record {
-    fn to_words(&self) -> [u64; WORDS] {
+    fn to_words(self) -> [u64; WORDS] {
         let Seconds { total, data, prior, communication, waiting } = self.seconds;
         [
             self.iteration as u64,
