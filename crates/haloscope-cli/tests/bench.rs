@@ -201,3 +201,23 @@ fn processes_need_a_build_with_mpi() {
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("--features mpi"), "{}", text(&output.stderr));
 }
+
+#[test]
+fn deepinv_is_compared_where_a_python_has_it() {
+    let Ok(python) = std::env::var("HALOSCOPE_PYTHON") else {
+        println!("skipped: a comparison with deepinv, which needs HALOSCOPE_PYTHON");
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().display().to_string();
+    let arguments = "compare --problem highres-color,tomography-3d --sizes 16 --model drunet:2-2-2-2:1 --operators 2 \
+                     --iterations 2 --repetitions 1 --threads 1";
+    let mut arguments: Vec<&str> = arguments.split_whitespace().collect();
+    arguments.extend(["--python", &python, "--out", &out]);
+    let output = bench(&arguments);
+    assert!(text(&output.stderr).contains("skipped: tomography-3d in deepinv"));
+    let systems: Vec<String> = rows(folder.path()).into_iter().map(|row| row.system).collect();
+    assert_eq!(systems.iter().filter(|system| *system == "haloscope").count(), 4);
+    assert_eq!(systems.iter().filter(|system| *system == "deepinv").count(), 2);
+    assert!(text(&output.stdout).contains("times ours"), "{}", text(&output.stdout));
+}

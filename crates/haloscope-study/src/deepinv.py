@@ -91,7 +91,7 @@ def main():
                 for operator, y in zip(physics, data):
                     gradient += operator.A_adjoint(operator.A(x) - y)
                 middle = time.perf_counter()
-                x = denoiser(x - step * gradient, settings["sigma"])
+                x = denoiser((x - step * gradient).clamp(0, 1), settings["sigma"]).clamp(0, 1)
                 end = time.perf_counter()
                 if not math.isfinite(float(x.norm())):
                     sys.exit("the image is not finite")

@@ -45,7 +45,9 @@ pub fn cores() -> usize {
 pub fn open(arguments: &RunArguments, study: Study, settings: &Settings) -> Result<Results> {
     let machine = serde_json::to_value(Machine::detect()).context("the machine")?;
     let origin = Provenance::new(env!("CARGO_PKG_VERSION"), commit(), machine);
-    let run = Run::new(study, settings.clone(), std::env::args().collect());
+    // Where this program is says nothing to others.
+    let command = std::iter::once("haloscope".to_owned()).chain(std::env::args().skip(1));
+    let run = Run::new(study, settings.clone(), command.collect());
     Ok(Results::open(&arguments.out, &origin, &run)?)
 }
 

@@ -11,7 +11,7 @@ use haloscope::denoise::NetworkDenoiser;
 use haloscope::distribute::{DistributedDenoiser, DistributedStack, distribute, distribute_with};
 use haloscope::fidelity::{Fidelities, L2};
 use haloscope::metrics::psnr;
-use haloscope::solve::{Plug, ProximalGradient, Start, State, Stopping, solve};
+use haloscope::solve::{Plug, ProximalGradient, Range, Start, State, Stopping, solve};
 use haloscope::tiling::{Batch, Strategy, Tiling};
 use haloscope::{Array, Measurements};
 use haloscope_comm::{Collectives, Context};
@@ -58,7 +58,8 @@ fn run(ctx: &Context, job: &Job, tell: &Tell<'_>) -> Result<()> {
     let fidelity = distribute(Fidelities::from(L2::default()), ctx)?;
     let problem = haloscope::solve::Problem::new(stack, data, fidelity)?;
     let start = problem.start(&Start::Adjoint)?;
-    let prior = Arc::new(Plug::new(denoiser, settings.sigma));
+    // Random weights may make an image larger at every step; values stay those of an image this way.
+    let prior = Arc::new(Plug::new(denoiser, settings.sigma).range(Range::Clamp(0.0, 1.0)));
     let algorithm = ProximalGradient { step, prior, relaxation: None };
 
     let iterate = |iterations: usize, note: &mut Note<'_>| -> Result<Array> {

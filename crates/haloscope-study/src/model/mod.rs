@@ -65,8 +65,6 @@ pub struct Workload {
     operators: usize,
     reach: Reach,
     tiles: usize,
-    /// Pixels that a tile is computed on.
-    window: usize,
     overlap: usize,
 }
 
@@ -83,8 +81,6 @@ pub struct Prediction {
     pub transfer: f64,
     /// What the rank sends.
     pub bytes_sent: f64,
-    /// The pixels that its tiles are computed on.
-    pub pixels_computed: u64,
 }
 
 impl Workload {
@@ -104,7 +100,6 @@ impl Workload {
             operators,
             reach: scene.reach()?,
             tiles: plan.len(),
-            window: plan.window().iter().product(),
             overlap,
         })
     }
@@ -203,7 +198,7 @@ pub fn predict(
     };
     let tiles = share(workload.tiles) * costs.tile;
     let join = match layout {
-        Layout::Replicated => traffic.all_gather(bytes),
+        Layout::Replicated => traffic.assembly(bytes),
         Layout::Sharded => {
             let border = shard.border(workload.overlap) * 4.0 * workload.channels as f64;
             traffic.neighbours(border, 1)
@@ -217,7 +212,6 @@ pub fn predict(
         prior,
         transfer: sum.seconds + join.seconds,
         bytes_sent: sum.bytes + join.bytes,
-        pixels_computed: share(workload.tiles) as u64 * workload.window as u64,
     })
 }
 
@@ -316,15 +310,14 @@ pub fn predicted_rows(
 }
 
 impl Prediction {
+    /// The row of the rank with the most to do; nothing is said of the others.
     fn row(&self, configuration: &Configuration) -> Row {
         Row {
             predicted: true,
             data_seconds: Some(self.data),
             prior_seconds: Some(self.prior),
             transfer_seconds: Some(self.transfer),
-            waiting_seconds: Some(0.0),
             bytes_sent: Some(self.bytes_sent as u64),
-            pixels_computed: Some(self.pixels_computed),
             ..configuration.row(0, 0, self.total)
         }
     }

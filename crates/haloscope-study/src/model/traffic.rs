@@ -35,11 +35,15 @@ impl Traffic<'_> {
         }
     }
 
-    /// The parts of an image of `bytes`, on all ranks.
-    pub fn all_gather(&self, bytes: f64) -> Call {
+    /// The tiles of an image of `bytes`, on all ranks, where each puts all of them into their places.
+    pub fn assembly(&self, bytes: f64) -> Call {
+        if self.ranks == 1 {
+            return Call::default();
+        }
         let ranks = self.ranks as f64;
         let call = self.to_all(bytes * (ranks - 1.0) / ranks, 1);
-        Call { seconds: call.seconds + self.agreement(), ..call }
+        let placing = bytes / self.cluster.within.bytes_per_second;
+        Call { seconds: call.seconds + placing + self.agreement(), ..call }
     }
 
     /// A sum of one array of `bytes` of each rank, on all ranks.
@@ -149,7 +153,8 @@ mod tests {
         let sum = traffic.ordered_sum(1e9, 8);
         assert_eq!(sum.bytes, 2.5e9);
         assert_eq!(sum.seconds, 2.5);
-        assert_eq!(traffic.all_gather(1e9).bytes, 0.5e9);
+        let tiles = traffic.assembly(1e9);
+        assert_eq!((tiles.bytes, tiles.seconds), (0.5e9, 1.5));
         assert_eq!(traffic.all_reduce(1e9).bytes, 1e9);
     }
 
@@ -159,7 +164,7 @@ mod tests {
         let traffic = Traffic { cluster: &cluster, ranks: 1 };
         for call in [
             traffic.ordered_sum(1e9, 8),
-            traffic.all_gather(1e9),
+            traffic.assembly(1e9),
             traffic.all_reduce(1e9),
             traffic.neighbours(1e9, 2),
         ] {
@@ -173,8 +178,9 @@ mod tests {
         let cluster = Cluster { nodes: 2, ranks_per_node: 4, ..Cluster::one_node("eight", 4, one) };
         let traffic = Traffic { cluster: &cluster, ranks: 8 };
         // 7/8 of the bytes leave the rank; four of seven parts of that leave the node, for each of its four ranks.
-        let gather = traffic.all_gather(8e9);
-        assert!((gather.seconds - 16.0).abs() < 1e-9, "{gather:?}");
+        // Then the whole image is copied.
+        let tiles = traffic.assembly(8e9);
+        assert!((tiles.seconds - 16.0 - 8.0).abs() < 1e-9, "{tiles:?}");
     }
 
     #[test]
