@@ -37,7 +37,13 @@ fn text(bytes: &[u8]) -> String {
 
 fn json(output: &Output) -> Value {
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
-    serde_json::from_slice(&output.stdout).expect("the output is JSON")
+    report(&text(&output.stdout))
+}
+
+/// The document in what a job prints; warnings of its ranks are around it.
+fn report(output: &str) -> Value {
+    let (begin, end) = (output.find('{').expect(output), output.rfind('}').expect(output));
+    serde_json::from_str(&output[begin..=end]).expect("the output has JSON")
 }
 
 /// What the queue holds.
@@ -142,7 +148,7 @@ fn a_grid_runs_a_job_for_each_allocation() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let demo = |name: &str| -> Value {
         let file = folder.path().join("jobs").join(name).join("output.txt");
-        serde_json::from_slice(&std::fs::read(file).expect("an output")).expect("JSON")
+        report(&std::fs::read_to_string(file).expect("an output"))
     };
     let found: Vec<Value> = ["1x1", "1x2", "2x2"].map(demo).into();
     let ranks: Vec<&Value> = found.iter().map(|demo| &demo["ranks"]).collect();
