@@ -1,6 +1,6 @@
 # Everything that is done with the project; `make help` lists it.
 
-.PHONY: help test tools lint docs unit mpi slurm two-hosts deny bench bench-collectives bench-blur bench-networks bench-tiling bench-tomography neon fuzz soak fmt clean
+.PHONY: help test tools lint docs unit mpi slurm two-hosts deny bench bench-collectives bench-blur bench-networks bench-studies bench-tiling bench-tomography neon fuzz soak fmt clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -141,6 +141,20 @@ bench-tomography: $(PYTHON)
 			--peer "deepinv, inexact adjoint=$$peer deepinv-fast" \
 			--peer "RTK=$$peer rtk" || exit 1; \
 	done
+
+# How reconstructions scale, on threads and on processes; memory, batches, deepinv. About an hour on two cores.
+STUDIES = bench/runs/studies
+STUDY = target/openmpi/release/haloscope bench
+
+bench-studies: export OMPI_ALLOW_RUN_AS_ROOT = 1
+bench-studies: export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = 1
+bench-studies: tools $(PYTHON) ## measure scaling, memory and batches; results go to bench/runs/studies
+	MPICC=mpicc.openmpi cargo build --release --features mpi --target-dir target/openmpi
+	$(STUDY) scaling --out $(STUDIES) --backend threads,mpi --launcher "mpirun.openmpi -n"
+	$(STUDY) memory --out $(STUDIES)
+	$(STUDY) batch --out $(STUDIES)
+	$(STUDY) compare --out $(STUDIES) --python $(PYTHON) --repetitions 1
+	$(STUDY) predict $(STUDIES) --cluster bench/cluster.toml
 
 # The target is installed with `rustup target add aarch64-unknown-linux-gnu`, the rest by the packages
 # gcc-aarch64-linux-gnu and qemu-user.

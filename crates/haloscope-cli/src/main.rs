@@ -1,6 +1,7 @@
 //! The `haloscope` command. Each subcommand is a file; this one reads the arguments and turns
 //! errors into one line and an exit code: 2 for misuse, 1 for failure.
 
+mod bench;
 mod dashboard;
 mod demo;
 mod denoise;
@@ -32,6 +33,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Measure how this machine or cluster does, and predict larger ones
+    Bench(Box<bench::Arguments>),
     /// Show the tables of studies as a page for a browser
     Dashboard(dashboard::Arguments),
     /// Reconstruct an image from measurements that are made for the purpose
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     logger::install(arguments.verbose);
     let result = match arguments.command {
+        Command::Bench(arguments) => bench::run(&arguments),
         Command::Dashboard(arguments) => dashboard::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Denoise(arguments) => denoise::run(&arguments),
@@ -66,7 +70,8 @@ fn report(error: &anyhow::Error) -> ExitCode {
     // If standard error is closed, the exit code still tells.
     let _ = std::io::stderr().write_all(line.as_bytes());
     let is_misuse =
-        error.downcast_ref::<haloscope_comm::Error>().is_some_and(|error| !error.is_final());
+        error.downcast_ref::<haloscope_comm::Error>().is_some_and(|error| !error.is_final())
+            || matches!(error.downcast_ref(), Some(haloscope_study::Error::Argument { .. }));
     ExitCode::from(if is_misuse { 2 } else { 1 })
 }
 

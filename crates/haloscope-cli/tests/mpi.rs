@@ -64,3 +64,28 @@ fn misuse_ends_all_processes_with_a_code_other_than_0() {
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("one of the two"));
 }
+
+#[test]
+fn a_study_on_processes_finds_the_images_of_threads() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().display().to_string();
+    let launcher = std::env::var("MPIRUN").unwrap_or_else(|_| "mpirun".into());
+    let arguments = "bench scaling --problem highres-color --sizes 32 --model drunet:2-2-2-2:1 --patch 16 --overlap 4 \
+                     --operators 4 --iterations 2 --repetitions 1 --ranks 1,2,3 --backend threads,mpi";
+    let output = Command::new(env!("CARGO_BIN_EXE_haloscope"))
+        .args(arguments.split_whitespace())
+        .args(["--out", &out, "--launcher", &format!("{launcher} -n")])
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+        .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
+        .output()
+        .expect("the study starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // Both kinds of ranks, two iterations, on one, two and three ranks; other images would have been an error.
+    let rows = haloscope_study::results::read_rows(folder.path()).expect("rows");
+    assert_eq!(rows.len(), 2 * 2 * 6);
+    let text = std::fs::read(folder.path().join("provenance.json")).expect("provenance");
+    let facts: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+    assert_eq!(facts["images"].as_object().map(serde_json::Map::len), Some(1), "{facts}");
+    assert!(facts["links"]["mpi"]["latency_seconds"].as_f64() > Some(0.0), "{facts}");
+}

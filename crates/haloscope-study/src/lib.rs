@@ -1,4 +1,21 @@
-//! Studies of how haloscope scales: dashboards of their tables, and jobs on clusters.
+#![doc = include_str!("../README.md")]
 
 pub mod dashboard;
+mod error;
+pub mod figures;
+pub mod job;
+pub mod measure;
+pub mod model;
+pub mod network;
+pub mod parquet;
+pub mod plan;
+pub mod problem;
+pub mod provenance;
+pub mod results;
+pub mod row;
+pub mod runner;
 pub mod slurm;
+pub mod statistics;
+pub mod tables;
+
+pub use error::{Error, Result};

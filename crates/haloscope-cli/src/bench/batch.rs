@@ -1,0 +1,67 @@
+//! `haloscope bench batch`.
+
+use anyhow::Result;
+use haloscope_study::job::Settings;
+use haloscope_study::network::NetworkName;
+use haloscope_study::plan::BatchStudy;
+use haloscope_study::row::Study;
+
+use super::run::{self, RunArguments};
+
+/// The options of `haloscope bench batch`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    run: RunArguments,
+
+    /// The network, with sizes as in drunet:32-64-128-256:2
+    #[arg(long, value_name = "NAME", default_value = "drunet")]
+    model: NetworkName,
+
+    /// Side of the image; by default 512, 2048 with --full
+    #[arg(long, value_name = "N")]
+    size: Option<usize>,
+
+    /// Sides of patches; by default 64, 128 and 256, with --full 128, 256 and 512
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    patches: Vec<usize>,
+
+    /// Patches at once
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,4,8,16")]
+    batches: Vec<usize>,
+
+    /// Pixels that a patch sees beyond its own
+    #[arg(long, value_name = "N", default_value = "0")]
+    overlap: usize,
+
+    /// Threads; by default all cores
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+}
+
+/// Runs the study.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let full = arguments.run.full;
+    let patches = match &arguments.patches {
+        list if list.is_empty() && full => vec![128, 256, 512],
+        list if list.is_empty() => vec![64, 128, 256],
+        list => list.clone(),
+    };
+    let settings = Settings { seed: arguments.run.seed, ..Settings::default() };
+    let study = BatchStudy {
+        model: arguments.model.clone(),
+        size: arguments.size.unwrap_or(if full { 2048 } else { 512 }),
+        patches,
+        batches: arguments.batches.clone(),
+        overlap: arguments.overlap,
+        threads: arguments.threads.unwrap_or_else(run::cores),
+        repetitions: arguments.run.repetitions,
+        settings: settings.clone(),
+    };
+    let jobs = study.jobs()?;
+    let launcher = run::launcher("")?;
+    let mut results = run::open(&arguments.run, Study::Batch, &settings)?;
+    run::announce(&arguments.run, &jobs);
+    run::measure(&launcher, &jobs, &mut results)?;
+    run::conclude(&arguments.run, &results, Study::Batch)
+}

@@ -1,0 +1,97 @@
+//! `haloscope bench compare`: the same reconstructions in haloscope and in deepinv.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::Result;
+use haloscope_study::plan::CompareStudy;
+use haloscope_study::problem::Problem;
+use haloscope_study::row::Study;
+use haloscope_study::runner::{DEEPINV, Launcher};
+
+use super::run::{self, RunArguments};
+use super::scaling::ReconstructionArguments;
+
+/// The options of `haloscope bench compare`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    run: RunArguments,
+
+    #[command(flatten)]
+    reconstruction: ReconstructionArguments,
+
+    /// A Python with deepinv; by default .venv/bin/python or python3, whichever has it
+    #[arg(long, value_name = "PATH")]
+    python: Option<PathBuf>,
+
+    /// Threads; by default all cores
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+}
+
+/// Runs the study.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let reconstruction = &arguments.reconstruction;
+    let settings = reconstruction.settings(&arguments.run);
+    let ours = CompareStudy {
+        systems: vec!["haloscope".into()],
+        problems: reconstruction.problems(),
+        sizes: reconstruction.sizes.clone(),
+        model: reconstruction.model.clone(),
+        operators: reconstruction.operators,
+        threads: arguments.threads.unwrap_or_else(run::cores),
+        repetitions: arguments.run.repetitions,
+        full: arguments.run.full,
+        settings: settings.clone(),
+    };
+    let jobs = ours.jobs()?;
+    let launcher = run::launcher("")?;
+    let mut results = run::open(&arguments.run, Study::Compare, &settings)?;
+    run::announce(&arguments.run, &jobs);
+    run::measure(&launcher, &jobs, &mut results)?;
+
+    match find_python(arguments.python.as_deref()) {
+        Err(reason) => eprintln!("skipped: deepinv, because {reason}"),
+        Ok(python) => {
+            // Its cone beam needs a GPU.
+            let (there, missing): (Vec<Problem>, Vec<Problem>) =
+                ours.problems.iter().partition(|problem| **problem != Problem::Tomography3d);
+            if !missing.is_empty() {
+                eprintln!("skipped: tomography-3d in deepinv, which has no cone beam on a CPU");
+            }
+            let theirs =
+                CompareStudy { systems: vec!["deepinv".into()], problems: there, ..ours.clone() };
+            if !theirs.problems.is_empty() {
+                let arguments = vec!["-W".into(), "ignore".into(), "-c".into(), DEEPINV.into()];
+                let launcher = Launcher { program: python, arguments, mpi: Vec::new() };
+                run::measure(&launcher, &theirs.jobs()?, &mut results)?;
+            }
+        }
+    }
+    run::conclude(&arguments.run, &results, Study::Compare)
+}
+
+/// A Python that has deepinv, or why there is none.
+fn find_python(given: Option<&Path>) -> std::result::Result<PathBuf, String> {
+    let candidates = match given {
+        Some(python) => vec![python.to_owned()],
+        None => vec![".venv/bin/python".into(), "python3".into()],
+    };
+    let has_deepinv = |python: &PathBuf| {
+        let found = Command::new(python)
+            .args(["-c", "import deepinv"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        found.is_ok_and(|status| status.success())
+    };
+    let names: Vec<String> = candidates.iter().map(|python| python.display().to_string()).collect();
+    candidates.into_iter().find(has_deepinv).ok_or_else(|| {
+        format!(
+            "no Python with it was found ({}); give one with --python, after `pip install deepinv`",
+            names.join(", ")
+        )
+    })
+}

@@ -1,0 +1,56 @@
+//! `haloscope bench memory`.
+
+use anyhow::Result;
+use haloscope_study::job::Settings;
+use haloscope_study::network::NetworkName;
+use haloscope_study::plan::MemoryStudy;
+use haloscope_study::row::Study;
+
+use super::run::{self, RunArguments};
+
+/// The options of `haloscope bench memory`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    run: RunArguments,
+
+    /// Networks, with sizes as in drunet:32-64-128-256:2
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "drunet,unet,dncnn")]
+    model: Vec<NetworkName>,
+
+    /// Rows of the image; by default 512, 2048 with --full
+    #[arg(long, value_name = "N")]
+    height: Option<usize>,
+
+    /// Columns of the image; by default from half the rows to as many, in steps of 64 and of 68
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    widths: Vec<usize>,
+
+    /// Threads; by default all cores
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+}
+
+/// Runs the study.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let height = arguments.height.unwrap_or(if arguments.run.full { 2048 } else { 512 });
+    let widths = match &arguments.widths {
+        list if list.is_empty() => MemoryStudy::widths(height),
+        list => list.clone(),
+    };
+    let settings = Settings { seed: arguments.run.seed, ..Settings::default() };
+    let study = MemoryStudy {
+        models: arguments.model.clone(),
+        height,
+        widths,
+        threads: arguments.threads.unwrap_or_else(run::cores),
+        repetitions: arguments.run.repetitions,
+        settings: settings.clone(),
+    };
+    let jobs = study.jobs()?;
+    let launcher = run::launcher("")?;
+    let mut results = run::open(&arguments.run, Study::Memory, &settings)?;
+    run::announce(&arguments.run, &jobs);
+    run::measure(&launcher, &jobs, &mut results)?;
+    run::conclude(&arguments.run, &results, Study::Memory)
+}

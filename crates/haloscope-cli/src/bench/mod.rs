@@ -1,0 +1,86 @@
+//! `haloscope bench`: studies of how this machine or cluster does, and a model of larger ones.
+//!
+//! Each study is a file with its options; what they share is in `run.rs`. The work is in `haloscope-study`.
+
+mod batch;
+mod compare;
+mod memory;
+mod predict;
+mod run;
+mod scaling;
+mod slurm;
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use haloscope_study::job::Question;
+use haloscope_study::results::read_rows;
+use haloscope_study::{measure, tables};
+
+/// The options of `haloscope bench`.
+#[derive(clap::Args)]
+#[command(arg_required_else_help = true)]
+pub struct Arguments {
+    #[command(subcommand)]
+    study: Study,
+}
+
+#[derive(clap::Subcommand)]
+enum Study {
+    /// Reconstructions on several numbers of ranks: speedup, efficiency, where the time goes
+    Scaling(scaling::Arguments),
+    /// Networks on images of several widths: memory that was predicted and measured, time
+    Memory(memory::Arguments),
+    /// An image as patches of several sizes, several at once: throughput and memory
+    Batch(batch::Arguments),
+    /// The same reconstructions in haloscope and in deepinv, where a Python has it
+    Compare(compare::Arguments),
+    /// Predict larger numbers of ranks from measured rows and a description of a cluster
+    Predict(predict::Arguments),
+    /// Show the tables of results that are there
+    Summary {
+        /// Folders of results
+        #[arg(required = true)]
+        results: Vec<PathBuf>,
+    },
+    /// Measure one configuration; what the studies start
+    #[command(hide = true)]
+    Worker {
+        /// What to measure, as JSON
+        question: String,
+    },
+}
+
+/// Runs the study that is asked for.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    match &arguments.study {
+        Study::Scaling(arguments) => scaling::run(arguments),
+        Study::Memory(arguments) => memory::run(arguments),
+        Study::Batch(arguments) => batch::run(arguments),
+        Study::Compare(arguments) => compare::run(arguments),
+        Study::Predict(arguments) => predict::run(arguments),
+        Study::Summary { results } => {
+            let mut rows = Vec::new();
+            for folder in results {
+                rows.extend(read_rows(folder)?);
+            }
+            crate::print(&tables::describe(&rows))
+        }
+        Study::Worker { question } => work(question),
+    }
+}
+
+/// Answers a question in lines of JSON. Nobody who listens is an error: the study has been ended.
+fn work(question: &str) -> Result<()> {
+    let question: Question = serde_json::from_str(question).context("the question")?;
+    measure::answer(question, |answer| {
+        let line = serde_json::to_string(&answer).map_err(std::io::Error::other);
+        let told = line.and_then(|line| writeln!(std::io::stdout().lock(), "{line}"));
+        told.map_err(|error| haloscope_study::Error::Process {
+            configuration: "the study".into(),
+            reason: error.to_string(),
+        })
+    })?;
+    Ok(())
+}

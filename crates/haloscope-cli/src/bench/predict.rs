@@ -1,0 +1,79 @@
+//! `haloscope bench predict`: rows for ranks that are not there, from rows for those that are.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use haloscope_study::model::{Cluster, Validation, predicted_rows};
+use haloscope_study::problem::Problem;
+use haloscope_study::results::Results;
+use haloscope_study::tables;
+
+use super::run::validate;
+
+/// The options of `haloscope bench predict`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Folder of results of `bench scaling`, to which the predicted rows are added
+    results: PathBuf,
+
+    /// Description of the cluster
+    #[arg(long, value_name = "FILE")]
+    cluster: PathBuf,
+
+    /// Numbers of ranks
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "1,8,16,32,64,128,256,512,1024"
+    )]
+    ranks: Vec<usize>,
+
+    /// Problems; by default all that were measured
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    problem: Vec<Problem>,
+
+    /// Sizes of images; by default those that were measured
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    sizes: Vec<usize>,
+}
+
+/// Predicts, and says how far the model is off where it can be compared.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let cluster = Cluster::read(&arguments.cluster)?;
+    let folder = &arguments.results;
+    let mut results = Results::reopen(folder)?;
+    let validations = validate(&results)?;
+    let ranks: Vec<usize> =
+        arguments.ranks.iter().copied().filter(|ranks| *ranks <= cluster.most_ranks()).collect();
+    if ranks.len() < arguments.ranks.len() {
+        eprintln!("{} has {} ranks; more are left out", cluster.name, cluster.most_ranks());
+    }
+    let is_wanted =
+        |problem: Problem| arguments.problem.is_empty() || arguments.problem.contains(&problem);
+    let measured: Vec<_> =
+        results.rows().iter().filter(|row| row.problem.is_some_and(is_wanted)).cloned().collect();
+    let rows = predicted_rows(&measured, &cluster, &ranks, &arguments.sizes)?;
+    if rows.is_empty() {
+        return Err(haloscope_study::Error::argument(
+            "results",
+            "there are no rows of `bench scaling` in strong mode to predict from",
+        )
+        .into());
+    }
+    let text = tables::describe(&rows);
+    results.predict(rows)?;
+    results.save()?;
+    crate::print(&format!("Predictions for {}\n\n{text}", cluster.name))?;
+    if validations.is_empty() {
+        return crate::print(
+            "Nothing was measured on more ranks that the model could be compared with.\n",
+        );
+    }
+    let worst = validations.iter().map(Validation::error).fold(0.0, f64::max);
+    crate::print(&format!(
+        "The model on what was measured: off by at most {:.1} %\n\n{}",
+        100.0 * worst,
+        tables::describe_validation(&validations)
+    ))
+}

@@ -1,0 +1,135 @@
+//! What all studies share: options, where rows go, how measuring processes are started, and what is said meanwhile.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+use haloscope_study::figures::summarise;
+use haloscope_study::job::{Job, Settings};
+use haloscope_study::model::Validation;
+use haloscope_study::provenance::{Provenance, Run};
+use haloscope_study::results::Results;
+use haloscope_study::row::{Backend, Study};
+use haloscope_study::runner::{Launcher, Progress};
+use haloscope_study::tables;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::machine::Machine;
+
+/// The options that all studies have.
+#[derive(clap::Args)]
+pub struct RunArguments {
+    /// Folder for the results; a run that was stopped goes on where it was
+    #[arg(long, value_name = "DIR", default_value = "haloscope-bench")]
+    pub out: PathBuf,
+
+    /// How often each configuration is measured
+    #[arg(long, value_name = "N", default_value = "3")]
+    pub repetitions: usize,
+
+    /// The seed of all that is random
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub seed: u64,
+
+    /// The grid of sizes that takes hours instead of the one that takes minutes
+    #[arg(long)]
+    pub full: bool,
+}
+
+/// Threads that this process can use.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Opens the folder of a study.
+pub fn open(arguments: &RunArguments, study: Study, settings: &Settings) -> Result<Results> {
+    let machine = serde_json::to_value(Machine::detect()).context("the machine")?;
+    let origin = Provenance::new(env!("CARGO_PKG_VERSION"), commit(), machine);
+    // Where this program is says nothing to others.
+    let command = std::iter::once("haloscope".to_owned()).chain(std::env::args().skip(1));
+    let run = Run::new(study, settings.clone(), command.collect());
+    Ok(Results::open(&arguments.out, &origin, &run)?)
+}
+
+/// The commit of the sources, where they are still where they were built.
+fn commit() -> Option<String> {
+    if let Some(commit) = option_env!("HALOSCOPE_COMMIT") {
+        return Some(commit.to_owned());
+    }
+    let sources = env!("CARGO_MANIFEST_DIR");
+    let git = Command::new("git")
+        .args(["-C", sources, "describe", "--always", "--dirty", "--abbrev=40", "--match", ""])
+        .output();
+    let output = git.ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+/// Starts this program again to measure, under `mpi` where ranks are processes.
+pub fn launcher(mpi: &str) -> Result<Launcher> {
+    Ok(Launcher {
+        program: std::env::current_exe().context("the path of this program")?,
+        arguments: vec!["bench".into(), "worker".into()],
+        mpi: mpi.split_whitespace().map(String::from).collect(),
+    })
+}
+
+/// Measures what is missing of `jobs`, with a line for each and a bar below if there is a terminal.
+pub fn measure(launcher: &Launcher, jobs: &[Job], results: &mut Results) -> Result<()> {
+    let repetitions = jobs.iter().map(|job| job.repetitions.len() as u64).sum();
+    let bar = ProgressBar::new(repetitions);
+    bar.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len}  {msg}  {eta} left")?);
+    let say = |line: String| bar.suspend(|| eprintln!("{line}"));
+    let mut rows = Vec::new();
+    let mut current = (0, 0, String::new());
+    launcher.run(jobs, results, &mut |progress| match progress {
+        Progress::WasThere(index, count, job) => {
+            bar.inc(job.repetitions.len() as u64);
+            say(format!("[{}/{count}] {}: was there", index + 1, job.configuration));
+        }
+        Progress::Begins(index, count, job) => {
+            rows.clear();
+            current = (index + 1, count, job.configuration.to_string());
+            let all = jobs[index].repetitions.len();
+            bar.inc((all - job.repetitions.len()) as u64);
+            bar.set_message(current.2.clone());
+            bar.tick();
+        }
+        Progress::Repetition(new) => {
+            rows.extend_from_slice(new);
+            bar.inc(1);
+            let (number, count, configuration) = &current;
+            if let Some(summary) = summarise(&rows).first() {
+                let part =
+                    if summary.configuration.problem.is_some() { " per iteration" } else { "" };
+                let seconds = summary.total.value;
+                say(format!("[{number}/{count}] {configuration}: {seconds:.4} s{part}"));
+            }
+        }
+    })?;
+    bar.finish_and_clear();
+    Ok(())
+}
+
+/// Says where rows go before they come.
+pub fn announce(arguments: &RunArguments, jobs: &[Job]) {
+    eprintln!(
+        "{} configurations; rows go to {}, Ctrl-C keeps them, and the same command goes on",
+        jobs.len(),
+        arguments.out.display()
+    );
+}
+
+/// Compares the model with the measured rows, on the machine that they were measured on.
+pub fn validate(results: &Results) -> Result<Vec<Validation>> {
+    let Provenance { machine, links, .. } = results.provenance();
+    let cores = machine["cores"].as_u64().map_or(usize::MAX, |cores| cores as usize);
+    let link = |backend: Backend| links.get(&backend.to_string()).copied();
+    Ok(haloscope_study::model::validate(results.rows(), cores, link)?)
+}
+
+/// Prints the tables of a study's rows.
+pub fn conclude(arguments: &RunArguments, results: &Results, study: Study) -> Result<()> {
+    let rows: Vec<_> = results.rows().iter().filter(|row| row.study == study).cloned().collect();
+    let text = tables::describe(&rows);
+    crate::print(&format!("{text}rows      {}\n", arguments.out.join("rows.csv").display()))
+}

@@ -1,0 +1,171 @@
+//! `haloscope bench scaling`.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use haloscope_study::job::Settings;
+use haloscope_study::network::NetworkName;
+use haloscope_study::plan::ScalingStudy;
+use haloscope_study::problem::Problem;
+use haloscope_study::row::{Backend, Mode, Study};
+use haloscope_study::tables;
+
+use super::run::{self, RunArguments};
+use crate::submit::Until;
+
+/// The options of `haloscope bench scaling`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    run: RunArguments,
+
+    #[command(flatten)]
+    reconstruction: ReconstructionArguments,
+
+    /// Numbers of ranks; by default 1, 2, 4, … up to the cores
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    ranks: Vec<usize>,
+
+    /// What grows with the ranks: strong (nothing), weak (the image)
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "strong")]
+    mode: Vec<Mode>,
+
+    /// What ranks are: threads, mpi (needs a build with that feature)
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "threads")]
+    backend: Vec<Backend>,
+
+    /// What starts ranks of MPI; their number follows
+    #[arg(long, value_name = "COMMAND", default_value = "mpirun -n")]
+    launcher: String,
+
+    /// Measure in jobs of Slurm, one for each allocation of this file, whose ranks srun starts
+    #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["ranks", "backend", "launcher"])]
+    slurm: Option<PathBuf>,
+
+    /// With --slurm, print the scripts and submit nothing
+    #[arg(long, requires = "slurm")]
+    dry_run: bool,
+
+    /// Side of a tile's own pixels; by default what suits the problem
+    #[arg(long, value_name = "N")]
+    patch: Option<usize>,
+
+    /// Pixels that a tile sees beyond them; by default what suits the problem
+    #[arg(long, value_name = "N")]
+    overlap: Option<usize>,
+
+    /// Tiles that are denoised at once
+    #[arg(long, value_name = "N", default_value = "1")]
+    batch: usize,
+
+    /// Threads of each rank
+    #[arg(long, value_name = "N", default_value = "1")]
+    threads: usize,
+}
+
+/// What a reconstruction is of, and how long it goes on.
+#[derive(clap::Args)]
+pub struct ReconstructionArguments {
+    /// Problems: highres-color, tomography-2d, tomography-3d, super-resolution; by default all
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    problem: Vec<Problem>,
+
+    /// Sizes N of images N² and volumes N³; by default what takes minutes
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub sizes: Vec<usize>,
+
+    /// The denoiser: drunet, unet, dncnn, with sizes as in drunet:32-64-128-256:2 and random weights, or a file
+    #[arg(long, value_name = "NAME")]
+    pub model: Option<NetworkName>,
+
+    /// Operators that measure the image
+    #[arg(long, value_name = "N", default_value = "8")]
+    pub operators: usize,
+
+    /// Iterations that are measured
+    #[arg(long, value_name = "N", default_value = "10")]
+    iterations: usize,
+
+    /// Iterations before, that are not
+    #[arg(long, value_name = "N", default_value = "1")]
+    warm_up: usize,
+
+    /// Noise of the measurements; by default 0.1 for highres-color, else 0.01, relative in tomography
+    #[arg(long, value_name = "NUMBER")]
+    noise: Option<f64>,
+
+    /// Noise level that the denoiser is told
+    #[arg(long, value_name = "NUMBER", default_value = "0.05")]
+    sigma: f32,
+}
+
+impl ReconstructionArguments {
+    pub fn problems(&self) -> Vec<Problem> {
+        if self.problem.is_empty() { Problem::ALL.to_vec() } else { self.problem.clone() }
+    }
+
+    pub fn settings(&self, run: &RunArguments) -> Settings {
+        Settings {
+            iterations: self.iterations,
+            warm_up: self.warm_up,
+            noise: self.noise,
+            sigma: self.sigma,
+            seed: run.seed,
+        }
+    }
+}
+
+/// Runs the study.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    if let Some(grid) = &arguments.slurm {
+        let until = if arguments.dry_run { Until::Written } else { Until::Collected };
+        return super::slurm::run(grid, &arguments.run.out, until);
+    }
+    let reconstruction = &arguments.reconstruction;
+    if arguments.backend.contains(&Backend::Mpi) && !cfg!(feature = "mpi") {
+        let reason = "this build has no MPI; rebuild with `cargo build --release --features mpi`";
+        return Err(haloscope_study::Error::argument("backend", reason).into());
+    }
+    let ranks = match &arguments.ranks {
+        list if list.is_empty() => std::iter::successors(Some(1), |ranks| Some(2 * ranks))
+            .take_while(|ranks| *ranks <= run::cores())
+            .collect(),
+        list => list.clone(),
+    };
+    let settings = reconstruction.settings(&arguments.run);
+    let study = ScalingStudy {
+        problems: reconstruction.problems(),
+        sizes: reconstruction.sizes.clone(),
+        ranks,
+        modes: arguments.mode.clone(),
+        backends: arguments.backend.clone(),
+        model: reconstruction.model.clone(),
+        patch: arguments.patch,
+        overlap: arguments.overlap,
+        batch: arguments.batch,
+        operators: reconstruction.operators,
+        threads: arguments.threads,
+        repetitions: arguments.run.repetitions,
+        full: arguments.run.full,
+        settings: settings.clone(),
+    };
+    let jobs = study.jobs()?;
+    let launcher = run::launcher(&arguments.launcher)?;
+    let mut results = run::open(&arguments.run, Study::Scaling, &settings)?;
+    run::announce(&arguments.run, &jobs);
+    run::measure(&launcher, &jobs, &mut results)?;
+    if study.ranks.iter().any(|ranks| *ranks > 1) {
+        for backend in &study.backends {
+            launcher.measure_link(*backend, &mut results)?;
+        }
+    }
+    run::conclude(&arguments.run, &results, Study::Scaling)?;
+    let validations = run::validate(&results)?;
+    if validations.is_empty() {
+        return Ok(());
+    }
+    let table = tables::describe_validation(&validations);
+    crate::print(&format!(
+        "\nThe model of larger machines on what was measured, with costs of the fewest ranks\n\n{table}"
+    ))
+}

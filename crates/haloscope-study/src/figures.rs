@@ -1,0 +1,306 @@
+//! What rows say: times of an iteration, speedup, efficiencies, balance. Pure functions over rows.
+//!
+//! An iteration takes as long as its slowest rank. Efficiencies are shares of 1.
+//!
+//! - *speedup*: how many times faster than on the fewest ranks measured; in a weak study, how much more is done in
+//!   the same time.
+//! - *parallel efficiency*: speedup divided by how many times more ranks there are.
+//! - *work-normalised efficiency*: the same, had all numbers of ranks computed as many pixels. Tiles overlap, so
+//!   cutting an image for more ranks may make more work; this is what is left when that is not counted.
+//! - *load balance* and *communication efficiency* are those of the POP project: with the useful seconds of a rank (all
+//!   but moving data and waiting), the mean over ranks divided by the largest, and the largest divided by the seconds
+//!   that passed. Their product is the share of time in which ranks compute.
+
+use std::collections::BTreeMap;
+
+use crate::row::{Configuration, Mode, Row};
+use crate::statistics::Median;
+
+/// What the rows of one configuration say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// What they are of.
+    pub configuration: Configuration,
+    /// Whether they are predicted.
+    pub predicted: bool,
+    /// Seconds of an iteration.
+    pub total: Median,
+    /// Seconds of its data term.
+    pub data: Option<Median>,
+    /// Seconds of its denoiser.
+    pub prior: Option<Median>,
+    /// Seconds of moving data: the mean over ranks and iterations.
+    pub transfer: Option<f64>,
+    /// Seconds of waiting: the mean over ranks and iterations.
+    pub waiting: Option<f64>,
+    /// See above.
+    pub load_balance: Option<f64>,
+    /// See above.
+    pub communication_efficiency: Option<f64>,
+    /// Bytes that all ranks send in an iteration.
+    pub bytes_sent: Option<f64>,
+    /// Pixels that the denoiser computes on all ranks.
+    pub pixels_computed: Option<u64>,
+    /// The most memory of a rank's process.
+    pub peak_bytes: Option<u64>,
+    /// What was predicted of it.
+    pub predicted_bytes: Option<u64>,
+    /// The quality after the last iteration.
+    pub psnr_db: Option<f64>,
+}
+
+/// How a configuration compares with the one of the fewest ranks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scaling {
+    /// The configuration.
+    pub summary: Summary,
+    /// See above, as the others.
+    pub speedup: f64,
+    /// Speedup divided by how many times more ranks there are.
+    pub efficiency: f64,
+    /// The same for equal work.
+    pub work_normalised_efficiency: Option<f64>,
+    /// Of the data term alone.
+    pub data_speedup: Option<f64>,
+    /// Of the denoiser alone.
+    pub prior_speedup: Option<f64>,
+}
+
+/// What each configuration's rows say, in the order in which configurations first appear.
+#[must_use]
+pub fn summarise(rows: &[Row]) -> Vec<Summary> {
+    let mut order: Vec<(bool, Configuration)> = Vec::new();
+    let mut groups: BTreeMap<(bool, Configuration), Vec<&Row>> = BTreeMap::new();
+    for row in rows {
+        let key = (row.predicted, row.configuration());
+        groups
+            .entry(key.clone())
+            .or_insert_with(|| {
+                order.push(key);
+                Vec::new()
+            })
+            .push(row);
+    }
+    order.into_iter().filter_map(|key| summary(&key, groups.get(&key)?)).collect()
+}
+
+/// How configurations that differ in nothing but their ranks compare.
+#[must_use]
+pub fn scaling(summaries: &[Summary]) -> Vec<Scaling> {
+    let reference = |of: &Summary| {
+        let peers = summaries.iter().filter(|other| {
+            other.predicted == of.predicted
+                && family(&other.configuration) == family(&of.configuration)
+        });
+        peers.min_by_key(|other| other.configuration.ranks)
+    };
+    summaries.iter().filter_map(|summary| Some(compare(summary, reference(summary)?))).collect()
+}
+
+fn summary((predicted, configuration): &(bool, Configuration), rows: &[&Row]) -> Option<Summary> {
+    // The rows of all ranks of an iteration.
+    let mut steps: BTreeMap<(usize, Option<usize>), Vec<&Row>> = BTreeMap::new();
+    for row in rows {
+        steps.entry((row.repetition, row.iteration)).or_default().push(row);
+    }
+    let slowest = |seconds: &dyn Fn(&Row) -> Option<f64>| {
+        let of_step =
+            |rows: &Vec<&Row>| rows.iter().filter_map(|row| seconds(row)).reduce(f64::max);
+        Median::of(steps.values().filter_map(of_step))
+    };
+    let mean = |value: &dyn Fn(&Row) -> Option<f64>| {
+        let values: Vec<f64> = rows.iter().filter_map(|row| value(row)).collect();
+        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+    };
+    let sum_over_ranks = |value: &dyn Fn(&Row) -> Option<u64>| {
+        let first = steps.values().next()?;
+        first.iter().map(|row| value(row)).sum::<Option<u64>>()
+    };
+    let last = steps.keys().next_back().and_then(|key| steps.get(key));
+    let (load_balance, communication_efficiency) = pop(&steps).unzip();
+    Some(Summary {
+        configuration: configuration.clone(),
+        predicted: *predicted,
+        total: slowest(&|row| Some(row.total_seconds))?,
+        data: slowest(&|row| row.data_seconds),
+        prior: slowest(&|row| row.prior_seconds),
+        transfer: mean(&|row| row.transfer_seconds),
+        waiting: mean(&|row| row.waiting_seconds),
+        load_balance,
+        communication_efficiency,
+        bytes_sent: mean(&|row| row.bytes_sent.map(|bytes| bytes as f64))
+            .map(|mean| mean * configuration.ranks as f64),
+        pixels_computed: sum_over_ranks(&|row| row.pixels_computed),
+        peak_bytes: rows.iter().filter_map(|row| row.peak_bytes).max(),
+        predicted_bytes: rows.iter().filter_map(|row| row.predicted_bytes).max(),
+        psnr_db: last.and_then(|rows| rows.iter().find_map(|row| row.psnr_db)),
+    })
+}
+
+/// Load balance and communication efficiency over all steps.
+fn pop(steps: &BTreeMap<(usize, Option<usize>), Vec<&Row>>) -> Option<(f64, f64)> {
+    let mut useful: BTreeMap<usize, f64> = BTreeMap::new();
+    let mut passed = 0.0;
+    for rows in steps.values() {
+        for row in rows {
+            let communication = row.transfer_seconds? + row.waiting_seconds?;
+            *useful.entry(row.rank).or_default() += row.total_seconds - communication;
+        }
+        passed += rows.iter().map(|row| row.total_seconds).fold(0.0, f64::max);
+    }
+    let most = useful.values().copied().reduce(f64::max)?;
+    let mean = useful.values().sum::<f64>() / useful.len() as f64;
+    (most > 0.0 && passed > 0.0).then(|| (mean / most, most / passed))
+}
+
+/// What configurations have in common that are compared with each other.
+fn family(configuration: &Configuration) -> Configuration {
+    let mut family = Configuration { ranks: 0, ..configuration.clone() };
+    if configuration.mode == Some(Mode::Weak) {
+        // The image grows with the ranks along its last side, a volume along its first.
+        family.depth = family.depth.map(|_| 0);
+        family.width = if family.depth.is_some() { family.width } else { 0 };
+    }
+    family
+}
+
+fn compare(of: &Summary, reference: &Summary) -> Scaling {
+    let more = of.configuration.ranks as f64 / reference.configuration.ranks as f64;
+    // In a weak study as many times more is done.
+    let scale = if of.configuration.mode == Some(Mode::Weak) { more } else { 1.0 };
+    let faster = |now: Option<Median>, before: Option<Median>| {
+        Some(scale * before?.value / now?.value).filter(|speedup| speedup.is_finite())
+    };
+    let speedup = scale * reference.total.value / of.total.value;
+    let efficiency = speedup / more;
+    let work = |summary: &Summary| summary.pixels_computed.map(|pixels| pixels as f64);
+    let work_normalised_efficiency = work(of)
+        .zip(work(reference))
+        .filter(|(_, before)| *before > 0.0)
+        .map(|(now, before)| efficiency * now / (before * scale));
+    Scaling {
+        summary: of.clone(),
+        speedup,
+        efficiency,
+        work_normalised_efficiency,
+        data_speedup: faster(of.data, reference.data),
+        prior_speedup: faster(of.prior, reference.prior),
+    }
+}
+
+/// How far `values` are from a straight line in `places`: the largest distance from the line of least squares,
+/// relative to that line.
+#[must_use]
+pub fn bend(places: &[f64], values: &[f64]) -> Option<f64> {
+    let count = places.len() as f64;
+    if places.len() < 3 || places.len() != values.len() {
+        return None;
+    }
+    let mean = |list: &[f64]| list.iter().sum::<f64>() / count;
+    let (middle, level) = (mean(places), mean(values));
+    let spread: f64 = places.iter().map(|place| (place - middle).powi(2)).sum();
+    let slope = places.iter().zip(values).map(|(place, value)| (place - middle) * (value - level));
+    let slope = slope.sum::<f64>() / spread;
+    let distance = |(place, value): (&f64, &f64)| {
+        let line = level + slope * (place - middle);
+        (value - line).abs() / line
+    };
+    let distances = places.iter().zip(values).map(distance);
+    distances.reduce(f64::max).filter(|distance| distance.is_finite())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row::tests::configuration;
+
+    /// A row of a rank: total, data, prior, transfer, waiting, and the pixels that it computed.
+    fn row(ranks: usize, iteration: usize, rank: usize, seconds: [f64; 5], pixels: u64) -> Row {
+        let [total, data, prior, transfer, waiting] = seconds;
+        Row {
+            iteration: Some(iteration),
+            data_seconds: Some(data),
+            prior_seconds: Some(prior),
+            transfer_seconds: Some(transfer),
+            waiting_seconds: Some(waiting),
+            pixels_computed: Some(pixels),
+            bytes_sent: Some(100),
+            ..configuration(ranks).row(0, rank, total)
+        }
+    }
+
+    /// One rank takes 8 s; two ranks take 5 s, of which the second waits 1 s; they compute a quarter more pixels.
+    fn example() -> Vec<Row> {
+        vec![
+            row(1, 1, 0, [8.0, 2.0, 6.0, 0.0, 0.0], 400),
+            row(1, 2, 0, [8.0, 2.0, 6.0, 0.0, 0.0], 400),
+            row(2, 1, 0, [5.0, 1.0, 4.0, 0.5, 0.0], 300),
+            row(2, 1, 1, [5.0, 1.0, 4.0, 0.5, 1.0], 200),
+            row(2, 2, 0, [5.0, 1.0, 4.0, 0.5, 0.0], 300),
+            row(2, 2, 1, [4.75, 1.0, 3.75, 0.25, 1.0], 200),
+        ]
+    }
+
+    #[test]
+    fn figures_of_two_ranks_are_those_worked_out_by_hand() {
+        let summaries = summarise(&example());
+        assert_eq!(summaries.len(), 2);
+        let figures = scaling(&summaries);
+        let one = &figures[0];
+        assert_eq!((one.speedup, one.efficiency, one.data_speedup), (1.0, 1.0, Some(1.0)));
+        assert_eq!(one.summary.load_balance, Some(1.0));
+        let two = &figures[1];
+        assert_eq!(two.speedup, 8.0 / 5.0);
+        assert_eq!(two.efficiency, 0.8);
+        assert_eq!(two.work_normalised_efficiency, Some(0.8 * 500.0 / 400.0));
+        assert_eq!((two.data_speedup, two.prior_speedup), (Some(2.0), Some(1.5)));
+        // Useful: 9 s on the first rank, 3.5 + 3.5 on the second, while 10 s passed.
+        assert_eq!(two.summary.load_balance, Some(8.0 / 9.0));
+        assert_eq!(two.summary.communication_efficiency, Some(0.9));
+        assert_eq!(two.summary.bytes_sent, Some(200.0));
+    }
+
+    #[test]
+    fn a_weak_study_is_ideal_when_the_time_does_not_grow() {
+        let rows: Vec<Row> = [(1, 64, 4.0), (4, 256, 5.0)]
+            .into_iter()
+            .map(|(ranks, width, seconds)| Row {
+                mode: Some(Mode::Weak),
+                width,
+                ..row(ranks, 1, 0, [seconds, 1.0, 3.0, 0.0, 0.0], 100 * ranks as u64)
+            })
+            .collect();
+        let figures = scaling(&summarise(&rows));
+        assert_eq!((figures[1].speedup, figures[1].efficiency), (3.2, 0.8));
+        assert_eq!(figures[1].data_speedup, Some(4.0));
+        // Four times the pixels are four times the work, as it should be.
+        assert_eq!(figures[1].work_normalised_efficiency, Some(0.8));
+    }
+
+    #[test]
+    fn predicted_rows_are_never_compared_with_measured_ones() {
+        let mut rows = example();
+        rows.extend([1, 64].map(|ranks| Row {
+            predicted: true,
+            ..row(ranks, 1, 0, [if ranks == 1 { 10.0 } else { 0.5 }, 0.1, 0.1, 0.0, 0.0], 10)
+        }));
+        let figures = scaling(&summarise(&rows));
+        let predicted: Vec<f64> = figures
+            .iter()
+            .filter(|figure| figure.summary.predicted)
+            .map(|figure| figure.speedup)
+            .collect();
+        assert_eq!(predicted, [1.0, 20.0]);
+    }
+
+    #[test]
+    fn a_line_does_not_bend_and_a_step_does() {
+        let places = [1.0, 2.0, 3.0, 4.0];
+        let line = bend(&places, &[3.0, 5.0, 7.0, 9.0]).expect("four values");
+        assert!(line < 1e-12, "{line}");
+        // The line of least squares through these is 0.6, 1.2, 1.8, 2.4; the first value is 0.4 above it.
+        let step = bend(&places, &[1.0, 1.0, 1.0, 3.0]).expect("four values");
+        assert!((step - 0.4 / 0.6).abs() < 1e-12, "{step}");
+        assert_eq!(bend(&places[..2], &[1.0, 2.0]), None);
+    }
+}

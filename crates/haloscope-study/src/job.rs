@@ -1,0 +1,130 @@
+//! What a process is asked to measure, and what it answers.
+//!
+//! Every configuration is measured by a process of its own: its peak of memory is then its own, and one that
+//! fails takes nothing else with it. The question is one JSON document, the answers are lines of JSON.
+
+use serde::{Deserialize, Serialize};
+
+use crate::row::{Backend, Configuration, Row, Study};
+
+/// What is the same for all configurations of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Iterations that are measured.
+    pub iterations: usize,
+    /// Iterations before, that are not.
+    pub warm_up: usize,
+    /// The noise of the measurements; the problem's own if none is given.
+    pub noise: Option<f64>,
+    /// The noise level that the denoiser is told.
+    pub sigma: f32,
+    /// The seed of all that is random.
+    pub seed: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { iterations: 10, warm_up: 1, noise: None, sigma: 0.05, seed: 1 }
+    }
+}
+
+/// A configuration, and which repetitions of it are to be measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    /// What is measured.
+    pub configuration: Configuration,
+    /// What is the same for all.
+    pub settings: Settings,
+    /// Which repetitions.
+    pub repetitions: Vec<usize>,
+}
+
+impl Job {
+    /// The rows that each repetition has.
+    #[must_use]
+    pub fn rows_per_repetition(&self) -> usize {
+        match self.configuration.study {
+            Study::Scaling | Study::Compare => self.configuration.ranks * self.settings.iterations,
+            Study::Memory | Study::Batch => 1,
+        }
+    }
+}
+
+/// What a measuring process is asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Question {
+    /// To measure a configuration.
+    Job(Box<Job>),
+    /// What messages between two ranks cost.
+    Link(Backend),
+}
+
+/// What a measuring process says, a line each.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer {
+    /// The digest of the truth and of all measurements, which depends on nothing but the problem.
+    Data(String),
+    /// A repetition is done.
+    Repetition {
+        /// The rows of all its iterations and ranks.
+        rows: Vec<Row>,
+        /// The digest of the image that was found.
+        image: Option<String>,
+    },
+    /// What messages between two ranks cost.
+    Link(LinkSpeed),
+}
+
+/// What a message costs: `latency + bytes / bandwidth`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkSpeed {
+    /// Seconds for a message of no length.
+    pub latency_seconds: f64,
+    /// Bytes per second that a rank sends while it receives as many.
+    pub bytes_per_second: f64,
+}
+
+/// FNV-1a over the bits of arrays, as 16 digits: for telling data apart, not for security.
+#[derive(Clone, Copy, Debug)]
+pub struct Digest(u64);
+
+impl Default for Digest {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Digest {
+    /// With these bytes, too.
+    pub fn add_bytes(&mut self, bytes: impl IntoIterator<Item = u8>) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+        }
+    }
+
+    /// With these numbers, too.
+    pub fn add<'a>(&mut self, values: impl IntoIterator<Item = &'a f32>) {
+        self.add_bytes(values.into_iter().flat_map(|value| value.to_bits().to_le_bytes()));
+    }
+}
+
+impl std::fmt::Display for Digest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_are_those_of_fnv_1a() {
+        let mut digest = Digest::default();
+        digest.add_bytes(*b"foobar");
+        assert_eq!(digest.to_string(), "85944171f73967e8");
+    }
+}

@@ -1,0 +1,67 @@
+//! An image as patches, several of which the network gets at once.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use haloscope::Array;
+use haloscope::denoise::{Denoiser, NetworkDenoiser};
+use haloscope::distribute::distribute_with;
+use haloscope::phantom::landscape;
+use haloscope_comm::ContextOptions;
+use haloscope_nn::engine::Options;
+
+use super::reconstruct::{Work, tiling};
+use super::{Tell, process};
+use crate::error::Result;
+use crate::job::{Answer, Digest, Job};
+use crate::network::NetworkName;
+use crate::row::{Configuration, Row};
+
+/// Denoises the image, once for nothing and once for each repetition.
+pub fn measure(job: &Job, tell: &Tell<'_>) -> Result<()> {
+    let configuration = &job.configuration;
+    let image = landscape(configuration.height, configuration.width)?;
+    let (channels, axes) = (image.shape()[1], image.ndim() - 2);
+    let mut digest = Digest::default();
+    digest.add(&image);
+    tell(Answer::Data(digest.to_string()))?;
+
+    let model = configuration.model.parse::<NetworkName>()?.build(channels, axes)?;
+    let options = Options { threads: configuration.threads, ..Options::default() };
+    let threads = Some(configuration.threads);
+    let ctx = ContextOptions { threads, ..ContextOptions::default() }.solo()?;
+    let before = process::resident_bytes();
+    let network = Arc::new(NetworkDenoiser::new(model, options)?);
+    let denoiser = distribute_with(network.clone(), &ctx, tiling(configuration))?;
+    let work = Work::of(&denoiser, &ctx, &image.shape()[1..])?;
+    let level = job.settings.sigma.into();
+
+    denoiser.denoise(&image, &level)?;
+    let predicted = network.memory(&batch_shape(configuration, &image))?;
+    for &repetition in &job.repetitions {
+        let begin = Instant::now();
+        let denoised = denoiser.denoise(&image, &level)?;
+        let seconds = begin.elapsed().as_secs_f64();
+        let peak =
+            process::peak_bytes().zip(before).map(|(peak, before)| peak.saturating_sub(before));
+        let mut digest = Digest::default();
+        digest.add(&denoised);
+        let row = Row {
+            peak_bytes: peak,
+            predicted_bytes: predicted.map(|bytes| bytes as u64),
+            pixels_computed: Some(work.computed),
+            pixels_kept: Some(work.kept),
+            ..configuration.row(repetition, 0, seconds)
+        };
+        tell(Answer::Repetition { rows: vec![row], image: Some(digest.to_string()) })?;
+    }
+    Ok(())
+}
+
+/// The shape of what the network gets at once.
+fn batch_shape(configuration: &Configuration, image: &Array) -> Vec<usize> {
+    let overlap = 2 * configuration.overlap.unwrap_or(0);
+    let window = |side: usize| configuration.patch.map_or(side, |patch| patch.min(side) + overlap);
+    let batch = configuration.batch.unwrap_or(1);
+    vec![batch, image.shape()[1], window(configuration.height), window(configuration.width)]
+}

@@ -1,0 +1,51 @@
+//! A network on one image: what its plan says that it takes, what it takes, and how long.
+
+use std::time::Instant;
+
+use haloscope_nn::engine::{Options, Plan};
+use haloscope_nn::models::Sigma;
+use haloscope_nn::{Shape, Tensor};
+
+use super::{Tell, process};
+use crate::error::Result;
+use crate::job::{Answer, Job};
+use crate::network::NetworkName;
+use crate::row::Row;
+
+/// The channels of the image: colour.
+const CHANNELS: usize = 3;
+
+/// Plans the network and runs it, once for nothing and once for each repetition.
+pub fn measure(job: &Job, tell: &Tell<'_>) -> Result<()> {
+    let configuration = &job.configuration;
+    let name = configuration.model.parse::<NetworkName>()?;
+    let model = name.build(CHANNELS, configuration.sides().len())?;
+    let mut sizes = vec![1, CHANNELS + usize::from(model.sigma() == Sigma::Map)];
+    sizes.extend(configuration.sides());
+    let shape = Shape::new(sizes)?;
+    // The plan holds the weights in a form of its own, in whose place these were.
+    let weights = (model.network().parameters() * size_of::<f32>()) as u64;
+    let before = process::resident_bytes().map(|bytes| bytes.saturating_sub(weights));
+    let input = Tensor::new(shape.clone(), vec![0.5; shape.count()])?;
+    let options = Options { threads: configuration.threads, ..Options::default() };
+    let plan = Plan::consuming(model.into_network(), &shape, &options)?;
+    let mut output = vec![0.0; plan.output_shape().count()];
+    let arrays = size_of::<f32>() * (shape.count() + output.len());
+    let predicted = (plan.memory().total() + arrays) as u64;
+    let mut scratch = plan.scratch();
+    plan.run(input.values(), &mut output, &mut scratch)?;
+    for &repetition in &job.repetitions {
+        let begin = Instant::now();
+        plan.run(input.values(), &mut output, &mut scratch)?;
+        let seconds = begin.elapsed().as_secs_f64();
+        let peak =
+            process::peak_bytes().zip(before).map(|(peak, before)| peak.saturating_sub(before));
+        let row = Row {
+            peak_bytes: peak,
+            predicted_bytes: Some(predicted),
+            ..configuration.row(repetition, 0, seconds)
+        };
+        tell(Answer::Repetition { rows: vec![row], image: None })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! What a measuring process does: one configuration, some repetitions of it.
+
+mod batch;
+mod link;
+mod memory;
+mod process;
+mod reconstruct;
+
+use std::time::Duration;
+
+use haloscope_comm::{Context, ContextOptions};
+
+use crate::error::{Error, Result};
+use crate::job::{Answer, Job, Question};
+use crate::row::{Backend, Study};
+
+/// How long ranks may wait for each other: the largest tile of the slowest rank takes less.
+const DEADLINE: Duration = Duration::from_hours(1);
+
+/// Takes the answers of a measuring process; ranks other than the first have none.
+pub type Tell<'a> = dyn Fn(Answer) -> Result<()> + Send + Sync + 'a;
+
+/// Measures what is asked for.
+pub fn answer(
+    question: Question,
+    tell: impl Fn(Answer) -> Result<()> + Send + Sync + 'static,
+) -> Result<()> {
+    match question {
+        Question::Job(job) => measure(&job, tell),
+        Question::Link(backend) => link::measure(backend, tell),
+    }
+}
+
+fn measure(job: &Job, tell: impl Fn(Answer) -> Result<()> + Send + Sync + 'static) -> Result<()> {
+    match job.configuration.study {
+        Study::Scaling | Study::Compare => {
+            let job = job.clone();
+            on_ranks(
+                job.configuration.backend,
+                job.configuration.ranks,
+                job.configuration.threads,
+                move |ctx| reconstruct::reconstruct(ctx, &job, &tell),
+            )
+        }
+        Study::Memory => memory::measure(job, &tell),
+        Study::Batch => batch::measure(job, &tell),
+    }
+}
+
+/// Runs `body` on ranks of some kind.
+pub(crate) fn on_ranks(
+    backend: Backend,
+    ranks: usize,
+    threads: usize,
+    body: impl Fn(&Context) -> Result<()> + Send + Sync + 'static,
+) -> Result<()> {
+    let options =
+        ContextOptions { deadline: DEADLINE, threads: Some(threads), ..ContextOptions::default() };
+    match backend {
+        Backend::Solo => body(&options.solo()?),
+        Backend::Threads => options.threads(ranks, body).map(drop),
+        Backend::Mpi => {
+            let ctx = options.detect()?;
+            if ctx.size() != ranks {
+                return Err(Error::argument(
+                    "launcher",
+                    format!("it started {} ranks where {ranks} were asked for", ctx.size()),
+                ));
+            }
+            body(&ctx).inspect_err(|error| {
+                let is_known = matches!(
+                    error,
+                    Error::Reconstruction(haloscope::Error::Ranks(error)) if error.is_final()
+                );
+                // Unless the others know, they would wait for this rank.
+                if ctx.size() > 1 && !is_known {
+                    ctx.comm().abort(&error.to_string());
+                }
+            })
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! How long an iteration would take on more ranks than there are.
+//!
+//! The seconds of one operator, of one tile and of the vector operations are taken from measurements on the fewest
+//! ranks, the cost of messages from a [`Cluster`]. The rest is counting: which rank has the most operators and the
+//! most tiles, and what it sends and receives, as the implementation does it. So a prediction is right as far as
+//! ranks do not slow each other down by more than the description says; [`validate`] compares it with what was
+//! measured.
+//!
+//! For an image that every rank holds ([`Layout::Replicated`]), the ranks add up their operators' images and send
+//! each other their tiles: see the `README.md` of `haloscope::distribute`. For one in shards ([`Layout::Sharded`]),
+//! they exchange borders with their neighbours only; operators that see all of the image add up their measurements.
+
+mod cluster;
+mod traffic;
+
+use haloscope::tiling::{Strategy, TilePlan, Tiling};
+
+use crate::error::{Error, Result};
+use crate::figures::{Summary, summarise};
+use crate::job::LinkSpeed;
+use crate::network::NetworkName;
+use crate::problem::{Reach, Scene};
+use crate::row::{Backend, Configuration, Mode, Row, Study};
+use traffic::{Traffic, halo};
+
+pub use cluster::Cluster;
+
+/// Where the image is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// All of it on every rank.
+    Replicated,
+    /// A block of it on each rank.
+    Sharded,
+}
+
+impl Layout {
+    /// The name of the system in the table, which has no column for layouts.
+    #[must_use]
+    pub fn system(self) -> &'static str {
+        match self {
+            Self::Replicated => "haloscope",
+            Self::Sharded => "haloscope-sharded",
+        }
+    }
+}
+
+/// Seconds of the parts of an iteration, on one rank that computes alone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Costs {
+    /// The gradient of one operator's data term, per pixel of the image.
+    pub operator_per_pixel: f64,
+    /// One tile.
+    pub tile: f64,
+    /// What is done to the image besides, per pixel.
+    pub rest_per_pixel: f64,
+}
+
+/// What there is to do in an iteration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Workload {
+    /// Spatial sides.
+    sides: Vec<usize>,
+    channels: usize,
+    operators: usize,
+    reach: Reach,
+    tiles: usize,
+    overlap: usize,
+}
+
+/// The seconds of one iteration on the rank with the most to do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prediction {
+    /// The whole of it.
+    pub total: f64,
+    /// The data term, with its messages.
+    pub data: f64,
+    /// The denoiser, with its messages.
+    pub prior: f64,
+    /// The messages.
+    pub transfer: f64,
+    /// What the rank sends.
+    pub bytes_sent: f64,
+}
+
+impl Workload {
+    /// That of a configuration of a reconstruction.
+    pub fn of(configuration: &Configuration) -> Result<Self> {
+        let missing = |what: &'static str| Error::argument(what, "none is given; a model needs it");
+        let problem = configuration.problem.ok_or_else(|| missing("problem"))?;
+        let operators = configuration.operators.ok_or_else(|| missing("operators"))?;
+        let patch = configuration.patch.ok_or_else(|| missing("patch"))?;
+        let overlap = configuration.overlap.unwrap_or(0);
+        let sides = configuration.sides();
+        let scene = Scene::new(problem, &sides, operators, 0)?;
+        let plan = tiles(configuration, patch, overlap, scene.shape())?;
+        Ok(Self {
+            sides,
+            channels: problem.channels(),
+            operators,
+            reach: scene.reach()?,
+            tiles: plan.len(),
+            overlap,
+        })
+    }
+
+    fn pixels(&self) -> f64 {
+        self.sides.iter().map(|side| *side as f64).product()
+    }
+
+    fn image_bytes(&self) -> f64 {
+        4.0 * self.channels as f64 * self.pixels()
+    }
+}
+
+/// The tiles that a network of this name makes; nothing of it is built but its alignment.
+fn tiles(
+    configuration: &Configuration,
+    patch: usize,
+    overlap: usize,
+    shape: &[usize],
+) -> Result<TilePlan> {
+    let alignment = match configuration.model.parse()? {
+        NetworkName::Drunet { .. } => 8,
+        NetworkName::Unet(channels) => 1 << (channels.len() - 1).min(16),
+        NetworkName::Dncnn { .. } | NetworkName::File(_) => 1,
+    };
+    let strategy = if overlap == 0 { Strategy::Basic } else { Strategy::Overlap };
+    let longest = shape[1..].iter().copied().max().unwrap_or(patch);
+    let tiling = Tiling {
+        patch: patch.min(longest).into(),
+        overlap: overlap.into(),
+        ..Tiling::new(strategy)
+    };
+    let shape: Vec<usize> = [1].iter().chain(shape).copied().collect();
+    Ok(tiling.plan(&shape, alignment, 1)?)
+}
+
+impl Costs {
+    /// What a summary of measurements says, communication left out.
+    pub fn from_summary(summary: &Summary) -> Result<Self> {
+        let none = || Error::argument("rows", "there are no seconds of data term and denoiser");
+        let workload = Workload::of(&summary.configuration)?;
+        let ranks = summary.configuration.ranks;
+        let (data, prior) =
+            (summary.data.ok_or_else(none)?.value, summary.prior.ok_or_else(none)?.value);
+        let communication = summary.transfer.unwrap_or(0.0) + summary.waiting.unwrap_or(0.0);
+        // On one rank there is none; on more, its shares of the two are taken as those of the seconds.
+        let computing = 1.0 - communication / (data + prior);
+        let most = |count: usize| count.div_ceil(ranks) as f64;
+        Ok(Self {
+            operator_per_pixel: data * computing / most(workload.operators) / workload.pixels(),
+            tile: prior * computing / most(workload.tiles),
+            rest_per_pixel: (summary.total.value - data - prior).max(0.0) / workload.pixels(),
+        })
+    }
+}
+
+/// The seconds of an iteration of `workload` on so many ranks of a cluster.
+pub fn predict(
+    workload: &Workload,
+    costs: &Costs,
+    cluster: &Cluster,
+    ranks: usize,
+    layout: Layout,
+) -> Result<Prediction> {
+    if !(1..=cluster.most_ranks()).contains(&ranks) {
+        return Err(Error::argument(
+            "ranks",
+            format!("{ranks}; {} has 1 to {}", cluster.name, cluster.most_ranks()),
+        ));
+    }
+    let share = |count: usize| count.div_ceil(ranks) as f64;
+    let slowdown = if ranks > 1 { cluster.slowdown } else { 1.0 } / cluster.speed;
+    let (pixels, bytes) = (workload.pixels(), workload.image_bytes());
+    let traffic = Traffic { cluster, ranks };
+    let shard = halo(&workload.sides, ranks);
+    let (data, sum, rest) = match (layout, workload.reach) {
+        (Layout::Replicated, _) => {
+            let operators = share(workload.operators) * costs.operator_per_pixel * pixels;
+            let sum = traffic.ordered_sum(bytes, workload.operators);
+            (operators, sum, costs.rest_per_pixel * pixels)
+        }
+        // Every rank applies all operators to its shard and a border, once forward and once back.
+        (Layout::Sharded, Reach::Local(radius)) => {
+            let area = pixels / ranks as f64 + shard.border(radius);
+            let operators = workload.operators as f64 * costs.operator_per_pixel * area.min(pixels);
+            let border = shard.border(radius) * 4.0 * workload.channels as f64;
+            let exchange = traffic.neighbours(2.0 * border, 2);
+            (operators, exchange, costs.rest_per_pixel * pixels / ranks as f64)
+        }
+        (Layout::Sharded, Reach::Everywhere(values)) => {
+            let operators =
+                workload.operators as f64 * costs.operator_per_pixel * pixels / ranks as f64;
+            let sum = traffic.all_reduce(4.0 * values as f64);
+            (operators, sum, costs.rest_per_pixel * pixels / ranks as f64)
+        }
+    };
+    let tiles = share(workload.tiles) * costs.tile;
+    let join = match layout {
+        Layout::Replicated => traffic.assembly(bytes),
+        Layout::Sharded => {
+            let border = shard.border(workload.overlap) * 4.0 * workload.channels as f64;
+            traffic.neighbours(border, 1)
+        }
+    };
+    let data = data * slowdown + sum.seconds;
+    let prior = tiles * slowdown + join.seconds;
+    Ok(Prediction {
+        total: data + prior + rest * slowdown,
+        data,
+        prior,
+        transfer: sum.seconds + join.seconds,
+        bytes_sent: sum.bytes + join.bytes,
+    })
+}
+
+/// A measured configuration with what the model says of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Validation {
+    /// What was measured.
+    pub configuration: Configuration,
+    /// Seconds of an iteration, measured.
+    pub measured: f64,
+    /// Seconds of an iteration, predicted.
+    pub predicted: f64,
+}
+
+impl Validation {
+    /// How far the prediction is off, relative to the measurement.
+    #[must_use]
+    pub fn error(&self) -> f64 {
+        (self.predicted - self.measured).abs() / self.measured
+    }
+}
+
+/// Compares the model with all measured numbers of ranks that it did not get its costs from, on a machine with so
+/// many cores and links that cost what `link` says. Ranks that had to share a core are left out.
+pub fn validate(
+    rows: &[Row],
+    cores: usize,
+    link: impl Fn(Backend) -> Option<LinkSpeed>,
+) -> Result<Vec<Validation>> {
+    let measured: Vec<Summary> = reconstructions(rows);
+    let mut validations = Vec::new();
+    for summary in &measured {
+        let configuration = &summary.configuration;
+        let Some(source) = source(&measured, configuration) else { continue };
+        let Some(speed) = link(configuration.backend) else { continue };
+        let is_crowded = configuration.ranks * configuration.threads > cores;
+        if source.configuration == *configuration || is_crowded {
+            continue;
+        }
+        let cluster = Cluster::one_node("this machine", configuration.ranks, speed);
+        let costs = Costs::from_summary(source)?;
+        let workload = Workload::of(configuration)?;
+        let prediction =
+            predict(&workload, &costs, &cluster, configuration.ranks, Layout::Replicated)?;
+        validations.push(Validation {
+            configuration: configuration.clone(),
+            measured: summary.total.value,
+            predicted: prediction.total,
+        });
+    }
+    Ok(validations)
+}
+
+/// Predicted rows of all measured problems on a cluster, one per number of ranks and layout. The sizes are those that
+/// were measured, unless others are given.
+pub fn predicted_rows(
+    rows: &[Row],
+    cluster: &Cluster,
+    ranks: &[usize],
+    sizes: &[usize],
+) -> Result<Vec<Row>> {
+    let measured = reconstructions(rows);
+    let mut predicted = Vec::new();
+    for summary in measured.iter().filter(|summary| {
+        source(&measured, &summary.configuration).is_some_and(|source| source == *summary)
+    }) {
+        let costs = Costs::from_summary(summary)?;
+        let Some(problem) = summary.configuration.problem else { continue };
+        let own = vec![summary.configuration.height];
+        for &size in if sizes.is_empty() { &own } else { sizes } {
+            let sides = problem.sides(size, 1);
+            let [height, width] = [sides[sides.len() - 2], sides[sides.len() - 1]];
+            let configuration = Configuration {
+                height,
+                width,
+                depth: (sides.len() == 3).then(|| sides[0]),
+                backend: Backend::Mpi,
+                mode: Some(Mode::Strong),
+                ..summary.configuration.clone()
+            };
+            let workload = Workload::of(&configuration)?;
+            for layout in [Layout::Replicated, Layout::Sharded] {
+                for &ranks in ranks {
+                    let prediction = predict(&workload, &costs, cluster, ranks, layout)?;
+                    let configuration = Configuration {
+                        ranks,
+                        system: layout.system().into(),
+                        ..configuration.clone()
+                    };
+                    predicted.push(prediction.row(&configuration));
+                }
+            }
+        }
+    }
+    Ok(predicted)
+}
+
+impl Prediction {
+    /// The row of the rank with the most to do; nothing is said of the others.
+    fn row(&self, configuration: &Configuration) -> Row {
+        Row {
+            predicted: true,
+            data_seconds: Some(self.data),
+            prior_seconds: Some(self.prior),
+            transfer_seconds: Some(self.transfer),
+            bytes_sent: Some(self.bytes_sent as u64),
+            ..configuration.row(0, 0, self.total)
+        }
+    }
+}
+
+/// The measured reconstructions that a model can be made of.
+fn reconstructions(rows: &[Row]) -> Vec<Summary> {
+    let is_wanted = |summary: &Summary| {
+        let configuration = &summary.configuration;
+        !summary.predicted
+            && configuration.study == Study::Scaling
+            && configuration.mode == Some(Mode::Strong)
+            && configuration.system == Layout::Replicated.system()
+    };
+    summarise(rows).into_iter().filter(is_wanted).collect()
+}
+
+/// The measurement that costs are taken from: the same on the fewest ranks, threads before processes.
+fn source<'a>(measured: &'a [Summary], configuration: &Configuration) -> Option<&'a Summary> {
+    let family =
+        |of: &Configuration| Configuration { ranks: 0, backend: Backend::Solo, ..of.clone() };
+    measured
+        .iter()
+        .filter(|other| family(&other.configuration) == family(configuration))
+        .min_by_key(|other| (other.configuration.ranks, other.configuration.backend))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! The model on numbers that can be checked by hand.
+
+use super::*;
+use crate::row::tests::configuration;
+
+fn fast() -> LinkSpeed {
+    LinkSpeed { latency_seconds: 1e-12, bytes_per_second: 1e18 }
+}
+
+/// One rank takes 1 s for each of 8 operators, 2 s for each of 4 tiles, and 1 s besides.
+fn one_rank() -> Row {
+    Row {
+        iteration: Some(1),
+        data_seconds: Some(8.0),
+        prior_seconds: Some(8.0),
+        transfer_seconds: Some(0.0),
+        waiting_seconds: Some(0.0),
+        ..configuration(1).row(0, 0, 17.0)
+    }
+}
+
+fn predicted(ranks: usize, layout: Layout, link: LinkSpeed) -> Prediction {
+    let summary = &summarise(&[one_rank()])[0];
+    let (costs, workload) = (
+        Costs::from_summary(summary).expect("costs"),
+        Workload::of(&summary.configuration).expect("a workload"),
+    );
+    predict(&workload, &costs, &Cluster::one_node("many", 1024, link), ranks, layout)
+        .expect("a prediction")
+}
+
+#[test]
+fn without_messages_the_rank_with_the_most_decides() {
+    for (ranks, data, prior) in
+        [(1, 8.0, 8.0), (2, 4.0, 4.0), (3, 3.0, 4.0), (8, 1.0, 2.0), (64, 1.0, 2.0)]
+    {
+        let found = predicted(ranks, Layout::Replicated, fast());
+        assert!((found.data - data).abs() < 1e-6, "{ranks} ranks: {found:?}");
+        assert!((found.prior - prior).abs() < 1e-6, "{ranks} ranks: {found:?}");
+        assert!((found.total - data - prior - 1.0).abs() < 1e-6, "{ranks} ranks: {found:?}");
+    }
+}
+
+#[test]
+fn messages_of_whole_images_do_not_get_shorter_and_borders_do() {
+    let slow = LinkSpeed { latency_seconds: 1e-9, bytes_per_second: 1e4 };
+    let transfer = |ranks, layout| predicted(ranks, layout, slow).transfer;
+    assert_eq!(transfer(1, Layout::Replicated), 0.0);
+    assert!(transfer(64, Layout::Replicated) > 0.9 * transfer(8, Layout::Replicated));
+    assert!(transfer(64, Layout::Sharded) < 0.5 * transfer(4, Layout::Sharded));
+    assert!(transfer(64, Layout::Sharded) < transfer(64, Layout::Replicated));
+}
+
+#[test]
+fn a_measurement_that_is_as_predicted_has_no_error() {
+    let two = |rank| Row {
+        rank,
+        ranks: 2,
+        total_seconds: 9.0,
+        data_seconds: Some(4.0),
+        prior_seconds: Some(4.0),
+        ..one_rank()
+    };
+    let slower = |rank| Row { ranks: 4, total_seconds: 8.0, ..two(rank) };
+    let rows = vec![one_rank(), two(0), two(1), slower(0), slower(1), slower(2), slower(3)];
+    let found = validate(&rows, 4, |_| Some(fast())).expect("a validation");
+    let errors: Vec<f64> = found.iter().map(Validation::error).collect();
+    assert_eq!(found.len(), 2, "the costs are not validated against themselves");
+    assert!(errors[0] < 1e-6, "{errors:?}");
+    // On four ranks the model says 2 + 2 + 1 s where 8 s were measured.
+    assert!((errors[1] - 3.0 / 8.0).abs() < 1e-6, "{errors:?}");
+    let on_two_cores = validate(&rows, 2, |_| Some(fast())).expect("a validation");
+    assert_eq!(on_two_cores, found[..1], "ranks that share cores are left out");
+}
+
+#[test]
+fn predicted_rows_say_so_and_can_be_of_other_sizes() {
+    let cluster = Cluster::one_node("many", 64, fast());
+    let rows = predicted_rows(&[one_rank()], &cluster, &[1, 64], &[128]).expect("rows");
+    assert_eq!(rows.len(), 4);
+    assert!(rows.iter().all(|row| row.predicted && row.width == 128 && row.iteration.is_none()));
+    // Four times the pixels, on one rank: operators, tiles and the rest take four times as long.
+    assert!((rows[0].total_seconds - 68.0).abs() < 1e-6, "{}", rows[0].total_seconds);
+    assert_eq!(rows[2].system, "haloscope-sharded");
+    let error =
+        predicted_rows(&[one_rank()], &cluster, &[65], &[]).expect_err("too many").to_string();
+    assert!(error.contains("1 to 64"), "{error}");
+}

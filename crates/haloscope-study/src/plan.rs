@@ -1,0 +1,385 @@
+//! The configurations of each study: quick ones that take minutes on two cores, and the full grids.
+
+use crate::error::{Error, Result};
+use crate::job::{Job, Settings};
+use crate::network::NetworkName;
+use crate::problem::{Problem, Scene};
+use crate::row::{Backend, Configuration, Mode, Study};
+
+/// What is chosen for a problem unless the caller does.
+#[derive(Clone, Debug)]
+struct Preset {
+    sizes: &'static [usize],
+    model: &'static str,
+    patch: usize,
+    overlap: usize,
+}
+
+impl Preset {
+    fn of(problem: Problem, full: bool) -> Self {
+        let spatial = "drunet:32-64-128-256:2";
+        match (problem, full) {
+            (Problem::Tomography3d, false) => {
+                Self { sizes: &[48], model: spatial, patch: 24, overlap: 4 }
+            }
+            (Problem::Tomography3d, true) => {
+                Self { sizes: &[128, 256], model: spatial, patch: 64, overlap: 8 }
+            }
+            (_, false) => Self { sizes: &[256], model: "drunet", patch: 128, overlap: 16 },
+            (Problem::HighresColor, true) => {
+                Self { sizes: &[1024, 2048, 4096], model: "drunet", patch: 256, overlap: 32 }
+            }
+            (_, true) => Self { sizes: &[1024, 2048], model: "drunet", patch: 256, overlap: 32 },
+        }
+    }
+}
+
+/// Reconstructions on several numbers of ranks.
+#[derive(Clone, Debug)]
+pub struct ScalingStudy {
+    /// The problems.
+    pub problems: Vec<Problem>,
+    /// Their sizes; those that suit each problem if none is given.
+    pub sizes: Vec<usize>,
+    /// The numbers of ranks.
+    pub ranks: Vec<usize>,
+    /// What grows with them.
+    pub modes: Vec<Mode>,
+    /// What ranks are.
+    pub backends: Vec<Backend>,
+    /// The network; the one that suits each problem if none is given.
+    pub model: Option<NetworkName>,
+    /// The side of tiles, as the model.
+    pub patch: Option<usize>,
+    /// The overlap of tiles, as the model.
+    pub overlap: Option<usize>,
+    /// The tiles that are denoised at once.
+    pub batch: usize,
+    /// The number of operators.
+    pub operators: usize,
+    /// Threads of each rank.
+    pub threads: usize,
+    /// How often each configuration is measured.
+    pub repetitions: usize,
+    /// Whether sizes that are not given are those of the full grid.
+    pub full: bool,
+    /// What is the same for all.
+    pub settings: Settings,
+}
+
+impl ScalingStudy {
+    /// One job per configuration: for each problem and size, all numbers of ranks.
+    pub fn jobs(&self) -> Result<Vec<Job>> {
+        check_list("ranks", &self.ranks)?;
+        let mut jobs = Vec::new();
+        for &problem in &self.problems {
+            let preset = Preset::of(problem, self.full);
+            let sizes = if self.sizes.is_empty() { preset.sizes } else { &self.sizes };
+            let model =
+                self.model.as_ref().map_or_else(|| preset.model.into(), ToString::to_string);
+            for &size in sizes {
+                for &mode in &self.modes {
+                    for &backend in &self.backends {
+                        for &ranks in &self.ranks {
+                            let stretch = if mode == Mode::Weak { ranks } else { 1 };
+                            let sides = problem.sides(size, stretch);
+                            // What cannot be made is better known before the first hour than after it.
+                            Scene::new(problem, &sides, self.operators, self.settings.seed)?;
+                            let configuration = Configuration {
+                                study: Study::Scaling,
+                                system: "haloscope".into(),
+                                problem: Some(problem),
+                                mode: Some(mode),
+                                backend,
+                                model: model.clone(),
+                                height: sides[sides.len() - 2],
+                                width: sides[sides.len() - 1],
+                                depth: (sides.len() == 3).then(|| sides[0]),
+                                patch: Some(self.patch.unwrap_or(preset.patch)),
+                                overlap: Some(self.overlap.unwrap_or(preset.overlap)),
+                                batch: Some(self.batch),
+                                operators: Some(self.operators),
+                                ranks,
+                                threads: self.threads,
+                            };
+                            jobs.push(job(configuration, &self.settings, self.repetitions));
+                        }
+                    }
+                }
+            }
+        }
+        check_jobs(jobs)
+    }
+}
+
+/// Networks on images of several widths.
+#[derive(Clone, Debug)]
+pub struct MemoryStudy {
+    /// The networks.
+    pub models: Vec<NetworkName>,
+    /// Rows of the image.
+    pub height: usize,
+    /// Columns of the image.
+    pub widths: Vec<usize>,
+    /// Threads.
+    pub threads: usize,
+    /// How often each is timed.
+    pub repetitions: usize,
+    /// What is the same for all.
+    pub settings: Settings,
+}
+
+impl MemoryStudy {
+    /// The widths from half of `longest` to it in steps of 64, which every network likes, and of 68, which DRUNet
+    /// must pad: the two grids that show whether memory depends on anything but the number of pixels.
+    #[must_use]
+    pub fn widths(longest: usize) -> Vec<usize> {
+        let steps = [64, 68].map(|step| (longest / 2..=longest).step_by(step));
+        let mut widths: Vec<usize> = steps.into_iter().flatten().collect();
+        widths.sort_unstable();
+        widths.dedup();
+        widths
+    }
+
+    /// One job per network and width.
+    pub fn jobs(&self) -> Result<Vec<Job>> {
+        check_list("widths", &self.widths)?;
+        let mut jobs = Vec::new();
+        for model in &self.models {
+            for &width in &self.widths {
+                let configuration = Configuration {
+                    height: self.height,
+                    width,
+                    ..alone(Study::Memory, model, self.threads)
+                };
+                jobs.push(job(configuration, &self.settings, self.repetitions));
+            }
+        }
+        check_jobs(jobs)
+    }
+}
+
+/// An image as patches, several of which are denoised at once.
+#[derive(Clone, Debug)]
+pub struct BatchStudy {
+    /// The network.
+    pub model: NetworkName,
+    /// The side of the image.
+    pub size: usize,
+    /// The sides of patches.
+    pub patches: Vec<usize>,
+    /// How many are denoised at once.
+    pub batches: Vec<usize>,
+    /// The pixels that a patch sees beyond its own.
+    pub overlap: usize,
+    /// Threads.
+    pub threads: usize,
+    /// How often each is timed.
+    pub repetitions: usize,
+    /// What is the same for all.
+    pub settings: Settings,
+}
+
+impl BatchStudy {
+    /// One job per patch and batch; batches of more patches than the image has are left out.
+    pub fn jobs(&self) -> Result<Vec<Job>> {
+        check_list("patches", &self.patches)?;
+        check_list("batches", &self.batches)?;
+        let mut jobs = Vec::new();
+        for &patch in &self.patches {
+            let tiles = self.size.div_ceil(patch).pow(2);
+            for &batch in self.batches.iter().filter(|batch| **batch <= tiles) {
+                let configuration = Configuration {
+                    height: self.size,
+                    width: self.size,
+                    patch: Some(patch),
+                    overlap: Some(self.overlap),
+                    batch: Some(batch),
+                    ..alone(Study::Batch, &self.model, self.threads)
+                };
+                jobs.push(job(configuration, &self.settings, self.repetitions));
+            }
+        }
+        check_jobs(jobs)
+    }
+}
+
+/// Reconstructions in haloscope and in other systems, each alone on the machine, of images in one piece.
+#[derive(Clone, Debug)]
+pub struct CompareStudy {
+    /// The systems.
+    pub systems: Vec<String>,
+    /// The problems.
+    pub problems: Vec<Problem>,
+    /// Their sizes; those of the scaling study if none is given.
+    pub sizes: Vec<usize>,
+    /// The network.
+    pub model: Option<NetworkName>,
+    /// The number of operators.
+    pub operators: usize,
+    /// Threads.
+    pub threads: usize,
+    /// How often each is measured.
+    pub repetitions: usize,
+    /// Whether sizes that are not given are those of the full grid.
+    pub full: bool,
+    /// What is the same for all.
+    pub settings: Settings,
+}
+
+impl CompareStudy {
+    /// One job per problem, size and system.
+    pub fn jobs(&self) -> Result<Vec<Job>> {
+        let mut jobs = Vec::new();
+        for system in &self.systems {
+            for &problem in &self.problems {
+                let preset = Preset::of(problem, self.full);
+                let sizes = if self.sizes.is_empty() { preset.sizes } else { &self.sizes };
+                let model = match &self.model {
+                    Some(model) => model.clone(),
+                    None => preset.model.parse()?,
+                };
+                for &size in sizes {
+                    let sides = problem.sides(size, 1);
+                    Scene::new(problem, &sides, self.operators, self.settings.seed)?;
+                    let configuration = Configuration {
+                        system: system.clone(),
+                        problem: Some(problem),
+                        height: sides[sides.len() - 2],
+                        width: sides[sides.len() - 1],
+                        depth: (sides.len() == 3).then(|| sides[0]),
+                        operators: Some(self.operators),
+                        ..alone(Study::Compare, &model, self.threads)
+                    };
+                    jobs.push(job(configuration, &self.settings, self.repetitions));
+                }
+            }
+        }
+        check_jobs(jobs)
+    }
+}
+
+/// A configuration on one rank, of which the image is still to be said.
+fn alone(study: Study, model: &NetworkName, threads: usize) -> Configuration {
+    Configuration {
+        study,
+        system: "haloscope".into(),
+        problem: None,
+        mode: None,
+        backend: Backend::Solo,
+        model: model.to_string(),
+        height: 0,
+        width: 0,
+        depth: None,
+        patch: None,
+        overlap: None,
+        batch: None,
+        operators: None,
+        ranks: 1,
+        threads,
+    }
+}
+
+fn job(configuration: Configuration, settings: &Settings, repetitions: usize) -> Job {
+    let repetitions = (0..repetitions).collect();
+    Job { configuration, settings: settings.clone(), repetitions }
+}
+
+fn check_list(what: &'static str, list: &[usize]) -> Result<()> {
+    if list.is_empty() || list.contains(&0) {
+        let reason = format!("{list:?} were given; at least one is needed, all of at least 1");
+        return Err(Error::argument(what, reason));
+    }
+    Ok(())
+}
+
+/// Refuses a study in which nothing would happen.
+fn check_jobs(jobs: Vec<Job>) -> Result<Vec<Job>> {
+    let Some(job) = jobs.first() else {
+        return Err(Error::argument("study", "no configuration is left; give longer lists"));
+    };
+    let settings = &job.settings;
+    let counts = [job.repetitions.len(), job.configuration.threads, settings.iterations];
+    if counts.contains(&0) {
+        let [repetitions, threads, iterations] = counts;
+        return Err(Error::argument(
+            "study",
+            format!(
+                "{repetitions} repetitions of {iterations} iterations on {threads} threads; each is at least 1"
+            ),
+        ));
+    }
+    if settings.noise.is_some_and(|noise| !(noise.is_finite() && noise >= 0.0)) {
+        return Err(Error::argument("noise", "it is a number of at least 0"));
+    }
+    Ok(jobs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scaling() -> ScalingStudy {
+        ScalingStudy {
+            problems: vec![Problem::HighresColor, Problem::Tomography3d],
+            sizes: vec![16],
+            ranks: vec![1, 2],
+            modes: vec![Mode::Strong, Mode::Weak],
+            backends: vec![Backend::Threads],
+            model: None,
+            patch: None,
+            overlap: None,
+            batch: 1,
+            operators: 4,
+            threads: 1,
+            repetitions: 3,
+            full: false,
+            settings: Settings::default(),
+        }
+    }
+
+    #[test]
+    fn weak_studies_grow_with_the_ranks_and_strong_ones_do_not() {
+        let jobs = scaling().jobs().expect("jobs");
+        let sides: Vec<Vec<usize>> = jobs.iter().map(|job| job.configuration.sides()).collect();
+        assert_eq!(sides[..4], [[16, 16], [16, 16], [16, 16], [16, 32]]);
+        assert_eq!(sides[4..], [[16, 16, 16], [16, 16, 16], [16, 16, 16], [32, 16, 16]]);
+        assert_eq!(jobs[0].repetitions, [0, 1, 2]);
+    }
+
+    #[test]
+    fn empty_and_impossible_studies_are_refused_before_they_begin() {
+        for (study, words) in [
+            (ScalingStudy { ranks: vec![0], ..scaling() }, "at least 1"),
+            (ScalingStudy { problems: vec![], ..scaling() }, "no configuration"),
+            (ScalingStudy { operators: 65, ..scaling() }, "1 to 64"),
+            (ScalingStudy { repetitions: 0, ..scaling() }, "0 repetitions"),
+        ] {
+            let error = study.jobs().expect_err("refused").to_string();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn widths_are_those_of_both_steps() {
+        assert_eq!(MemoryStudy::widths(512), [256, 320, 324, 384, 392, 448, 460, 512]);
+        assert_eq!(MemoryStudy::widths(2048).len(), 17 + 16 - 1);
+    }
+
+    #[test]
+    fn batches_are_not_larger_than_the_image() {
+        let study = BatchStudy {
+            model: "dncnn:4:2".parse().expect("a network"),
+            size: 64,
+            patches: vec![16, 32],
+            batches: vec![1, 4, 16],
+            overlap: 0,
+            threads: 1,
+            repetitions: 1,
+            settings: Settings::default(),
+        };
+        let jobs = study.jobs().expect("jobs");
+        let batches: Vec<Option<usize>> = jobs.iter().map(|job| job.configuration.batch).collect();
+        assert_eq!(batches, [1, 4, 16, 1, 4].map(Some));
+    }
+}

@@ -1,0 +1,163 @@
+//! `provenance.json`: what made the rows of a folder, and on what.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use haloscope::io::write_atomically;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::error::{Error, Result};
+use crate::job::{LinkSpeed, Settings};
+use crate::row::{Configuration, Study};
+
+/// The name of the file in a folder of results.
+const NAME: &str = "provenance.json";
+
+/// What made the rows of a folder.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Provenance {
+    /// The version of haloscope.
+    pub version: String,
+    /// The commit that it was built from, where that is known.
+    pub commit: Option<String>,
+    /// The machine: processor, cores, memory, instruction sets.
+    pub machine: Value,
+    /// What was started, in order.
+    pub runs: Vec<Run>,
+    /// A digest of the data of each problem.
+    pub data: BTreeMap<String, String>,
+    /// A digest of the image that each reconstruction found, which no number of ranks changes.
+    pub images: BTreeMap<String, String>,
+    /// What messages cost, by backend.
+    pub links: BTreeMap<String, LinkSpeed>,
+}
+
+/// Something that was started.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// The study.
+    pub study: Study,
+    /// What is the same for all of its rows.
+    pub settings: Settings,
+    /// The command line.
+    pub command: Vec<String>,
+    /// When, in seconds since the beginning of 1970.
+    pub unix_seconds: u64,
+}
+
+impl Run {
+    /// A run that begins now.
+    #[must_use]
+    pub fn new(study: Study, settings: Settings, command: Vec<String>) -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { study, settings, command, unix_seconds: now.as_secs() }
+    }
+}
+
+impl Provenance {
+    /// That of a folder in which there is nothing yet.
+    #[must_use]
+    pub fn new(version: impl Into<String>, commit: Option<String>, machine: Value) -> Self {
+        Self {
+            version: version.into(),
+            commit,
+            machine,
+            runs: Vec::new(),
+            data: BTreeMap::new(),
+            images: BTreeMap::new(),
+            links: BTreeMap::new(),
+        }
+    }
+
+    /// That of a folder, if it has one.
+    pub fn read(folder: &Path) -> Result<Option<Self>> {
+        let path = folder.join(NAME);
+        let text = match std::fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::file(&path, error)),
+        };
+        serde_json::from_slice(&text).map(Some).map_err(|error| Error::file(&path, error))
+    }
+
+    pub(crate) fn write(&self, folder: &Path) -> Result<()> {
+        let path = folder.join(NAME);
+        let text = serde_json::to_string_pretty(self).map_err(|error| Error::file(&path, error))?;
+        Ok(write_atomically(&path, |file| writeln!(file, "{text}"))?)
+    }
+
+    /// Adds a run, unless rows of its study have other settings.
+    pub(crate) fn begin(&mut self, folder: &Path, run: &Run) -> Result<()> {
+        let earlier = self.runs.iter().find(|earlier| earlier.study == run.study);
+        match earlier {
+            Some(earlier) if earlier.settings != run.settings => Err(Error::file(
+                folder,
+                format!(
+                    "its rows were measured with {:?}, and now {:?} is asked for; use another folder",
+                    earlier.settings, run.settings
+                ),
+            )),
+            _ => {
+                self.runs.push(run.clone());
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) fn note_data(&mut self, of: &Configuration, digest: &str) -> Result<()> {
+        let sides: Vec<String> = of.sides().iter().map(ToString::to_string).collect();
+        let problem = of.problem.map_or("landscape", crate::problem::Problem::name);
+        let operators =
+            of.operators.map_or_else(String::new, |count| format!(", {count} operators"));
+        let key = format!("{problem} {}{operators}", sides.join("x"));
+        note(&mut self.data, key, digest, of, "other data than before were made")
+    }
+
+    pub(crate) fn note_image(&mut self, of: &Configuration, digest: &str) -> Result<()> {
+        let alone = Configuration { ranks: 1, backend: crate::row::Backend::Solo, ..of.clone() };
+        let key = format!(
+            "{alone}, patches of {:?} and {:?}",
+            alone.patch.unwrap_or_default(),
+            alone.overlap.unwrap_or_default()
+        );
+        note(&mut self.images, key, digest, of, "another image than before was found")
+    }
+}
+
+fn note(
+    digests: &mut BTreeMap<String, String>,
+    key: String,
+    digest: &str,
+    of: &Configuration,
+    complaint: &str,
+) -> Result<()> {
+    let known = digests.entry(key).or_insert_with(|| digest.to_owned());
+    if known == digest {
+        return Ok(());
+    }
+    Err(Error::Process {
+        configuration: of.to_string(),
+        reason: format!("{complaint}: its digest is {digest} and was {known}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row::tests::configuration;
+
+    #[test]
+    fn the_same_data_and_image_are_expected_on_any_number_of_ranks() {
+        let mut provenance = Provenance::new("1.0", None, Value::Null);
+        provenance.note_data(&configuration(1), "a").expect("the first");
+        provenance.note_data(&configuration(3), "a").expect("the same");
+        let error = provenance.note_data(&configuration(2), "b").expect_err("others").to_string();
+        assert!(error.contains("2 ranks (threads): other data"), "{error}");
+        provenance.note_image(&configuration(1), "x").expect("the first");
+        assert!(provenance.note_image(&configuration(2), "y").is_err());
+        let other = Configuration { patch: Some(16), ..configuration(2) };
+        provenance.note_image(&other, "y").expect("other tiles make another image");
+    }
+}

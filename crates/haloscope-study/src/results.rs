@@ -1,0 +1,299 @@
+//! The folder of a run: `rows.csv` as the rows come, `rows.parquet` with the same rows, `provenance.json`.
+//!
+//! The CSV is the truth. The rows of a repetition are appended in one write, so a run that is killed leaves whole
+//! repetitions behind; should the last one be torn all the same, it is dropped when the folder is opened again. A
+//! run that is started again with the same settings measures what is missing.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use haloscope::io::write_atomically;
+
+use crate::error::{Error, Result};
+use crate::job::Job;
+use crate::parquet::write_parquet;
+use crate::provenance::{Provenance, Run};
+use crate::row::{COLUMNS, Configuration, Row};
+
+/// A folder of results that can grow.
+#[derive(Debug)]
+pub struct Results {
+    folder: PathBuf,
+    rows: Vec<Row>,
+    file: File,
+    provenance: Provenance,
+}
+
+impl Results {
+    /// Opens a folder, or makes it. A folder with results of other settings for the same study is refused.
+    pub fn open(folder: &Path, origin: &Provenance, run: &Run) -> Result<Self> {
+        std::fs::create_dir_all(folder).map_err(|error| Error::file(folder, error))?;
+        let mut provenance = match Provenance::read(folder)? {
+            Some(found) => found,
+            None => origin.clone(),
+        };
+        provenance.begin(folder, run)?;
+        provenance.write(folder)?;
+        Self::reopen(folder)
+    }
+
+    /// Opens a folder in which there are results, to add to them what is no run of a study.
+    pub fn reopen(folder: &Path) -> Result<Self> {
+        let Some(provenance) = Provenance::read(folder)? else {
+            return Err(Error::file(folder, "there are no results; `bench scaling` makes some"));
+        };
+        let path = folder.join(ROWS);
+        let (rows, is_torn) = read_csv(&path)?;
+        if is_torn || !path.exists() {
+            rewrite(&path, &rows)?;
+        }
+        let file = append_to(&path)?;
+        Ok(Self { folder: folder.to_owned(), rows, file, provenance })
+    }
+
+    /// All rows so far.
+    #[must_use]
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// Where everything is from.
+    #[must_use]
+    pub fn provenance(&self) -> &Provenance {
+        &self.provenance
+    }
+
+    /// The repetitions of a job that are still to be measured; what there is of unfinished ones is removed.
+    pub fn missing(&mut self, job: &Job) -> Result<Vec<usize>> {
+        let mut found: BTreeMap<usize, usize> = BTreeMap::new();
+        for row in self.measured(&job.configuration) {
+            *found.entry(row.repetition).or_default() += 1;
+        }
+        let whole = job.rows_per_repetition();
+        if found.values().any(|count| *count != whole) {
+            self.rewrite_without(|row| {
+                !row.predicted
+                    && row.configuration() == job.configuration
+                    && found.get(&row.repetition).is_some_and(|count| *count != whole)
+            })?;
+        }
+        let is_there = |repetition: &usize| found.get(repetition) == Some(&whole);
+        Ok(job.repetitions.iter().copied().filter(|repetition| !is_there(repetition)).collect())
+    }
+
+    /// The measured rows of a configuration.
+    pub fn measured<'a>(
+        &'a self,
+        configuration: &'a Configuration,
+    ) -> impl Iterator<Item = &'a Row> {
+        self.rows.iter().filter(move |row| !row.predicted && row.configuration() == *configuration)
+    }
+
+    /// Adds rows, to the file at once.
+    pub fn append(&mut self, rows: Vec<Row>) -> Result<()> {
+        let path = self.folder.join(ROWS);
+        let text = to_csv(&rows, false).map_err(|error| Error::file(&path, error))?;
+        self.file
+            .write_all(&text)
+            .and_then(|()| self.file.flush())
+            .map_err(|error| Error::file(&path, error))?;
+        self.rows.extend(rows);
+        Ok(())
+    }
+
+    /// Replaces all predicted rows.
+    pub fn predict(&mut self, rows: Vec<Row>) -> Result<()> {
+        self.rewrite_without(|row| row.predicted)?;
+        self.append(rows)
+    }
+
+    /// Notes what the data of a problem are; other data than before for the same problem is an error.
+    pub fn note_data(&mut self, configuration: &Configuration, digest: &str) -> Result<()> {
+        self.provenance.note_data(configuration, digest)
+    }
+
+    /// Notes what image was found; another image than before, on whatever ranks, is an error.
+    pub fn note_image(&mut self, configuration: &Configuration, digest: &str) -> Result<()> {
+        self.provenance.note_image(configuration, digest)
+    }
+
+    /// Notes what messages cost.
+    pub fn note_link(&mut self, backend: crate::row::Backend, speed: crate::job::LinkSpeed) {
+        self.provenance.links.insert(backend.to_string(), speed);
+    }
+
+    /// Brings the other files up to date with the rows.
+    pub fn save(&self) -> Result<()> {
+        self.provenance.write(&self.folder)?;
+        write_parquet(&self.folder.join(PARQUET), &self.rows)
+    }
+
+    fn rewrite_without(&mut self, is_unwanted: impl Fn(&Row) -> bool) -> Result<()> {
+        if !self.rows.iter().any(&is_unwanted) {
+            return Ok(());
+        }
+        self.rows.retain(|row| !is_unwanted(row));
+        let path = self.folder.join(ROWS);
+        rewrite(&path, &self.rows)?;
+        self.file = append_to(&path)?;
+        Ok(())
+    }
+}
+
+const ROWS: &str = "rows.csv";
+const PARQUET: &str = "rows.parquet";
+
+/// The rows of a results folder, or of a CSV file.
+pub fn read_rows(path: &Path) -> Result<Vec<Row>> {
+    let file = if path.is_dir() { path.join(ROWS) } else { path.to_owned() };
+    if !file.is_file() {
+        return Err(Error::file(&file, "there is no such file; a folder with rows.csv is needed"));
+    }
+    Ok(read_csv(&file)?.0)
+}
+
+/// The rows of a file, none if it is not there, and whether its last line is torn.
+fn read_csv(path: &Path) -> Result<(Vec<Row>, bool)> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Ok((Vec::new(), false));
+        }
+        Err(error) => return Err(Error::file(path, error)),
+    };
+    let whole = text.rfind('\n').map_or(0, |end| end + 1);
+    let is_torn = whole != text.len() || text.is_empty();
+    if whole == 0 {
+        return Ok((Vec::new(), true));
+    }
+    let mut reader = csv::Reader::from_reader(&text.as_bytes()[..whole]);
+    let names: Vec<&str> = COLUMNS.iter().map(|(name, _)| *name).collect();
+    let headers = reader.headers().map_err(|error| Error::file(path, error))?;
+    if headers.iter().ne(names.iter().copied()) {
+        return Err(Error::file(
+            path,
+            "its columns are not those of this version; use another folder",
+        ));
+    }
+    let rows = reader.deserialize().collect::<std::result::Result<Vec<Row>, _>>();
+    Ok((rows.map_err(|error| Error::file(path, error))?, is_torn))
+}
+
+fn to_csv(rows: &[Row], has_header: bool) -> std::result::Result<Vec<u8>, csv::Error> {
+    let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(Vec::new());
+    if has_header {
+        writer.write_record(COLUMNS.iter().map(|(name, _)| *name))?;
+    }
+    rows.iter().try_for_each(|row| writer.serialize(row))?;
+    writer.into_inner().map_err(|error| error.into_error().into())
+}
+
+fn rewrite(path: &Path, rows: &[Row]) -> Result<()> {
+    let text = to_csv(rows, true).map_err(|error| Error::file(path, error))?;
+    Ok(write_atomically(path, |file| file.write_all(&text))?)
+}
+
+fn append_to(path: &Path) -> Result<File> {
+    OpenOptions::new().append(true).open(path).map_err(|error| Error::file(path, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::Settings;
+    use crate::parquet::read_parquet;
+    use crate::row::tests::configuration;
+
+    fn origin() -> Provenance {
+        Provenance::new("1.0", None, serde_json::json!({ "cores": 2 }))
+    }
+
+    fn run() -> Run {
+        Run::new(crate::row::Study::Scaling, Settings::default(), vec!["bench".into()])
+    }
+
+    fn open(folder: &Path) -> Results {
+        Results::open(folder, &origin(), &run()).expect("a folder of results")
+    }
+
+    /// The rows of one repetition of two iterations on `ranks` ranks.
+    fn rows(ranks: usize, repetition: usize) -> Vec<Row> {
+        let row = |iteration: usize, rank: usize| Row {
+            iteration: Some(iteration),
+            psnr_db: (rank == 0).then_some(20.25),
+            ..configuration(ranks).row(repetition, rank, 0.1 + iteration as f64)
+        };
+        (1..=2).flat_map(|iteration| (0..ranks).map(move |rank| row(iteration, rank))).collect()
+    }
+
+    fn job(ranks: usize) -> Job {
+        let settings = Settings { iterations: 2, ..Settings::default() };
+        Job { configuration: configuration(ranks), settings, repetitions: vec![0, 1, 2] }
+    }
+
+    #[test]
+    fn rows_are_there_again_and_only_the_rest_is_missing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut results = open(folder.path());
+        results.append(rows(2, 0)).expect("appended");
+        results.append(rows(2, 2)).expect("appended");
+        let before = results.rows().to_vec();
+        drop(results);
+        let mut again = open(folder.path());
+        assert_eq!(again.rows(), before);
+        assert_eq!(again.missing(&job(2)).expect("missing"), [1]);
+        assert_eq!(again.missing(&job(3)).expect("missing"), [0, 1, 2]);
+    }
+
+    #[test]
+    fn torn_lines_and_unfinished_repetitions_are_dropped() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(ROWS);
+        let mut results = open(folder.path());
+        results.append(rows(2, 0)).expect("appended");
+        results.append(rows(2, 1)).expect("appended");
+        drop(results);
+        let text = std::fs::read_to_string(&path).expect("text");
+        std::fs::write(&path, &text[..text.len() - 7]).expect("torn");
+        let mut again = open(folder.path());
+        assert_eq!(again.rows().len(), 7);
+        assert_eq!(again.missing(&job(2)).expect("missing"), [1, 2]);
+        assert_eq!(again.rows(), rows(2, 0));
+        assert_eq!(read_rows(folder.path()).expect("rows"), rows(2, 0));
+    }
+
+    #[test]
+    fn parquet_has_the_rows_of_the_csv() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut results = open(folder.path());
+        results.append(rows(3, 0)).expect("appended");
+        results.save().expect("saved");
+        let parquet = read_parquet(&folder.path().join(PARQUET)).expect("Parquet");
+        assert_eq!(parquet, read_rows(folder.path()).expect("rows"));
+    }
+
+    #[test]
+    fn other_settings_need_another_folder() {
+        let folder = tempfile::tempdir().expect("a folder");
+        open(folder.path());
+        let mut other = run();
+        other.settings.iterations = 3;
+        let error =
+            Results::open(folder.path(), &origin(), &other).expect_err("refused").to_string();
+        assert!(error.contains("another folder"), "{error}");
+    }
+
+    #[test]
+    fn predicted_rows_are_replaced_and_measured_ones_kept() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut results = open(folder.path());
+        results.append(rows(1, 0)).expect("appended");
+        let predicted = |seconds| Row { predicted: true, ..configuration(64).row(0, 0, seconds) };
+        results.predict(vec![predicted(1.0), predicted(2.0)]).expect("predicted");
+        results.predict(vec![predicted(3.0)]).expect("predicted");
+        let expected = [rows(1, 0), vec![predicted(3.0)]].concat();
+        assert_eq!(read_rows(folder.path()).expect("rows"), expected);
+    }
+}

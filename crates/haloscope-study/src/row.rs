@@ -1,0 +1,386 @@
+//! The table of results: one row per configuration, repetition, iteration and rank.
+//!
+//! The columns are those of the crate's `README.md`, in its order. What tells configurations apart is a
+//! [`Configuration`]; a row has the same fields, and what was measured. A field that does not apply is empty.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::problem::Problem;
+
+/// Which study a row belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Study {
+    /// Reconstructions on several numbers of ranks.
+    Scaling,
+    /// A network on images of several widths.
+    Memory,
+    /// An image as patches of several sizes, several at once.
+    Batch,
+    /// Reconstructions in haloscope and in other systems.
+    Compare,
+}
+
+/// What grows with the number of ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// Nothing: the same problem on more ranks.
+    Strong,
+    /// The image, so that each rank has the same share of it.
+    Weak,
+}
+
+/// What ranks are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Backend {
+    /// There is one.
+    Solo,
+    /// Threads of a process.
+    Threads,
+    /// Processes under MPI.
+    Mpi,
+}
+
+/// What is measured: the columns that tell rows of different runs apart, but for the repetition.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Configuration {
+    /// The study.
+    pub study: Study,
+    /// The program: `haloscope`, or another to compare with.
+    pub system: String,
+    /// The problem; none where a network runs on its own.
+    pub problem: Option<Problem>,
+    /// What grows with the number of ranks.
+    pub mode: Option<Mode>,
+    /// What the ranks are.
+    pub backend: Backend,
+    /// The network, as [`NetworkName`](crate::network::NetworkName) writes it.
+    pub model: String,
+    /// Rows of the image.
+    pub height: usize,
+    /// Columns of the image.
+    pub width: usize,
+    /// Slices of the image, if it is a volume.
+    pub depth: Option<usize>,
+    /// The side of a tile's own pixels.
+    pub patch: Option<usize>,
+    /// The pixels that a tile sees beyond them on either side.
+    pub overlap: Option<usize>,
+    /// The tiles that are denoised at once.
+    pub batch: Option<usize>,
+    /// The number of operators.
+    pub operators: Option<usize>,
+    /// The number of ranks.
+    pub ranks: usize,
+    /// Threads of each rank.
+    pub threads: usize,
+}
+
+/// A row of the table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The study.
+    pub study: Study,
+    /// Whether the row was computed by the [model](crate::model) and not measured.
+    pub predicted: bool,
+    /// The program: `haloscope`, or another to compare with.
+    pub system: String,
+    /// The problem.
+    pub problem: Option<Problem>,
+    /// What grows with the number of ranks.
+    pub mode: Option<Mode>,
+    /// What the ranks are.
+    pub backend: Backend,
+    /// The network.
+    pub model: String,
+    /// Rows of the image.
+    pub height: usize,
+    /// Columns of the image.
+    pub width: usize,
+    /// Slices of the image, if it is a volume.
+    pub depth: Option<usize>,
+    /// The side of a tile's own pixels.
+    pub patch: Option<usize>,
+    /// The pixels that a tile sees beyond them on either side.
+    pub overlap: Option<usize>,
+    /// The tiles that are denoised at once.
+    pub batch: Option<usize>,
+    /// The number of operators.
+    pub operators: Option<usize>,
+    /// The number of ranks.
+    pub ranks: usize,
+    /// Threads of each rank.
+    pub threads: usize,
+    /// The repetition, from 0.
+    pub repetition: usize,
+    /// The iteration, from 1.
+    pub iteration: Option<usize>,
+    /// The rank.
+    pub rank: usize,
+    /// Seconds of the iteration, or of the whole image where nothing iterates.
+    pub total_seconds: f64,
+    /// Seconds of the data term, its communication included.
+    pub data_seconds: Option<f64>,
+    /// Seconds of the denoiser, its communication included.
+    pub prior_seconds: Option<f64>,
+    /// Seconds in which data moved between ranks.
+    pub transfer_seconds: Option<f64>,
+    /// Seconds of waiting for other ranks.
+    pub waiting_seconds: Option<f64>,
+    /// Bytes that the rank sent.
+    pub bytes_sent: Option<u64>,
+    /// The most memory that the rank's process has held so far; in the studies of a network alone, what it
+    /// took for the network.
+    pub peak_bytes: Option<u64>,
+    /// What the network's plan said that it would take.
+    pub predicted_bytes: Option<u64>,
+    /// The pixels that the rank's tiles are computed on.
+    pub pixels_computed: Option<u64>,
+    /// Those of them that become pixels of the image.
+    pub pixels_kept: Option<u64>,
+    /// The data term before the iteration.
+    pub data_term: Option<f64>,
+    /// How far the image moved, relative to its norm.
+    pub relative_change: Option<f64>,
+    /// The quality of the image.
+    pub psnr_db: Option<f64>,
+}
+
+/// What a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Text.
+    Text,
+    /// `true` or `false`.
+    Flag,
+    /// A whole number.
+    Count,
+    /// Seconds, decibels and the like.
+    Number,
+}
+
+/// The columns, in order.
+pub const COLUMNS: [(&str, Kind); 32] = [
+    ("study", Kind::Text),
+    ("predicted", Kind::Flag),
+    ("system", Kind::Text),
+    ("problem", Kind::Text),
+    ("mode", Kind::Text),
+    ("backend", Kind::Text),
+    ("model", Kind::Text),
+    ("height", Kind::Count),
+    ("width", Kind::Count),
+    ("depth", Kind::Count),
+    ("patch", Kind::Count),
+    ("overlap", Kind::Count),
+    ("batch", Kind::Count),
+    ("operators", Kind::Count),
+    ("ranks", Kind::Count),
+    ("threads", Kind::Count),
+    ("repetition", Kind::Count),
+    ("iteration", Kind::Count),
+    ("rank", Kind::Count),
+    ("total_seconds", Kind::Number),
+    ("data_seconds", Kind::Number),
+    ("prior_seconds", Kind::Number),
+    ("transfer_seconds", Kind::Number),
+    ("waiting_seconds", Kind::Number),
+    ("bytes_sent", Kind::Count),
+    ("peak_bytes", Kind::Count),
+    ("predicted_bytes", Kind::Count),
+    ("pixels_computed", Kind::Count),
+    ("pixels_kept", Kind::Count),
+    ("data_term", Kind::Number),
+    ("relative_change", Kind::Number),
+    ("psnr_db", Kind::Number),
+];
+
+impl Configuration {
+    /// A row of this configuration in which nothing is measured yet.
+    #[must_use]
+    pub fn row(&self, repetition: usize, rank: usize, total_seconds: f64) -> Row {
+        let this = self.clone();
+        Row {
+            study: this.study,
+            predicted: false,
+            system: this.system,
+            problem: this.problem,
+            mode: this.mode,
+            backend: this.backend,
+            model: this.model,
+            height: this.height,
+            width: this.width,
+            depth: this.depth,
+            patch: this.patch,
+            overlap: this.overlap,
+            batch: this.batch,
+            operators: this.operators,
+            ranks: this.ranks,
+            threads: this.threads,
+            repetition,
+            iteration: None,
+            rank,
+            total_seconds,
+            data_seconds: None,
+            prior_seconds: None,
+            transfer_seconds: None,
+            waiting_seconds: None,
+            bytes_sent: None,
+            peak_bytes: None,
+            predicted_bytes: None,
+            pixels_computed: None,
+            pixels_kept: None,
+            data_term: None,
+            relative_change: None,
+            psnr_db: None,
+        }
+    }
+
+    /// The spatial sides of the image, the depth of a volume first.
+    #[must_use]
+    pub fn sides(&self) -> Vec<usize> {
+        self.depth.into_iter().chain([self.height, self.width]).collect()
+    }
+}
+
+impl Row {
+    /// What the row is of.
+    #[must_use]
+    pub fn configuration(&self) -> Configuration {
+        Configuration {
+            study: self.study,
+            system: self.system.clone(),
+            problem: self.problem,
+            mode: self.mode,
+            backend: self.backend,
+            model: self.model.clone(),
+            height: self.height,
+            width: self.width,
+            depth: self.depth,
+            patch: self.patch,
+            overlap: self.overlap,
+            batch: self.batch,
+            operators: self.operators,
+            ranks: self.ranks,
+            threads: self.threads,
+        }
+    }
+}
+
+impl fmt::Display for Configuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(problem) = self.problem {
+            write!(f, "{problem} ")?;
+        }
+        let sides: Vec<String> = self.sides().iter().map(ToString::to_string).collect();
+        write!(f, "{}, {}", sides.join("x"), self.model)?;
+        match self.study {
+            Study::Memory => Ok(()),
+            Study::Batch => write!(
+                f,
+                ", patches of {}, {} at once",
+                self.patch.unwrap_or_default(),
+                self.batch.unwrap_or_default()
+            ),
+            Study::Compare => write!(f, ", {}", self.system),
+            Study::Scaling => {
+                let mode = if self.mode == Some(Mode::Weak) { "weak, " } else { "" };
+                let ranks = if self.ranks == 1 { "rank" } else { "ranks" };
+                write!(f, ", {mode}{} {ranks} ({})", self.ranks, self.backend)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Solo => "solo",
+            Self::Threads => "threads",
+            Self::Mpi => "mpi",
+        })
+    }
+}
+
+impl FromStr for Backend {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            "threads" => Ok(Self::Threads),
+            "mpi" => Ok(Self::Mpi),
+            _ => Err(Error::argument(
+                "backend",
+                format!("`{name}` is unknown; there are threads and mpi"),
+            )),
+        }
+    }
+}
+
+impl FromStr for Mode {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            "strong" => Ok(Self::Strong),
+            "weak" => Ok(Self::Weak),
+            _ => Err(Error::argument(
+                "mode",
+                format!("`{name}` is unknown; there are strong and weak"),
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A configuration for tests of what is done with rows.
+    pub(crate) fn configuration(ranks: usize) -> Configuration {
+        Configuration {
+            study: Study::Scaling,
+            system: "haloscope".into(),
+            problem: Some(Problem::HighresColor),
+            mode: Some(Mode::Strong),
+            backend: Backend::Threads,
+            model: "drunet".into(),
+            height: 64,
+            width: 64,
+            depth: None,
+            patch: Some(32),
+            overlap: Some(8),
+            batch: Some(1),
+            operators: Some(8),
+            ranks,
+            threads: 1,
+        }
+    }
+
+    #[test]
+    fn fields_are_the_columns_in_their_order() {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        writer.serialize(configuration(2).row(0, 1, 0.5)).expect("a row");
+        let text = String::from_utf8(writer.into_inner().expect("flushed")).expect("UTF-8");
+        let names: Vec<&str> = COLUMNS.iter().map(|(name, _)| *name).collect();
+        assert_eq!(text.lines().next(), Some(names.join(",").as_str()));
+        assert_eq!(
+            text.lines().nth(1),
+            Some(
+                "scaling,false,haloscope,highres-color,strong,threads,drunet,64,64,,32,8,1,8,2,1,0,,1,0.5,,,,,,,,,,,,"
+            )
+        );
+    }
+
+    #[test]
+    fn a_row_knows_its_configuration() {
+        let configuration = configuration(3);
+        assert_eq!(configuration.row(1, 2, 0.1).configuration(), configuration);
+    }
+}

@@ -1,0 +1,166 @@
+//! Runs the jobs of a study, each in a process of its own, and keeps the rows as they come.
+//!
+//! There is no handler for Ctrl-C: it ends this process and the one that measures, and what was measured until then
+//! is in the file already.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use crate::error::{Error, Result};
+use crate::job::{Answer, Job, Question};
+use crate::results::Results;
+use crate::row::{Backend, Row};
+
+/// The program that measures deepinv, for `python -c`.
+pub const DEEPINV: &str = include_str!("deepinv.py");
+
+/// How measuring processes are started.
+#[derive(Clone, Debug)]
+pub struct Launcher {
+    /// The program that measures; it gets the arguments below and a JSON document.
+    pub program: PathBuf,
+    /// Its arguments before the document.
+    pub arguments: Vec<String>,
+    /// What starts it on ranks of MPI, as words; the number of ranks follows: `mpirun -n`.
+    pub mpi: Vec<String>,
+}
+
+/// What a study tells of its progress.
+#[derive(Clone, Debug)]
+pub enum Progress<'a> {
+    /// A configuration begins: its number, of how many, and what it is.
+    Begins(usize, usize, &'a Job),
+    /// It was there already.
+    WasThere(usize, usize, &'a Job),
+    /// A repetition is done, and these are its rows.
+    Repetition(&'a [Row]),
+}
+
+impl Launcher {
+    /// Measures all that is missing of `jobs`, in order.
+    pub fn run(
+        &self,
+        jobs: &[Job],
+        results: &mut Results,
+        report: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<()> {
+        for (index, job) in jobs.iter().enumerate() {
+            let repetitions = results.missing(job)?;
+            if repetitions.is_empty() {
+                report(Progress::WasThere(index, jobs.len(), job));
+                continue;
+            }
+            let job = Job { repetitions, ..job.clone() };
+            report(Progress::Begins(index, jobs.len(), &job));
+            self.measure(&job, results, report)?;
+            results.save()?;
+        }
+        results.save()
+    }
+
+    /// Measures what messages between two ranks cost, unless that is known.
+    pub fn measure_link(&self, backend: Backend, results: &mut Results) -> Result<()> {
+        if results.provenance().links.contains_key(&backend.to_string()) {
+            return Ok(());
+        }
+        let what = format!("messages between two ranks ({backend})");
+        let mut found = None;
+        self.ask(backend, 2, &Question::Link(backend), &what, |answer| {
+            if let Answer::Link(speed) = answer {
+                found = Some(speed);
+            }
+            Ok(())
+        })?;
+        let Some(speed) = found else {
+            let reason = "it ended without an answer".into();
+            return Err(Error::Process { configuration: what, reason });
+        };
+        results.note_link(backend, speed);
+        results.save()
+    }
+
+    fn measure(
+        &self,
+        job: &Job,
+        results: &mut Results,
+        report: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<()> {
+        let configuration = &job.configuration;
+        let what = configuration.to_string();
+        let question = Question::Job(Box::new(job.clone()));
+        let mut done = 0;
+        self.ask(configuration.backend, configuration.ranks, &question, &what, |answer| {
+            match answer {
+                Answer::Data(digest) => results.note_data(configuration, &digest)?,
+                Answer::Repetition { rows, image } => {
+                    if let Some(image) = image {
+                        results.note_image(configuration, &image)?;
+                    }
+                    results.append(rows.clone())?;
+                    report(Progress::Repetition(&rows));
+                    done += 1;
+                }
+                Answer::Link(_) => (),
+            }
+            Ok(())
+        })?;
+        if done == job.repetitions.len() {
+            return Ok(());
+        }
+        let reason = format!("it measured {done} of {} repetitions", job.repetitions.len());
+        Err(Error::Process { configuration: what, reason })
+    }
+
+    /// Starts a process, and gives each of its answers to `take`.
+    fn ask(
+        &self,
+        backend: Backend,
+        ranks: usize,
+        question: &Question,
+        what: &str,
+        mut take: impl FnMut(Answer) -> Result<()>,
+    ) -> Result<()> {
+        let failed = |reason: String| Error::Process { configuration: what.to_owned(), reason };
+        let question =
+            serde_json::to_string(question).map_err(|error| failed(error.to_string()))?;
+        let mut command = match (backend, self.mpi.split_first()) {
+            (Backend::Mpi, Some((launcher, words))) => {
+                let mut command = Command::new(launcher);
+                command.args(words).arg(ranks.to_string()).arg(&self.program);
+                command
+            }
+            _ => Command::new(&self.program),
+        };
+        command.args(&self.arguments).arg(question).stdin(Stdio::null()).stdout(Stdio::piped());
+        let name = command.get_program().to_string_lossy().into_owned();
+        let mut child = Measuring(
+            command.spawn().map_err(|error| failed(format!("{name} does not start: {error}")))?,
+        );
+        if let Some(output) = child.0.stdout.take() {
+            for line in BufReader::new(output).lines() {
+                let line = line.map_err(|error| failed(error.to_string()))?;
+                // Launchers may say things of their own.
+                if !line.starts_with('{') {
+                    continue;
+                }
+                let answer = serde_json::from_str(&line)
+                    .map_err(|error| failed(format!("it said `{line}`: {error}")))?;
+                take(answer)?;
+            }
+        }
+        let status = child.0.wait().map_err(|error| failed(error.to_string()))?;
+        if status.success() { Ok(()) } else { Err(failed(format!("{name} ended with {status}"))) }
+    }
+}
+
+/// A process that is ended with the study.
+struct Measuring(Child);
+
+impl Drop for Measuring {
+    fn drop(&mut self) {
+        // It has ended already, unless what it said was refused.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,254 @@
+//! Figures as text for a terminal: a table for each study that rows belong to.
+
+use std::fmt::Write;
+
+use crate::figures::{Scaling, Summary, bend, scaling, summarise};
+use crate::model::Validation;
+use crate::row::{Row, Study};
+use crate::statistics::Median;
+
+/// The tables of all studies in the rows; predictions apart from measurements.
+#[must_use]
+pub fn describe(rows: &[Row]) -> String {
+    let summaries = summarise(rows);
+    let of = |study: Study, predicted: bool| -> Vec<Summary> {
+        let is_wanted = |summary: &&Summary| {
+            summary.configuration.study == study && summary.predicted == predicted
+        };
+        summaries.iter().filter(is_wanted).cloned().collect()
+    };
+    let sections = [
+        ("Scaling, measured", scaling_table(&scaling(&of(Study::Scaling, false)))),
+        ("Scaling, PREDICTED by the model", scaling_table(&scaling(&of(Study::Scaling, true)))),
+        ("Memory of one image", memory_table(&of(Study::Memory, false))),
+        ("Batches of patches", batch_table(&of(Study::Batch, false))),
+        ("Comparison", compare_table(&of(Study::Compare, false))),
+    ];
+    let mut text = String::new();
+    for (title, table) in sections.iter().filter(|(_, table)| !table.is_empty()) {
+        let _ = writeln!(text, "{title}\n\n{table}");
+    }
+    text
+}
+
+/// How far the model was off.
+#[must_use]
+pub fn describe_validation(validations: &[Validation]) -> String {
+    let lines: Vec<Vec<String>> = validations
+        .iter()
+        .map(|validation| {
+            vec![
+                validation.configuration.to_string(),
+                seconds(validation.measured),
+                seconds(validation.predicted),
+                percent(validation.error()),
+            ]
+        })
+        .collect();
+    table(&["configuration", "measured", "predicted", "error"], &lines)
+}
+
+fn scaling_table(figures: &[Scaling]) -> String {
+    let lines: Vec<Vec<String>> = figures
+        .iter()
+        .map(|figure| {
+            let summary = &figure.summary;
+            let configuration = &summary.configuration;
+            let system = match configuration.system.as_str() {
+                "haloscope" => String::new(),
+                other => format!(" [{other}]"),
+            };
+            vec![
+                format!("{configuration}{system}"),
+                interval(&summary.total),
+                optional(summary.data.map(|median| median.value), seconds),
+                optional(summary.prior.map(|median| median.value), seconds),
+                optional(summary.transfer, seconds),
+                optional(summary.waiting, seconds),
+                format!("{:.2}", figure.speedup),
+                percent(figure.efficiency),
+                optional(figure.work_normalised_efficiency, percent),
+                optional(figure.data_speedup, |value| format!("{value:.2}")),
+                optional(figure.prior_speedup, |value| format!("{value:.2}")),
+                optional(summary.load_balance, percent),
+                optional(summary.communication_efficiency, percent),
+            ]
+        })
+        .collect();
+    table(
+        &[
+            "configuration",
+            "iteration",
+            "data",
+            "prior",
+            "transfer",
+            "waiting",
+            "speedup",
+            "efficiency",
+            "work-norm.",
+            "data x",
+            "prior x",
+            "balance",
+            "comm. eff.",
+        ],
+        &lines,
+    )
+}
+
+fn memory_table(summaries: &[Summary]) -> String {
+    let lines: Vec<Vec<String>> = summaries
+        .iter()
+        .map(|summary| {
+            vec![
+                summary.configuration.to_string(),
+                optional(summary.predicted_bytes, megabytes),
+                optional(summary.peak_bytes, megabytes),
+                interval(&summary.total),
+            ]
+        })
+        .collect();
+    let mut text = table(&["configuration", "predicted", "measured", "time"], &lines);
+    let mut models: Vec<&str> =
+        summaries.iter().map(|summary| summary.configuration.model.as_str()).collect();
+    models.dedup();
+    for model in models {
+        let points = summaries.iter().filter(|summary| summary.configuration.model == model);
+        let points = points.filter_map(|summary| {
+            Some((summary.configuration.width as f64, summary.peak_bytes? as f64))
+        });
+        let (widths, peaks): (Vec<f64>, Vec<f64>) = points.unzip();
+        if let Some(bend) = bend(&widths, &peaks) {
+            let _ = writeln!(
+                text,
+                "{model}: measured memory is a straight line in the width, within {}",
+                percent(bend)
+            );
+        }
+    }
+    text
+}
+
+fn batch_table(summaries: &[Summary]) -> String {
+    let lines: Vec<Vec<String>> = summaries
+        .iter()
+        .map(|summary| {
+            let configuration = &summary.configuration;
+            let patch = configuration.patch.unwrap_or(configuration.height).max(1);
+            let patches =
+                configuration.height.div_ceil(patch) * configuration.width.div_ceil(patch);
+            vec![
+                configuration.to_string(),
+                interval(&summary.total),
+                format!("{:.2}", patches as f64 / summary.total.value),
+                format!("{:.3}", 1.0 / summary.total.value),
+                optional(summary.peak_bytes, megabytes),
+            ]
+        })
+        .collect();
+    table(&["configuration", "image", "patches/s", "images/s", "memory"], &lines)
+}
+
+fn compare_table(summaries: &[Summary]) -> String {
+    let ours = |of: &Summary| {
+        summaries.iter().find(|other| {
+            let (a, b) = (&other.configuration, &of.configuration);
+            a.system == "haloscope"
+                && (a.problem, a.sides(), &a.model) == (b.problem, b.sides(), &b.model)
+        })
+    };
+    let lines: Vec<Vec<String>> = summaries
+        .iter()
+        .map(|summary| {
+            let times = ours(summary).map(|ours| summary.total.value / ours.total.value);
+            vec![
+                summary.configuration.to_string(),
+                interval(&summary.total),
+                optional(summary.data.map(|median| median.value), seconds),
+                optional(summary.prior.map(|median| median.value), seconds),
+                optional(times, |times| format!("{times:.2}")),
+                optional(summary.peak_bytes, megabytes),
+            ]
+        })
+        .collect();
+    table(&["configuration", "iteration", "data", "prior", "times ours", "memory"], &lines)
+}
+
+/// Columns as wide as what is in them, numbers to the right; nothing for no lines.
+fn table(headers: &[&str], lines: &[Vec<String>]) -> String {
+    if lines.is_empty() {
+        return String::new();
+    }
+    let width = |column: usize| {
+        let cells = lines.iter().map(|line| line[column].chars().count());
+        cells.chain([headers[column].chars().count()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..headers.len()).map(width).collect();
+    let mut text = String::new();
+    let header: Vec<String> = headers.iter().map(ToString::to_string).collect();
+    for line in std::iter::once(&header).chain(lines) {
+        let cells: Vec<String> = line
+            .iter()
+            .zip(&widths)
+            .enumerate()
+            .map(|(column, (cell, &width))| match column {
+                0 => format!("{cell:<width$}"),
+                _ => format!("{cell:>width$}"),
+            })
+            .collect();
+        let _ = writeln!(text, "{}", cells.join("  ").trim_end());
+    }
+    text
+}
+
+fn interval(median: &Median) -> String {
+    if median.low == median.high {
+        return seconds(median.value);
+    }
+    format!("{} ({} to {})", seconds(median.value), number(median.low), number(median.high))
+}
+
+fn seconds(value: f64) -> String {
+    format!("{} s", number(value))
+}
+
+/// Three digits that count, without a unit.
+fn number(value: f64) -> String {
+    let digits = if value > 0.0 { (2 - value.log10().floor() as i32).clamp(0, 6) } else { 0 };
+    format!("{value:.*}", digits as usize)
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{:.0} MB", bytes as f64 / 1e6)
+}
+
+fn optional<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {
+    value.map_or_else(|| "-".into(), show)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row::tests::configuration;
+
+    #[test]
+    fn predictions_have_a_table_of_their_own() {
+        let measured = configuration(1).row(0, 0, 2.0);
+        let predicted = Row { predicted: true, ..configuration(64).row(0, 0, 0.1) };
+        let text = describe(&[measured, predicted]);
+        let (first, second) = text.split_once("PREDICTED").expect("two tables");
+        assert!(first.contains("1 rank (threads)") && !first.contains("64 ranks"), "{text}");
+        assert!(second.contains("64 ranks"), "{text}");
+    }
+
+    #[test]
+    fn numbers_have_three_digits_that_count() {
+        assert_eq!(
+            [1234.4, 12.34, 0.1234, 0.000_123_4, 0.0].map(number),
+            ["1234", "12.3", "0.123", "0.000123", "0"]
+        );
+    }
+}
