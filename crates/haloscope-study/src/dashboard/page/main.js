@@ -12,7 +12,7 @@ const knownCurves = [...new Set(curvesOf(all).map(names))];
 const choices = new Map();
 const main = document.getElementById("main");
 const filters = new Filters(all, redraw);
-const table = new Table(all, data.order);
+const table = new Table(look().configurations, data.order);
 const cards = new Map();
 const sections = SECTIONS.map((section) => makeSection(section));
 
