@@ -224,6 +224,9 @@ fn watch(jobs: &[Job], shows_output: bool) -> Result<Option<Vec<Ending>>> {
             let _ = std::io::stdout().flush();
         }
         Event::Output(_) => (),
+        Event::State(State::Waiting(reason)) if reason.is_empty() || reason == "None" => {
+            note(&format!("job {} waits", job.id));
+        }
         Event::State(State::Waiting(reason)) => note(&format!("job {} waits: {reason}", job.id)),
         Event::State(State::Running) => note(&format!("job {} runs", job.id)),
         Event::State(State::Ended(ending)) => {

@@ -37,7 +37,13 @@ fn text(bytes: &[u8]) -> String {
 
 fn json(output: &Output) -> Value {
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
-    serde_json::from_slice(&output.stdout).expect("the output is JSON")
+    report(&text(&output.stdout))
+}
+
+/// The document in what a job prints; warnings of its ranks are around it.
+fn report(output: &str) -> Value {
+    let (begin, end) = (output.find('{').expect(output), output.rfind('}').expect(output));
+    serde_json::from_str(&output[begin..=end]).expect("the output has JSON")
 }
 
 /// What the queue holds.
@@ -142,7 +148,7 @@ fn a_grid_runs_a_job_for_each_allocation() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let demo = |name: &str| -> Value {
         let file = folder.path().join("jobs").join(name).join("output.txt");
-        serde_json::from_slice(&std::fs::read(file).expect("an output")).expect("JSON")
+        report(&std::fs::read_to_string(file).expect("an output"))
     };
     let found: Vec<Value> = ["1x1", "1x2", "2x2"].map(demo).into();
     let ranks: Vec<&Value> = found.iter().map(|demo| &demo["ranks"]).collect();
@@ -151,4 +157,42 @@ fn a_grid_runs_a_job_for_each_allocation() {
     let described = std::fs::read(folder.path().join("jobs/provenance.json")).expect("a file");
     let described: Value = serde_json::from_slice(&described).expect("JSON");
     assert_eq!(described["jobs"][2]["ending"], "COMPLETED");
+}
+
+#[test]
+fn a_study_on_a_cluster_leaves_one_table() {
+    if !is_there() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let grid = "srun = [\"--mpi=pmi2\"]\n[grid]\nnodes = [1, 1, 2]\ntasks-per-node = [1, 2, 2]\n";
+    std::fs::write(folder.path().join("grid.toml"), grid).expect("a file");
+    let study = [
+        "bench",
+        "scaling",
+        "--slurm",
+        "grid.toml",
+        "--problem",
+        "highres-color",
+        "--sizes",
+        "32",
+        "--model",
+        "drunet:4-4-4-4:1",
+        "--patch",
+        "16",
+        "--overlap",
+        "4",
+        "--iterations",
+        "2",
+        "--repetitions",
+        "1",
+        "--out",
+        "jobs",
+    ];
+    let output = haloscope(folder.path(), &study).output().expect("the command starts");
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    // Two iterations on 1, 2 and 4 ranks.
+    assert!(text(&output.stdout).starts_with("3 jobs, 14 rows\n"), "{}", text(&output.stdout));
+    let page = haloscope(folder.path(), &["dashboard", "jobs"]).output().expect("it starts");
+    assert!(text(&page.stdout).starts_with("14 rows of 1 run\n"), "{}", text(&page.stderr));
 }

@@ -71,6 +71,21 @@ fn a_grid_couples_its_lists() {
 }
 
 #[test]
+fn a_study_on_a_cluster_is_a_job_for_each_number_of_ranks() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let grid = "srun = [\"--mpi=pmi2\"]\n[grid]\nnodes = [1, 2]\ntasks-per-node = 2\n";
+    std::fs::write(folder.path().join("grid.toml"), grid).expect("a file");
+    let arguments =
+        ["bench", "scaling", "--slurm", "grid.toml", "--sizes", "64", "--out", "jobs", "--dry-run"];
+    let output = haloscope(folder.path(), &arguments);
+    let scripts = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let words = "haloscope bench scaling --sizes 64 --backend mpi --ranks 4 \
+                 --launcher 'srun --mpi=pmi2 -n' --out ";
+    assert!(scripts.contains(words) && scripts.contains("jobs/2x2/results\n"), "{scripts}");
+}
+
+#[test]
 fn misuse_of_submit_is_refused_with_what_would_be_accepted() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("grid.toml"), "[grid]\nnodes = [1, 2]\ntasks-per-node = [1]")

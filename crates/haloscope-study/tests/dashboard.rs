@@ -236,6 +236,9 @@ fn speedups_are_of_medians_over_repetitions_of_the_slowest_rank() {
     assert_eq!(two["balance"].as_f64(), Some(1.75 / 2.5));
     assert_eq!(two["communication"].as_f64(), Some(2.5 / 3.0));
     assert!((page.number("predictionError(curvesOf(all))") - 0.1).abs() < 1e-9);
+    let table = page.ask("document.querySelector('table').textContent");
+    let table = table.as_str().expect("text");
+    assert!(table.contains("speedup") && table.contains("2.00×"), "{table}");
     let notes = page.ask("document.querySelector('[data-chart=speedup] .notes').textContent");
     assert!(
         notes.as_str().expect("text").contains("predicted by the model, not measured"),

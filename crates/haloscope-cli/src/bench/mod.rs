@@ -8,6 +8,7 @@ mod memory;
 mod predict;
 mod run;
 mod scaling;
+mod slurm;
 
 use std::io::Write;
 use std::path::PathBuf;

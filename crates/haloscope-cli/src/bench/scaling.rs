@@ -1,5 +1,7 @@
 //! `haloscope bench scaling`.
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 use haloscope_study::job::Settings;
 use haloscope_study::network::NetworkName;
@@ -9,6 +11,7 @@ use haloscope_study::row::{Backend, Mode, Study};
 use haloscope_study::tables;
 
 use super::run::{self, RunArguments};
+use crate::submit::Until;
 
 /// The options of `haloscope bench scaling`.
 #[derive(clap::Args)]
@@ -34,6 +37,14 @@ pub struct Arguments {
     /// What starts ranks of MPI; their number follows
     #[arg(long, value_name = "COMMAND", default_value = "mpirun -n")]
     launcher: String,
+
+    /// Measure in jobs of Slurm, one for each allocation of this file, whose ranks srun starts
+    #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["ranks", "backend", "launcher"])]
+    slurm: Option<PathBuf>,
+
+    /// With --slurm, print the scripts and submit nothing
+    #[arg(long, requires = "slurm")]
+    dry_run: bool,
 
     /// Side of a tile's own pixels; by default what suits the problem
     #[arg(long, value_name = "N")]
@@ -106,6 +117,10 @@ impl ReconstructionArguments {
 
 /// Runs the study.
 pub fn run(arguments: &Arguments) -> Result<()> {
+    if let Some(grid) = &arguments.slurm {
+        let until = if arguments.dry_run { Until::Written } else { Until::Collected };
+        return super::slurm::run(grid, &arguments.run.out, until);
+    }
     let reconstruction = &arguments.reconstruction;
     if arguments.backend.contains(&Backend::Mpi) && !cfg!(feature = "mpi") {
         let reason = "this build has no MPI; rebuild with `cargo build --release --features mpi`";

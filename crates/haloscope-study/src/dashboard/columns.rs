@@ -89,3 +89,15 @@ const fn column(name: &'static str, kind: Kind) -> Column {
 const fn needed(name: &'static str, kind: Kind) -> Column {
     Column { name, kind, is_needed: true }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_columns_are_those_that_studies_write() {
+        let read: Vec<&str> = COLUMNS.iter().map(|column| column.name).collect();
+        let written: Vec<&str> = crate::row::COLUMNS.iter().map(|(name, _)| *name).collect();
+        assert_eq!(read, written);
+    }
+}

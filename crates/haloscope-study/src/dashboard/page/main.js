@@ -12,7 +12,7 @@ const knownCurves = [...new Set(curvesOf(all).map(names))];
 const choices = new Map();
 const main = document.getElementById("main");
 const filters = new Filters(all, redraw);
-const table = new Table(all, data.order);
+const table = new Table(look().configurations, data.order);
 const cards = new Map();
 const sections = SECTIONS.map((section) => makeSection(section));
 
@@ -87,22 +87,24 @@ function drawTiles() {
   for (const curves of groupBy(curvesOf(all).filter(({ mode }) => mode !== "weak"), ({ problem }) => problem).values()) {
     const points = (kind) => curves.flatMap((curve) => curve[kind].map((point) => ({ curve, point })))
       .filter(({ point }) => point.ranks > 1);
-    tiles.push(points("measured").reduce(better(({ ranks }) => ranks), null));
-    tiles.push(points("predicted").reduce(better(({ ranks }) => -Math.abs(Math.log2(ranks / 64))), null));
+    const measured = points("measured").reduce(better(({ ranks }) => ranks), null);
+    // Predictions of systems that were not measured are in the charts only.
+    const predicted = points("predicted").filter(({ curve }) => !measured || curve.system === measured.curve.system);
+    tiles.push(measured, predicted.reduce(better(({ ranks }) => -Math.abs(Math.log2(ranks / 64))), null));
   }
   document.getElementById("tiles").replaceChildren(...tiles.filter(Boolean).slice(0, 8).map(({ curve, point }) =>
     element("div", { class: point.predicted ? "tile predicted" : "tile" },
       element("div", { class: "tile-value" }, format.percent(point.efficiency),
         point.predicted ? element("span", { class: "badge" }, "predicted") : null),
       element("div", { class: "tile-name" }, `efficiency on ${plural(point.ranks, "rank")}`),
-      element("div", { class: "tile-detail" }, [curve.problem, curve.size, curve.model, curve.backend].filter(Boolean).join(" · ")))));
+      element("div", { class: "tile-detail" }, names(curve)))));
 }
 
 function drawHeader() {
-  const studies = [...new Set(all.map(({ study }) => study))].join(", ");
+  const studies = [...new Set(all.map(({ study }) => study))];
   const measured = rows.filter(({ predicted }) => !predicted).length;
   const predicted = rows.length - measured;
-  document.getElementById("subtitle").textContent = `${plural(data.runs.length, "run")} of the studies ${studies}: `
+  document.getElementById("subtitle").textContent = `${plural(data.runs.length, "run")} of the ${studies.length === 1 ? "study" : "studies"} ${studies.join(", ")}: `
     + `${plural(measured, "measured row")}${predicted ? ` and ${plural(predicted, "predicted row")}` : ""}.`;
 }
 

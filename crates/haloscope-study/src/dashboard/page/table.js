@@ -10,10 +10,7 @@ const TABLE = [
   ["study", (one) => one.study], ["run", (one) => one.run], ["system", (one) => one.system],
   ["problem", (one) => one.problem], ["size", (one) => one.size, plain, plain, pixelsOf],
   ["scaling", (one) => one.mode], ["backend", (one) => one.backend], ["model", (one) => one.model],
-  ["patch", (one) => one.patch], ["overlap", (one) => one.overlap], ["batch", (one) => one.batch],
-  ["operators", (one) => one.operators], ["ranks", (one) => one.ranks], ["threads", (one) => one.threads],
-  ["origin", (one) => one.predicted ? "predicted" : "measured"],
-  ["repetitions", (one) => one.predicted ? null : one.repetitions],
+  ["ranks", (one) => one.ranks], ["origin", (one) => one.predicted ? "predicted" : "measured"],
   ["seconds", (one) => one.seconds || null, format.seconds, rounded],
   ["fastest", (one) => one.repetitions > 1 ? one.low : null, format.seconds, rounded],
   ["slowest", (one) => one.repetitions > 1 ? one.high : null, format.seconds, rounded],
@@ -30,6 +27,9 @@ const TABLE = [
   ["memory", (one) => one.peak, format.bytes, plain],
   ["memory predicted", (one) => one.predictedPeak, format.bytes, plain],
   ["PSNR", (one) => one.psnr, format.decibels, rounded],
+  ["patch", (one) => one.patch], ["overlap", (one) => one.overlap], ["batch", (one) => one.batch],
+  ["operators", (one) => one.operators], ["threads", (one) => one.threads],
+  ["repetitions", (one) => one.predicted ? null : one.repetitions],
 ].map(([name, value, text = plain, raw = plain, order = value]) => ({ name, value, text, raw, order }));
 
 class Table {
