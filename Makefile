@@ -169,7 +169,7 @@ bench-tomography: $(PYTHON)
 			--peer "RTK=$$peer rtk" || exit 1; \
 	done
 
-# How reconstructions scale, on threads and on processes; memory, batches, deepinv. About an hour on two cores.
+# How reconstructions scale, on threads and on processes; memory, batches, deepinv. About twenty minutes on two cores.
 STUDIES = bench/runs/studies
 STUDY = target/openmpi/release/haloscope bench
 
@@ -181,7 +181,7 @@ bench-studies: tools $(PYTHON) ## measure scaling, memory and batches; results g
 	$(STUDY) memory --out $(STUDIES)
 	$(STUDY) batch --out $(STUDIES)
 	$(STUDY) compare --out $(STUDIES) --python $(PYTHON) --repetitions 1
-	$(STUDY) predict $(STUDIES) --cluster bench/cluster.toml
+	$(STUDY) predict $(STUDIES) --cluster bench/cluster.toml --problem highres-color --sizes 8192
 
 # The target is installed with `rustup target add aarch64-unknown-linux-gnu`, the rest by the packages
 # gcc-aarch64-linux-gnu and qemu-user.
