@@ -20,7 +20,9 @@ def main():
         with open(path, encoding="utf8", newline="") as file:
             rows = list(csv.DictReader(file, delimiter="\t"))
         hours = [float(row["cpu_seconds"]) / 3600 for row in rows]
-        name = path.parent.name
+        # An annealing is in a folder of its own, within that of the run.
+        folder = path.parent
+        name = folder.parent.name if folder.name.startswith("annealed-") else folder.name
         psnr.plot(hours, [float(row["psnr25"]) for row in rows], label=name)
         loss.plot(hours, [float(row["loss"]) for row in rows], label=name)
     psnr.set(xlabel="CPU hours", ylabel="validation PSNR at σ = 25/255 (dB)")

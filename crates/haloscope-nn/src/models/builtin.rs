@@ -1,4 +1,4 @@
-//! The denoisers that ship with the build: two compact DRUNets of our own training.
+//! The denoisers that ship with the build: two compact `DRUNet`s of our own training.
 //!
 //! Their weights are part of the program, at half precision, so that nothing has to be fetched.
 //! `training/` is how they were made, `docs/model-card.md` what they are good for.
@@ -14,6 +14,18 @@ const PREFIX: &str = "builtin:";
 
 /// The largest noise level that they were trained for, where white is 1.
 const LARGEST_LEVEL: f32 = 75.0 / 255.0;
+
+/// Their weights, in the order of [`Builtin`].
+const FILES: Option<[&[u8]; 2]> = {
+    #[cfg(feature = "builtin")]
+    let files = Some([
+        include_bytes!("../../weights/color.safetensors") as &[u8],
+        include_bytes!("../../weights/gray.safetensors"),
+    ]);
+    #[cfg(not(feature = "builtin"))]
+    let files = None;
+    files
+};
 
 /// A denoiser that ships with the build.
 ///
@@ -68,24 +80,11 @@ impl Builtin {
     /// The model with its weights; a build without the feature `builtin` has none.
     pub fn model(self) -> Result<Model> {
         let name = format!("{PREFIX}{}", self.name());
-        let Some(file) = self.file() else {
+        let Some(files) = FILES else {
             let reason = format!("`{name}` is not in this build, which is without `builtin`");
             return Err(Error::Argument { what: "model", reason });
         };
-        let state = StateDict::read(Cursor::new(file), &name, &Limits::default())?;
+        let state = StateDict::read(Cursor::new(files[self as usize]), &name, &Limits::default())?;
         Ok(Model::recognize(&state)?.with_levels(0.0..=LARGEST_LEVEL))
-    }
-
-    #[cfg(feature = "builtin")]
-    fn file(self) -> Option<&'static [u8]> {
-        Some(match self {
-            Self::Color => include_bytes!("../../weights/color.safetensors"),
-            Self::Gray => include_bytes!("../../weights/gray.safetensors"),
-        })
-    }
-
-    #[cfg(not(feature = "builtin"))]
-    fn file(self) -> Option<&'static [u8]> {
-        None
     }
 }
