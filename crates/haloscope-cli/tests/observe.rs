@@ -36,7 +36,8 @@ fn demo(folder: &std::path::Path, options: &[&str]) -> (Value, String) {
 fn a_trace_has_a_file_for_each_rank_that_shows_its_work_and_its_calls() {
     let folder = tempfile::tempdir().expect("a folder");
     let traces = folder.path().join("traces");
-    let (report, _) = demo(folder.path(), &["--trace", &traces.display().to_string()]);
+    let (report, _) =
+        demo(folder.path(), &["--model", "tv", "--trace", &traces.display().to_string()]);
     for rank in 0..2_usize {
         let file = std::fs::read(traces.join(format!("rank-{rank}.json"))).expect("a file");
         let file: Value = serde_json::from_slice(&file).expect("JSON");

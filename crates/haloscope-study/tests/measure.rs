@@ -116,7 +116,9 @@ fn weak_studies_give_each_rank_the_same_work() {
         scaling(Problem::SuperResolution, vec![1, 2], Mode::Weak).iter().zip([32, 64])
     {
         let rows = measure(job).rows;
-        assert!(rows.iter().all(|row| row.width == width && row.pixels_kept == Some(32 * 32)));
+        // Four windows of 24² each.
+        let work = Some(4 * 24 * 24);
+        assert!(rows.iter().all(|row| row.width == width && row.pixels_computed == work));
     }
 }
 

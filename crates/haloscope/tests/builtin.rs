@@ -48,7 +48,7 @@ fn they_leave_an_image_without_noise_nearly_as_it_is() {
     let clean = landscape(64, 64).expect("an image");
     let result = builtin(Builtin::Color).denoise(&clean, &0.0.into()).expect("denoised");
     let quality = psnr(&result, &clean, 1.0).expect("one shape")[0];
-    assert!(quality > 38.0, "{quality:.2} dB");
+    assert!(quality > 35.0, "{quality:.2} dB");
 }
 
 #[test]

@@ -57,6 +57,7 @@ fn overlapping_tiles_and_their_result_are_those_of_deepinv() {
             patch: Patch::Given(Extent::PerAxis(numbers(&case["patch"]))),
             overlap: Extent::PerAxis(numbers(&case["overlap"])),
             axes: Some(numbers(&case["axes"])),
+            border: Border::Reflect,
             ..Tiling::new(Strategy::Overlap)
         };
         let plan = tiling.plan(&numbers(&case["shape"]), 1, 1).expect("a plan");

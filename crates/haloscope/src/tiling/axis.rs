@@ -69,17 +69,21 @@ impl AxisTiling {
 
     /// The windows.
     pub fn cut(&self, strategy: Strategy) -> Cut {
-        let (window, count, kept) = (self.window(), self.count(), self.kept());
+        let (window, count) = (self.window(), self.count());
         if count == 1 {
             let span = Span { read: 0, write: 0..self.length, weights: None };
             return Cut { window, spans: vec![span] };
         }
+        let kept = self.kept();
         // The edge takes the place of an overlap, or the overlap lies beyond it.
         let (edge, beyond, reach) = match self.border {
             Border::Inside => (self.overlap, 0, window),
             _ => (0, self.overlap, kept + self.overlap),
         };
-        let end = |index: usize| ((index + 1) * kept + edge).min(self.length);
+        let end = |index: usize| match index + 1 {
+            after if after == count => self.length,
+            after => after * kept + edge,
+        };
         let spans = (0..count).map(|index| {
             let read = (index * kept).cast_signed() - beyond.cast_signed();
             let last = self.length.cast_signed() - reach.cast_signed();
