@@ -50,8 +50,8 @@ mpi-%:
 # MPICH's processes find each other by srun's PMI2. Code 77 is that of a Slurm that cannot be started, which is said.
 slurm: export MPICC = mpicc.mpich
 slurm: ## submit jobs to a real Slurm, which is started for it
-	cargo nextest run -p haloscope-cli --features mpi --target-dir target/mpich --test slurm --no-run
-	scripts/slurm-test cargo nextest run -p haloscope-cli --features mpi --target-dir target/mpich \
+	cargo nextest run $(MPI_CRATES) --features mpi --target-dir target/mpich --test slurm --no-run
+	scripts/slurm-test cargo nextest run $(MPI_CRATES) --features mpi --target-dir target/mpich \
 		--test slurm --test-threads 1 || [ $$? = 77 ]
 
 two-hosts: export MPICC = mpicc.mpich
