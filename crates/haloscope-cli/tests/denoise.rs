@@ -1,5 +1,7 @@
 //! `haloscope denoise` on pictures and weights that the test makes.
 
+mod jobs;
+
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -9,29 +11,8 @@ fn haloscope(arguments: &[&str]) -> Output {
     command.args(arguments).output().expect("the command starts")
 }
 
-/// A DnCNN of two convolutions that are all zero: its output is its input.
 fn write_identity(path: &Path) {
-    let tensors = [
-        ("model.0.weight", vec![4, 1, 3, 3]),
-        ("model.0.bias", vec![4]),
-        ("model.2.weight", vec![1, 4, 3, 3]),
-        ("model.2.bias", vec![1]),
-    ];
-    let mut header = serde_json::Map::new();
-    let mut end = 0_usize;
-    for (name, shape) in tensors {
-        let begin = end;
-        end += 4 * shape.iter().product::<usize>();
-        let entry = serde_json::json!({
-            "dtype": "F32", "shape": shape, "data_offsets": [begin, end]
-        });
-        header.insert(name.into(), entry);
-    }
-    let header = serde_json::Value::Object(header).to_string();
-    let mut file = (header.len() as u64).to_le_bytes().to_vec();
-    file.extend(header.as_bytes());
-    file.resize(file.len() + end, 0);
-    fs::write(path, file).expect("weights are written");
+    fs::write(path, jobs::identity_network()).expect("weights are written");
 }
 
 #[test]

@@ -236,8 +236,5 @@ fn side(image: &Array) -> usize {
 
 /// The most memory that the process has held; 0 where the system does not tell.
 fn peak_megabytes() -> f64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-    kilobytes.unwrap_or(0.0) / 1e3
+    haloscope::memory::peak_resident_bytes().unwrap_or(0) as f64 / 1e6
 }

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use anyhow::{Context as _, Result};
 use haloscope::Array;
 use haloscope::solve::{Record, Seconds};
+use haloscope_study::job::Digest;
 use serde::Serialize;
 
 use super::pictures::Written;
@@ -176,11 +177,9 @@ fn parts_of(seconds: &Seconds) -> Vec<f64> {
     vec![seconds.data, seconds.prior, rest.max(0.0)]
 }
 
-/// FNV-1a over the bits.
+/// Of an image's bits.
 pub fn digest(image: &Array) -> String {
-    let bytes = image.iter().flat_map(|value| value.to_bits().to_le_bytes());
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-    });
-    format!("{hash:016x}")
+    let mut digest = Digest::default();
+    digest.add(image);
+    digest.to_string()
 }

@@ -9,6 +9,7 @@ mod chart;
 use std::fmt::Write;
 
 use chart::Scale;
+use haloscope_study::dashboard::escape;
 
 /// What is shown, in the order of the page. Parts that are empty are left out.
 #[derive(Clone, Debug, Default)]
@@ -269,24 +270,6 @@ fn size_of_png(png: &[u8]) -> Option<(u32, u32)> {
     let number = |at: usize| Some(u32::from_be_bytes(png.get(at..at + 4)?.try_into().ok()?));
     let is_png = png.starts_with(b"\x89PNG\r\n\x1a\n");
     (is_png && number(16)? > 0 && number(20)? > 0).then_some((number(16)?, number(20)?))
-}
-
-/// Text that is neither markup nor the end of an attribute.
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            // Not allowed in a page.
-            '\0' => escaped.push('\u{fffd}'),
-            other => escaped.push(other),
-        }
-    }
-    escaped
 }
 
 #[cfg(test)]

@@ -205,8 +205,9 @@ fn apart(mut runs: Vec<Run>) -> Vec<Run> {
     runs
 }
 
-/// Text that is neither markup nor the end of an attribute.
-fn escape(text: &str) -> String {
+/// Text for a page: neither markup nor the end of an attribute.
+#[must_use]
+pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

@@ -6,12 +6,13 @@ use std::time::Instant;
 use haloscope::Array;
 use haloscope::denoise::{Denoiser, NetworkDenoiser};
 use haloscope::distribute::distribute_with;
+use haloscope::memory::{peak_resident_bytes, resident_bytes};
 use haloscope::phantom::landscape;
 use haloscope_comm::ContextOptions;
 use haloscope_nn::engine::Options;
 
+use super::Tell;
 use super::reconstruct::{Work, tiling};
-use super::{Tell, process};
 use crate::error::Result;
 use crate::job::{Answer, Digest, Job};
 use crate::network::NetworkName;
@@ -30,7 +31,7 @@ pub fn measure(job: &Job, tell: &Tell<'_>) -> Result<()> {
     let options = Options { threads: configuration.threads, ..Options::default() };
     let threads = Some(configuration.threads);
     let ctx = ContextOptions { threads, ..ContextOptions::default() }.solo()?;
-    let before = process::resident_bytes();
+    let before = resident_bytes();
     let network = Arc::new(NetworkDenoiser::new(model, options)?);
     let denoiser = distribute_with(network.clone(), &ctx, tiling(configuration))?;
     let work = Work::of(&denoiser, &ctx, &image.shape()[1..])?;
@@ -43,7 +44,7 @@ pub fn measure(job: &Job, tell: &Tell<'_>) -> Result<()> {
         let denoised = denoiser.denoise(&image, &level)?;
         let seconds = begin.elapsed().as_secs_f64();
         let peak =
-            process::peak_bytes().zip(before).map(|(peak, before)| peak.saturating_sub(before));
+            peak_resident_bytes().zip(before).map(|(peak, before)| peak.saturating_sub(before));
         let mut digest = Digest::default();
         digest.add(&denoised);
         let row = Row {

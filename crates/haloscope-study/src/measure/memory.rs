@@ -2,11 +2,12 @@
 
 use std::time::Instant;
 
+use haloscope::memory::{peak_resident_bytes, resident_bytes};
 use haloscope_nn::engine::{Options, Plan};
 use haloscope_nn::models::Sigma;
 use haloscope_nn::{Shape, Tensor};
 
-use super::{Tell, process};
+use super::Tell;
 use crate::error::Result;
 use crate::job::{Answer, Job};
 use crate::network::NetworkName;
@@ -25,7 +26,7 @@ pub fn measure(job: &Job, tell: &Tell<'_>) -> Result<()> {
     let shape = Shape::new(sizes)?;
     // The plan holds the weights in a form of its own, in whose place these were.
     let weights = (model.network().parameters() * size_of::<f32>()) as u64;
-    let before = process::resident_bytes().map(|bytes| bytes.saturating_sub(weights));
+    let before = resident_bytes().map(|bytes| bytes.saturating_sub(weights));
     let input = Tensor::new(shape.clone(), vec![0.5; shape.count()])?;
     let options = Options { threads: configuration.threads, ..Options::default() };
     let plan = Plan::consuming(model.into_network(), &shape, &options)?;
@@ -39,7 +40,7 @@ pub fn measure(job: &Job, tell: &Tell<'_>) -> Result<()> {
         plan.run(input.values(), &mut output, &mut scratch)?;
         let seconds = begin.elapsed().as_secs_f64();
         let peak =
-            process::peak_bytes().zip(before).map(|(peak, before)| peak.saturating_sub(before));
+            peak_resident_bytes().zip(before).map(|(peak, before)| peak.saturating_sub(before));
         let row = Row {
             peak_bytes: peak,
             predicted_bytes: Some(predicted),

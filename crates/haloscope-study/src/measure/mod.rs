@@ -3,7 +3,6 @@
 mod batch;
 mod link;
 mod memory;
-mod process;
 mod reconstruct;
 
 use std::time::Duration;

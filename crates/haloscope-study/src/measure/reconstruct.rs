@@ -10,6 +10,7 @@ use std::sync::Arc;
 use haloscope::denoise::NetworkDenoiser;
 use haloscope::distribute::{DistributedDenoiser, DistributedStack, distribute, distribute_with};
 use haloscope::fidelity::{Fidelities, L2};
+use haloscope::memory::peak_resident_bytes;
 use haloscope::metrics::psnr;
 use haloscope::solve::{Plug, ProximalGradient, Range, Start, State, Stopping, solve};
 use haloscope::tiling::{Batch, Strategy, Tiling};
@@ -17,7 +18,7 @@ use haloscope::{Array, Measurements};
 use haloscope_comm::{Collectives, Context};
 use haloscope_nn::engine::Options;
 
-use super::{Tell, process};
+use super::Tell;
 use crate::error::{Error, Result};
 use crate::job::{Answer, Digest, Job};
 use crate::network::NetworkName;
@@ -93,7 +94,7 @@ fn run(ctx: &Context, job: &Job, tell: &Tell<'_>) -> Result<()> {
                 transfer_seconds: Some(seconds.communication),
                 waiting_seconds: Some(seconds.waiting),
                 bytes_sent: Some(bytes_sent),
-                peak_bytes: process::peak_bytes(),
+                peak_bytes: peak_resident_bytes(),
                 pixels_computed: Some(work.computed),
                 pixels_kept: Some(work.kept),
                 data_term: record.data_term,
