@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use haloscope::denoise::Denoiser;
+use haloscope::forecast::Forecast;
 use haloscope::{Array, Error};
 use haloscope_comm::Launch;
 
@@ -12,9 +12,8 @@ use crate::exit::{Code, Misuse};
 use crate::job::Job;
 use crate::job::files::StartPlan;
 use crate::job::measurements::Source;
-use crate::job::prior::PriorKind;
 use crate::machine::Machine;
-use crate::memory::{Prediction, gigabytes, size};
+use crate::memory::{Expected, gigabytes, size};
 use crate::reconstruct::layout::Layout;
 
 /// The options of `haloscope check`.
@@ -43,7 +42,7 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
 }
 
 fn check(job: &Job, ranks: usize) -> haloscope::Result<String> {
-    let layout = Layout::of(job, ranks, ranks)?;
+    let layout = Layout::of(job, ranks)?;
     let mut shapes = Vec::new();
     for recipe in &*layout.recipes {
         shapes.push(recipe.draft()?.measurement_shape().to_vec());
@@ -57,9 +56,9 @@ fn check(job: &Job, ranks: usize) -> haloscope::Result<String> {
     if let StartPlan::File(file) = &job.start {
         check_start(&file.load()?, &layout.image)?;
     }
-    let mut memory = layout.memory(job, ranks);
-    let tiles = describe_tiles(job, &layout, ranks, &mut memory)?;
-    memory.check(ranks)?;
+    let network = job.prior.open((Machine::detect().cores / ranks).max(1), &layout.image)?;
+    let expected = Expected::of(job, &layout, ranks, network.as_ref())?;
+    expected.check(ranks)?;
     let checkpoints = job.checkpoint.open()?;
     let mut text = String::new();
     // Writing to a string does not fail.
@@ -71,7 +70,7 @@ fn check(job: &Job, ranks: usize) -> haloscope::Result<String> {
     line("operators", describe_operators(&layout, &shapes));
     line("measurements", job.measurements.describe());
     line("fidelity", job.fidelity.name.into());
-    line("prior", job.prior.describe() + &tiles);
+    line("prior", job.prior.describe() + &describe_tiles(&expected.forecast));
     line(
         "solver",
         format!("{}, {} iterations at most", job.solver.method.name(), job.stop.iterations),
@@ -80,7 +79,7 @@ fn check(job: &Job, ranks: usize) -> haloscope::Result<String> {
     let available = Machine::detect().memory_available_bytes;
     let available =
         available.map_or_else(String::new, |bytes| format!("; {} are available", gigabytes(bytes)));
-    line("memory", format!("about {} on each rank{available}", size(memory.total())));
+    line("memory", format!("about {} on each rank{available}", size(expected.rank_bytes)));
     let files = job.output.files.iter().chain(&job.output.folder);
     line("output", files.map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "));
     line("checkpoints", job.checkpoint.describe());
@@ -145,28 +144,15 @@ fn describe_ranks(ranks: usize, operators: usize) -> String {
     }
 }
 
-/// The tiles of a network, whose memory is added to the prediction.
-fn describe_tiles(
-    job: &Job,
-    layout: &Layout,
-    ranks: usize,
-    memory: &mut Prediction,
-) -> haloscope::Result<String> {
-    let PriorKind::Network(network) = &job.prior.kind else { return Ok(String::new()) };
-    let threads = (Machine::detect().cores / ranks).max(1);
-    let denoiser = network.check(network.open(threads)?, &layout.image)?;
-    let tiling = network.tiling(&layout.image, denoiser.model().network().rank());
-    let plan = tiling.plan(&layout.image, denoiser.alignment(), ranks)?;
-    let mut window = layout.image[..2].to_vec();
-    window.extend(plan.window());
-    window[0] *= plan.batch_for(&denoiser)?;
-    memory.network = denoiser.memory(&window)?.unwrap_or(0) as u64;
-    let idle = ranks.saturating_sub(plan.len());
-    Ok(format!(
+/// The tiles of a network.
+fn describe_tiles(forecast: &Forecast) -> String {
+    let Some(plan) = &forecast.tiles else { return String::new() };
+    let idle = forecast.ranks.iter().filter(|share| share.tiles == 0).count();
+    format!(
         ", {} tiles of {:?} (work × {:.2}){}",
         plan.len(),
         plan.window(),
         plan.work_multiplier(),
         if idle > 0 { format!(", {idle} ranks without one") } else { String::new() }
-    ))
+    )
 }

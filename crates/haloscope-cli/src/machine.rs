@@ -11,7 +11,7 @@ pub struct Machine {
     pub processor: Option<String>,
     /// Bytes of memory that this process may use: the machine's, or its container's limit.
     pub memory_bytes: Option<u64>,
-    /// Bytes that are free now.
+    /// Bytes that are free now, there and in the container.
     pub memory_available_bytes: Option<u64>,
     /// Instruction sets that matter here, as found at run time.
     pub instruction_sets: Vec<&'static str>,
@@ -21,15 +21,15 @@ impl Machine {
     /// Looks at the machine.
     pub fn detect() -> Self {
         let limit = read_number("/sys/fs/cgroup/memory.max");
+        let used = read_number("/sys/fs/cgroup/memory.current");
+        let left = limit.zip(used).map(|(limit, used)| limit.saturating_sub(used));
+        let free = kilobytes("/proc/meminfo", "MemAvailable:");
         let total = kilobytes("/proc/meminfo", "MemTotal:");
         Self {
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             processor: processor(),
-            memory_bytes: match (total, limit) {
-                (Some(total), Some(limit)) => Some(total.min(limit)),
-                (total, limit) => total.or(limit),
-            },
-            memory_available_bytes: kilobytes("/proc/meminfo", "MemAvailable:"),
+            memory_bytes: [total, limit].into_iter().flatten().min(),
+            memory_available_bytes: [free, left].into_iter().flatten().min(),
             instruction_sets: instruction_sets(),
         }
     }

@@ -1,67 +1,119 @@
 //! What a job will take of the machine's memory, before it takes it.
 //!
-//! A prediction from counts of arrays: those of every method, those of the method and the prior at hand, and for each
-//! operator of a rank its measurements and its term of the gradient. The image is on every rank.
+//! The iterations are the library's to forecast. Around them the command holds the truth and the picture of the
+//! measurements, and before them, for scans, copies of all measurements.
 
+use haloscope::denoise::NetworkDenoiser;
+use haloscope::forecast::{self, Denoising, Forecast};
 use haloscope::{Error, Result};
+use serde_json::{Value, json};
 
 use crate::job::Job;
+use crate::job::files::StartPlan;
+use crate::job::prior::PriorKind;
 use crate::machine::Machine;
+use crate::reconstruct::layout::Layout;
 
-/// Arrays of the image's size that every run holds: the image, the one before, gradient, start, truth and two to
-/// compare.
-const IMAGES: usize = 8;
-
-/// Arrays of the size of an operator's measurements: the data, what is expected, and their difference.
-const MEASUREMENTS: usize = 3;
-
-/// Bytes on one rank.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Prediction {
-    pub images: u64,
-    pub measurements: u64,
-    pub network: u64,
+/// What a job will take.
+pub struct Expected {
+    pub forecast: Forecast,
+    /// The most bytes that a rank holds at once.
+    pub rank_bytes: u64,
 }
 
-impl Prediction {
-    /// For images of this shape, with its batch, and operators that measure so many values each, of which a rank has
-    /// the share of the first rank.
-    pub fn new(job: &Job, image: &[usize], measured: &[usize], ranks: usize) -> Self {
-        let bytes = |values: u64| values.saturating_mul(4);
-        let pixels = image.iter().fold(1_u64, |product, side| product.saturating_mul(*side as u64));
-        let own = measured.iter().step_by(ranks.max(1));
-        let (operators, values) = own.fold((0, 0), |(count, sum): (u64, u64), values| {
-            (count + 1, sum.saturating_add(*values as u64))
-        });
-        let sides = image.len().saturating_sub(2);
-        let arrays = (IMAGES + job.solver.method.images(sides, &job.prior)) as u64 + 2 * operators;
-        Self {
-            images: bytes(pixels.saturating_mul(arrays)),
-            measurements: bytes(values.saturating_mul(MEASUREMENTS as u64)),
-            network: 0,
+impl Expected {
+    /// Of a job on so many ranks, with its network, if it has one.
+    pub fn of(
+        job: &Job,
+        layout: &Layout,
+        ranks: usize,
+        network: Option<&NetworkDenoiser>,
+    ) -> Result<Self> {
+        let measured: Vec<usize> =
+            layout.recipes.iter().map(|recipe| recipe.measured_values()).collect();
+        let prior = match (&job.prior.kind, network) {
+            (PriorKind::Network(plan), Some(denoiser)) => {
+                let tiling = plan.tiling(&layout.image, denoiser.model().network().rank());
+                forecast::Prior::Network(Denoising { denoiser, tiling })
+            }
+            (PriorKind::TotalVariation { .. }, _) => forecast::Prior::TotalVariation,
+            _ => forecast::Prior::None,
+        };
+        let forecast = forecast::Job {
+            image: layout.image.clone(),
+            measurements: measured.iter().map(|values| vec![*values]).collect(),
+            ranks,
+            method: job.solver.method.kind(),
+            inner_iterations: job.solver.inner_iterations(),
+            prior,
         }
+        .forecast()?;
+        let image = bytes_of(&layout.image);
+        let values: usize = measured.iter().sum();
+        let all = bytes_of(&[layout.image[0], values]);
+        let held =
+            image * (u64::from(layout.truth.is_some()) + u64::from(job.output.folder.is_some()));
+        // The file of a scan, its parts, and all of them together for the back-projection.
+        let is_scan = layout.recipes[0].scan().is_some();
+        let needs_all = is_scan
+            && (job.output.folder.is_some() || matches!(job.start, StartPlan::BackProjection(..)));
+        let preparing = if needs_all { 3 * all + 2 * image } else { 0 };
+        let rank_bytes = held + preparing.max(forecast.largest_memory() as u64);
+        Ok(Self { forecast, rank_bytes })
     }
 
-    pub fn total(&self) -> u64 {
-        self.images.saturating_add(self.measurements).saturating_add(self.network)
+    /// Refuses what does not fit on this machine, which has `here` of the ranks.
+    pub fn check(&self, here: usize) -> Result<()> {
+        check(self.rank_bytes.saturating_mul(here as u64))
     }
 
-    /// Refuses what does not fit on this machine, `ranks` times.
-    pub fn check(&self, ranks: usize) -> Result<()> {
-        let needed = self.total().saturating_mul(ranks as u64);
-        match Machine::detect().memory_available_bytes {
-            Some(available) if needed > available => Err(Error::argument(
-                "memory",
-                format!(
-                    "the job needs about {} on this machine and {} are available; use a smaller image, fewer \
-                     ranks, or more machines",
-                    gigabytes(needed),
-                    gigabytes(available)
-                ),
-            )),
-            _ => Ok(()),
-        }
+    /// For programs.
+    pub fn details(&self) -> Value {
+        let rank = |share: &forecast::Share| {
+            json!({
+                "operators": share.operators,
+                "tiles": share.tiles,
+                "load": share.load,
+                "memory_bytes": share.memory.total(),
+                "bytes_sent_per_iteration": share.bytes_sent,
+            })
+        };
+        let tiles = self.forecast.tiles.as_ref();
+        json!({
+            "rank_bytes": self.rank_bytes,
+            "available_bytes": Machine::detect().memory_available_bytes,
+            "tiles": tiles.map_or(0, haloscope::tiling::TilePlan::len),
+            "window": tiles.map(|tiles| tiles.window().to_vec()),
+            "teraflop_per_iteration": self.forecast.flops / 1e12,
+            "ranks": self.forecast.ranks.iter().map(rank).collect::<Vec<_>>(),
+        })
     }
+}
+
+/// Refuses images of which this machine cannot hold even the few that every method needs on each of its ranks, before one
+/// is made.
+pub fn check_image(shape: &[usize], here: usize) -> Result<()> {
+    check(bytes_of(shape).saturating_mul(4 * here as u64))
+}
+
+fn check(needed: u64) -> Result<()> {
+    match Machine::detect().memory_available_bytes {
+        Some(available) if needed > available => Err(Error::argument(
+            "memory",
+            format!(
+                "the job needs about {} on this machine and {} are available; use a smaller image, fewer ranks, \
+                 or more machines",
+                gigabytes(needed),
+                gigabytes(available)
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Of an array of this shape.
+fn bytes_of(shape: &[usize]) -> u64 {
+    shape.iter().fold(4, |bytes: u64, side| bytes.saturating_mul(*side as u64))
 }
 
 /// In megabytes where gigabytes would say nothing.

@@ -4,6 +4,7 @@ use haloscope::solve::{Record, Seconds};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::reconstruct::Quality;
 use crate::report::Table;
 
 /// The seconds of all iterations of one rank, which do not overlap, and its memory.
@@ -63,13 +64,14 @@ pub fn table(ranks: &[RankSummary]) -> Table {
 }
 
 /// One iteration as the details of an event.
-pub fn details(record: &Record, psnr_db: Option<f64>) -> Value {
+pub fn details(record: &Record, quality: Option<Quality>) -> Value {
     let Seconds { total, data, prior, communication, waiting } = record.seconds;
     json!({
         "iteration": record.iteration,
         "data_term": record.data_term,
         "relative_change": record.relative_change,
-        "psnr_db": psnr_db,
+        "psnr_db": quality.map(|quality| quality.psnr_db),
+        "ssim": quality.map(|quality| quality.ssim),
         "seconds": {
             "total": total,
             "data": data,

@@ -78,6 +78,12 @@ fn events_for_programs_are_a_json_object_a_line() {
     let last = events.iter().rfind(|event| event["event"] == "iteration").expect("four");
     assert_eq!(last["iteration"], 4);
     assert!(last["seconds"]["data"].as_f64() > Some(0.0));
+    assert!(last["psnr_db"].is_f64() && last["ssim"].is_f64(), "{last}");
+    let plan = events.iter().find(|event| event["event"] == "plan").expect("a plan");
+    let ranks = plan["ranks"].as_array().expect("two ranks");
+    let most = ranks.iter().filter_map(|rank| rank["memory_bytes"].as_u64()).max();
+    // The truth and the picture of the measurements are held beside the iterations.
+    assert!(ranks.len() == 2 && plan["rank_bytes"].as_u64() > most, "{plan}");
     assert_eq!(report["per_rank"].as_array().map(Vec::len), Some(2));
 
     let refused = haloscope(&["demo", "--log", "json", "--model", "none"]);
@@ -156,12 +162,12 @@ fn a_plan_for_a_budget_that_is_too_small_says_what_would_fit() {
     let report = json(&volume);
     assert_eq!(
         (&report["network"], report["solver"].as_str()),
-        (&Value::Null, Some("chambolle-pock"))
+        (&Value::Null, Some("primal-dual"))
     );
     for (arguments, words) in [
         (&["plan", "--size", "64"][..], "1024x1024"),
-        (&["plan", "--size", "64x64", "--solver", "newton"], "chambolle-pock"),
-        (&["plan", "--size", "64x64", "--solver", "pgd"], "--model drunet"),
+        (&["plan", "--size", "64x64", "--solver", "newton"], "primal-dual"),
+        (&["plan", "--size", "64x64", "--solver", "cg", "--model", "dncnn"], "leave --model out"),
         (&["plan", "--size", "64x64", "--strategy", "quilt"], "blend"),
         (&["plan", "--size", "64x64", "--ranks", "0"], "from 1 to"),
     ] {

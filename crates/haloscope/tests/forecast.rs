@@ -5,7 +5,7 @@ mod pnp;
 use std::process::Command;
 
 use haloscope::Error;
-use haloscope::forecast::{Denoising, Forecast, Job, Method};
+use haloscope::forecast::{Denoising, Forecast, Job, Method, Prior};
 use haloscope::memory::peak_resident_bytes;
 use haloscope::tiling::{Batch, Strategy, Tiling};
 use haloscope_comm::Context;
@@ -18,10 +18,27 @@ fn forecast(small: &Small, ranks: usize) -> Forecast {
         image: [&[1], &shape[..]].concat(),
         measurements: vec![shape; small.operators],
         ranks,
-        method: Method::ProximalGradient,
-        prior: Some(Denoising { denoiser: &denoiser, tiling: small.tiling.clone() }),
+        method: small.method,
+        inner_iterations: small.inner_iterations,
+        prior: match small.method {
+            Method::ConjugateGradient | Method::Landweber => Prior::None,
+            method if method.takes_network() && small.has_network => {
+                Prior::Network(Denoising { denoiser: &denoiser, tiling: small.tiling.clone() })
+            }
+            _ => Prior::TotalVariation,
+        },
     };
     job.forecast().expect("a forecast")
+}
+
+/// The bytes that each rank sends in these iterations.
+fn sent(small: &Small, ranks: usize, iterations: usize) -> Vec<u64> {
+    let job = small.clone();
+    Context::threads(ranks, move |ctx| {
+        job.run(ctx, iterations)?;
+        Ok::<_, Error>(ctx.comm().statistics().total().bytes_sent)
+    })
+    .expect("no rank fails")
 }
 
 #[test]
@@ -34,14 +51,30 @@ fn messages_are_foretold_to_the_byte() {
     };
     for small in [small, tiny, whole] {
         for (ranks, iterations) in [(1, 1), (2, 1), (3, 2), (5, 1)] {
-            let job = small.clone();
-            let sent = Context::threads(ranks, move |ctx| {
-                job.run(ctx, iterations)?;
-                Ok::<_, Error>(ctx.comm().statistics().total().bytes_sent)
-            });
             let foretold = forecast(&small, ranks);
             let foretold = foretold.ranks.iter().map(|share| share.bytes_sent * iterations as u64);
-            assert_eq!(foretold.collect::<Vec<_>>(), sent.expect("no rank fails"), "{small:?}");
+            assert_eq!(foretold.collect::<Vec<_>>(), sent(&small, ranks, iterations), "{small:?}");
+        }
+    }
+}
+
+#[test]
+fn messages_of_every_method_are_foretold_or_bounded() {
+    for method in Method::ALL {
+        let small = Small { method, ..Small::default() };
+        // The first step of conjugate gradients has more to do than the others.
+        let first =
+            if method == Method::ConjugateGradient { sent(&small, 3, 1) } else { vec![0; 3] };
+        let second = sent(&small, 3, 2);
+        for (rank, share) in forecast(&small, 3).ranks.iter().enumerate() {
+            let iterations = if first[rank] > 0 { 1 } else { 2 };
+            let (foretold, sent) = (iterations * share.bytes_sent, second[rank] - first[rank]);
+            let is_right = if method.has_prox() {
+                (foretold / 2..=foretold).contains(&sent)
+            } else {
+                foretold == sent
+            };
+            assert!(is_right, "{method} on rank {rank}: {foretold} foretold, {sent} sent");
         }
     }
 }
@@ -57,24 +90,41 @@ fn large() -> Small {
     Small { side: 512, depth: 3, channels: 32, tiling, ..Small::default() }
 }
 
-/// The variable that makes the test below a child, on so many ranks.
-const CHILD: &str = "HALOSCOPE_FORECAST_RANKS";
+/// The variable that makes the test below a child, with a job on so many ranks.
+const CHILD: &str = "HALOSCOPE_FORECAST_CHILD";
+
+/// The method, whether a network is its prior, and the ranks.
+fn parse(text: &str) -> Option<(Small, usize)> {
+    let words: Vec<&str> = text.split(' ').collect();
+    let (method, has_network) = (words[0].parse().ok()?, words[1] == "network");
+    // The residual is computed anew after 32 iterations, which takes the most memory.
+    Some((
+        Small { method, has_network, inner_iterations: 33, operators: 2, ..large() },
+        words[2].parse().ok()?,
+    ))
+}
 
 #[test]
 #[cfg(target_os = "linux")]
 fn memory_is_foretold_within_15_percent_and_the_program_itself() {
-    if let Some(ranks) = std::env::var(CHILD).ok().and_then(|text| text.parse().ok()) {
+    if let Some((job, ranks)) = std::env::var(CHILD).ok().and_then(|text| parse(&text)) {
         let before = peak_resident_bytes().expect("on Linux");
-        Context::threads(ranks, |ctx| large().run(ctx, 2)).expect("no rank fails");
+        Context::threads(ranks, move |ctx| job.run(ctx, 2)).expect("no rank fails");
         println!("peak {} {before}", peak_resident_bytes().expect("on Linux"));
         return;
     }
-    for ranks in [1, 2] {
+    let with_network = Method::ALL.into_iter().filter(|method| method.takes_network());
+    let networks = with_network.map(|method| format!("{method} network 1"));
+    let others =
+        ["pgd network 2", "pgd variation 1", "primal-dual variation 1", "primal-dual variation 2"];
+    let none = ["cg none 1", "cg none 2", "landweber none 1"];
+    for job in networks.chain(others.into_iter().chain(none).map(String::from)) {
+        let (small, ranks) = parse(&job).expect("a job");
         // A process of its own, in which no other test has used memory.
         let test = "memory_is_foretold_within_15_percent_and_the_program_itself";
         let child = Command::new(std::env::current_exe().expect("a program"))
             .args(["--exact", test, "--nocapture", "--test-threads", "1"])
-            .env(CHILD, ranks.to_string())
+            .env(CHILD, &job)
             // What is larger than 32 MB is given back to the system when it is freed. The arrays of this job are smaller;
             // they are treated like those of a large one.
             .env("MALLOC_MMAP_THRESHOLD_", "65536")
@@ -85,14 +135,14 @@ fn memory_is_foretold_within_15_percent_and_the_program_itself() {
         let numbers: Vec<f64> = numbers.take(2).map(|word| word.parse().expect("bytes")).collect();
         let measured = numbers[0] - numbers[1];
         let foretold: usize =
-            forecast(&large(), ranks).ranks.iter().map(|share| share.memory.total()).sum();
-        // The code that is run for the first time, stacks, and the allocator's own take up to 16 MB.
-        let (low, high) = (0.85 * foretold as f64, 1.15 * foretold as f64 + 16e6);
-        assert!(
-            (low..=high).contains(&measured),
-            "{ranks} ranks: {:.0} MB foretold, {:.0} MB measured",
+            forecast(&small, ranks).ranks.iter().map(|share| share.memory.total()).sum();
+        println!(
+            "{job}: {:.0} MB foretold, {:.0} MB measured",
             foretold as f64 / 1e6,
             measured / 1e6
         );
+        // The code that is run for the first time, stacks, and the allocator's own take up to 16 MB.
+        let (low, high) = (0.85 * foretold as f64, 1.15 * foretold as f64 + 16e6);
+        assert!((low..=high).contains(&measured), "{job}");
     }
 }

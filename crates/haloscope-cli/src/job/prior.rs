@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use haloscope::denoise::{Denoiser, NetworkDenoiser, TotalVariation};
-use haloscope::distribute::{agree, distribute_with};
+use haloscope::distribute::distribute_with;
 use haloscope::solve::{Plug, Prior, Range, TotalVariationPrior};
 use haloscope::tiling::{Batch, Border, Extent, Patch, Strategy, Tiling};
 use haloscope::{Array, Error, Result};
@@ -129,17 +129,25 @@ impl PriorPlan {
         matches!(network.patch, Some(PatchLength::Auto))
     }
 
-    /// The prior on all ranks, for images of this shape (batch, channel, spatial…).
-    pub fn build(&self, ctx: &Context, image: &[usize]) -> Result<RankedPrior> {
-        match &self.kind {
-            PriorKind::None => Ok(RankedPrior::None(self.clamp)),
-            PriorKind::TotalVariation { weight, denoiser } => {
+    /// The network on one rank, if it is one, for images of this shape (batch, channel, spatial…).
+    pub fn open(&self, threads: usize, image: &[usize]) -> Result<Option<NetworkDenoiser>> {
+        let PriorKind::Network(network) = &self.kind else { return Ok(None) };
+        network.open(threads).and_then(|denoiser| network.check(denoiser, image)).map(Some)
+    }
+
+    /// The prior on all ranks, with what `open` returned.
+    pub fn build(
+        &self,
+        ctx: &Context,
+        image: &[usize],
+        denoiser: Option<NetworkDenoiser>,
+    ) -> Result<RankedPrior> {
+        match (&self.kind, denoiser) {
+            (PriorKind::TotalVariation { weight, denoiser }, _) => {
                 let prior = TotalVariationPrior { weight: *weight, denoiser: *denoiser };
                 Ok(RankedPrior::TotalVariation(prior, self.clamp))
             }
-            PriorKind::Network(network) => {
-                let made = network.open(ctx.threads_per_rank());
-                let denoiser = agree(ctx, made.and_then(|made| network.check(made, image)))?;
+            (PriorKind::Network(network), Some(denoiser)) => {
                 let tiling = network.tiling(image, denoiser.model().network().rank());
                 let shared = distribute_with(denoiser, ctx, tiling)?;
                 let range = match self.clamp {
@@ -150,6 +158,7 @@ impl PriorPlan {
                 let plug = Plug::new(Arc::new(shared), network.sigma).range(range);
                 Ok(RankedPrior::Network(plug))
             }
+            _ => Ok(RankedPrior::None(self.clamp)),
         }
     }
 }
@@ -186,8 +195,7 @@ impl NetworkPlan {
         })
     }
 
-    /// The denoiser on one rank.
-    pub fn open(&self, threads: usize) -> Result<NetworkDenoiser> {
+    fn open(&self, threads: usize) -> Result<NetworkDenoiser> {
         let model = self.model()?;
         let options = Options { threads, accuracy: self.accuracy, ..Options::default() };
         NetworkDenoiser::new(model, options)
@@ -198,7 +206,7 @@ impl NetworkPlan {
     }
 
     /// Refuses a network that does not take such images.
-    pub fn check(&self, denoiser: NetworkDenoiser, image: &[usize]) -> Result<NetworkDenoiser> {
+    fn check(&self, denoiser: NetworkDenoiser, image: &[usize]) -> Result<NetworkDenoiser> {
         let (channels, rank) =
             (denoiser.model().image_channels(), denoiser.model().network().rank());
         let fits_whole = image.len() == rank + 2 && image[1] == channels;

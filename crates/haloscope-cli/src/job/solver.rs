@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use haloscope::Result;
 use haloscope::fidelity::{Fidelities, L1, L2, Poisson};
+use haloscope::forecast::Method as Kind;
 use haloscope::solve::{
     Admm, Algorithm, ConjugateGradient, DouglasRachford, Fista, HalfQuadratic, Landweber,
     PrimalDual, Problem, ProximalGradient, RedFixedPoint, RedGradient, Schedule, Stopping,
@@ -180,6 +181,11 @@ impl SolverPlan {
         Ok(())
     }
 
+    /// The most iterations for a prox of the data term.
+    pub fn inner_iterations(&self) -> usize {
+        self.inner.1
+    }
+
     /// The problem, with what the method needs of it.
     pub fn adapt(&self, problem: Problem) -> Problem {
         problem.with_inner(self.inner.0, self.inner.1)
@@ -245,19 +251,24 @@ impl SolverPlan {
 }
 
 impl Method {
-    pub fn name(&self) -> &'static str {
+    /// The method without its numbers.
+    pub fn kind(&self) -> Kind {
         match self {
-            Self::Pgd { .. } => "pgd",
-            Self::Fista => "fista",
-            Self::Hqs { .. } => "hqs",
-            Self::Admm => "admm",
-            Self::Drs { .. } => "drs",
-            Self::Red { .. } => "red",
-            Self::RedFixedPoint { .. } => "red-fixed-point",
-            Self::PrimalDual => "primal-dual",
-            Self::Cg => "cg",
-            Self::Landweber => "landweber",
+            Self::Pgd { .. } => Kind::ProximalGradient,
+            Self::Fista => Kind::Fista,
+            Self::Hqs { .. } => Kind::HalfQuadratic,
+            Self::Admm => Kind::Admm,
+            Self::Drs { .. } => Kind::DouglasRachford,
+            Self::Red { .. } => Kind::Red,
+            Self::RedFixedPoint { .. } => Kind::RedFixedPoint,
+            Self::PrimalDual => Kind::PrimalDual,
+            Self::Cg => Kind::ConjugateGradient,
+            Self::Landweber => Kind::Landweber,
         }
+    }
+
+    pub fn name(&self) -> &'static str {
+        self.kind().name()
     }
 
     /// Whether its steps have a size.
@@ -267,33 +278,12 @@ impl Method {
 
     /// Whether it solves for the data term in every step.
     fn needs_prox(&self) -> bool {
-        matches!(
-            self,
-            Self::Hqs { .. } | Self::Admm | Self::Drs { .. } | Self::RedFixedPoint { .. }
-        )
+        self.kind().has_prox()
     }
 
     /// Whether it knows the data term of every iteration.
     fn knows_data_term(&self) -> bool {
         !self.needs_prox() && *self != Self::Cg
-    }
-
-    /// Arrays of the image's size that it holds beside those of every method, for images of so many sides.
-    pub fn images(&self, sides: usize, prior: &PriorPlan) -> usize {
-        let inner = match prior.kind {
-            PriorKind::TotalVariation { .. } if *self != Self::PrimalDual => 4 * sides + 4,
-            PriorKind::Network(_) => 4,
-            _ => 0,
-        };
-        let own = match self {
-            Self::PrimalDual => 3 * sides + 2,
-            Self::Landweber => 1,
-            Self::Pgd { .. } | Self::Red { .. } => 2,
-            Self::Fista | Self::Cg => 4,
-            Self::Hqs { .. } | Self::RedFixedPoint { .. } => 6,
-            Self::Admm | Self::Drs { .. } => 9,
-        };
-        own + inner
     }
 }
 

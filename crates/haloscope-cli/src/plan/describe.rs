@@ -14,7 +14,7 @@ pub fn text(report: &Report) -> Result<String> {
     let mut text = String::new();
     let plan = &report.plan;
     let ranks = plan.ranks.len();
-    let prior = report.network.as_ref().map_or("total variation", |network| &network.name);
+    let prior = report.network.as_ref().map_or(report.prior, |network| &network.name);
     writeln!(
         text,
         "{} from {}, {} with {prior}, on {} of {}\n",
@@ -48,7 +48,8 @@ pub fn text(report: &Report) -> Result<String> {
     }
     writeln!(
         text,
-        "messages   {} in an iteration, all ranks together\n",
+        "messages   {}{} in an iteration, all ranks together\n",
+        if report.has_inner_iterations { "at most " } else { "" },
         megabytes(plan.bytes_sent_per_iteration as f64)
     )?;
     write_ranks(&mut text, plan)?;

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use haloscope::denoise::NetworkDenoiser;
-use haloscope::forecast::{Denoising, Forecast, Job, Memory, Method};
+use haloscope::forecast::{Denoising, Forecast, Job, Memory, Method, Prior};
 use haloscope::tiling::{Patch, Strategy, Tiling};
 use haloscope_nn::Footprint;
 use haloscope_nn::engine::Options;
@@ -41,9 +41,13 @@ pub struct Arguments {
     #[arg(long, short)]
     model: Option<String>,
 
-    /// The method: pgd, fista, red or chambolle-pock (total variation)
+    /// The method, as in job files: pgd with a network, else primal-dual, unless it is given
     #[arg(long, value_parser = parse::<Method>)]
     solver: Option<Method>,
+
+    /// The most iterations for a prox of the data term, of hqs, admm, drs and red-fixed-point
+    #[arg(long, value_name = "N", default_value = "50", value_parser = parse_count)]
+    inner_iterations: usize,
 
     /// Pixels along each side that a tile contributes, or auto
     #[arg(long, value_name = "N", default_value = "auto", value_parser = parse_patch)]
@@ -81,6 +85,10 @@ struct Report {
     channels: usize,
     operators: usize,
     solver: &'static str,
+    /// Messages are an upper bound.
+    has_inner_iterations: bool,
+    /// In a few words.
+    prior: &'static str,
     network: Option<Network>,
     threads_per_rank: usize,
     memory_budget_bytes: Option<usize>,
@@ -153,6 +161,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         channels: arguments.channels,
         operators: arguments.operators,
         solver: setup.method.name(),
+        has_inner_iterations: setup.method.has_prox(),
+        prior: match (&setup.denoiser, setup.method) {
+            (Some(_), _) => "a network",
+            (None, Method::ConjugateGradient | Method::Landweber) => "no prior",
+            (None, _) => "total variation",
+        },
         network: setup.denoiser.as_ref().map(describe_network).transpose()?,
         threads_per_rank: setup.threads,
         memory_budget_bytes: arguments.memory_budget,
@@ -188,10 +202,11 @@ impl<'a> Setup<'a> {
         let denoiser = arguments.model.as_ref().map(open).transpose()?;
         let usual = if denoiser.is_some() { Method::default() } else { Method::PrimalDual };
         let method = arguments.solver.unwrap_or(usual);
-        if method.has_denoiser() && denoiser.is_none() {
-            anyhow::bail!("{method} needs a denoiser: --model drunet, or a file with weights");
+        if denoiser.is_some() && !method.takes_network() {
+            anyhow::bail!(
+                "{method} takes no network: leave --model out, or choose another --solver"
+            );
         }
-        let denoiser = denoiser.filter(|_| method.has_denoiser());
         Ok(Self { arguments, denoiser, method, threads })
     }
 
@@ -207,7 +222,12 @@ impl<'a> Setup<'a> {
             measurements: vec![shape(measurement); self.arguments.operators],
             ranks,
             method: self.method,
-            prior: self.denoiser.as_ref().map(|denoiser| Denoising { denoiser, tiling }),
+            inner_iterations: self.arguments.inner_iterations,
+            prior: match (&self.denoiser, self.method) {
+                (Some(denoiser), _) => Prior::Network(Denoising { denoiser, tiling }),
+                (None, Method::ConjugateGradient | Method::Landweber) => Prior::None,
+                (None, _) => Prior::TotalVariation,
+            },
         }
         .forecast()?;
         Ok(self.summarise(patch, &forecast))

@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use haloscope::Result;
-use haloscope::metrics::{mean, psnr};
 use haloscope::solve::{Checkpoints, JobId, Outcome, Reason, Record, State, solve};
 use haloscope_comm::{Collectives, Context, Reduction};
 use serde_json::json;
 
 use super::prepare::Prepared;
 use super::progress::Progress;
+use super::summary::Quality;
 use crate::interrupt::{self, Signal};
 use crate::{log, records};
 
@@ -29,8 +29,8 @@ pub struct Ended {
     pub outcome: Outcome,
     /// Without comparisons and checkpoints.
     pub seconds: f64,
-    /// Decibels after some iterations.
-    pub decibels: Vec<(usize, f64)>,
+    /// How near the truth it was after some iterations.
+    pub qualities: Vec<(usize, Quality)>,
     /// What ended it, if it was not a rule of the job.
     pub signal: Option<Signal>,
     /// Where the checkpoint is that the run can go on from.
@@ -48,7 +48,7 @@ pub fn iterate(
     let Prepared { problem, algorithm, stopping, truth, .. } = prepared;
     // Often enough for a plot.
     let every = (stopping.iterations / 15).clamp(1, 10);
-    let mut decibels: Vec<(usize, f64)> = Vec::new();
+    let mut qualities: Vec<(usize, Quality)> = Vec::new();
     let mut aside = Duration::ZERO;
     ctx.comm().reset_statistics();
     let begin = Instant::now();
@@ -63,13 +63,12 @@ pub fn iterate(
                 if let Some(truth) = truth
                     && record.iteration.is_multiple_of(every)
                 {
-                    let quality = mean(&psnr(&state.image, &truth.image, truth.range)?);
-                    decibels.push((record.iteration, quality));
+                    qualities.push((record.iteration, Quality::of(&state.image, truth)?));
                 }
-                progress.show(record.iteration, &facts(record, decibels.last()));
-                let latest = decibels.last().filter(|(at, _)| *at == record.iteration);
+                progress.show(record.iteration, &facts(record, qualities.last()));
+                let latest = qualities.last().filter(|(at, _)| *at == record.iteration);
                 log::event(ctx, "iteration", || {
-                    records::details(record, latest.map(|(_, db)| *db))
+                    records::details(record, latest.map(|(_, quality)| *quality))
                 });
             }
             if let Some(Saving { checkpoints, id }) = &mut saving
@@ -99,16 +98,16 @@ pub fn iterate(
         }
         _ => None,
     };
-    Ok(Ended { outcome, seconds, decibels, signal, saved })
+    Ok(Ended { outcome, seconds, qualities, signal, saved })
 }
 
-fn facts(record: &Record, decibels: Option<&(usize, f64)>) -> String {
+fn facts(record: &Record, latest: Option<&(usize, Quality)>) -> String {
     let fact = match record.data_term {
         Some(term) => format!("data term {term:.4}"),
         None => format!("change {:.1e}", record.relative_change),
     };
-    match decibels {
-        Some((_, decibels)) => format!("{fact}, {decibels:.2} dB"),
+    match latest {
+        Some((_, quality)) => format!("{fact}, {:.2} dB", quality.psnr_db),
         None => fact,
     }
 }

@@ -11,7 +11,7 @@ use crate::job::beam::Measured;
 use crate::job::files::StartPlan;
 use crate::job::measurements::Source;
 use crate::job::operators::Recipe;
-use crate::memory::Prediction;
+use crate::memory;
 
 /// The image and the operators of a job.
 #[derive(Debug)]
@@ -33,12 +33,12 @@ pub struct Truth {
 }
 
 impl Layout {
-    /// The layout of a job that has `here` ranks of `ranks` on this machine.
-    pub fn of(job: &Job, ranks: usize, here: usize) -> Result<Self> {
-        let layout = match &job.measurements {
+    /// The layout of a job that has `here` ranks on this machine.
+    pub fn of(job: &Job, here: usize) -> Result<Self> {
+        match &job.measurements {
             Source::Simulation(simulation) => {
                 if let Some(shape) = simulation.announced_shape() {
-                    Prediction::new(job, &shape, &[], ranks).check(here)?;
+                    memory::check_image(&shape, here)?;
                 }
                 let truth = simulation.truth()?;
                 check_size(job, truth.shape())?;
@@ -62,9 +62,7 @@ impl Layout {
                 files.check_count(needed)?;
                 Ok(layout)
             }
-        }?;
-        layout.memory(job, ranks).check(here)?;
-        Ok(layout)
+        }
     }
 
     fn new(
@@ -84,12 +82,6 @@ impl Layout {
         check_plans(job, &recipes)?;
         let truth = Truth::of(job, simulated, &image)?;
         Ok(Self { image, recipes: recipes.into(), truth, scan })
-    }
-
-    /// About what the job takes on each of some ranks.
-    pub fn memory(&self, job: &Job, ranks: usize) -> Prediction {
-        let values = self.recipes.iter().map(|recipe| self.image[0] * recipe.measured_values());
-        Prediction::new(job, &self.image, &values.collect::<Vec<_>>(), ranks)
     }
 
     /// The measurements of some operators, from the files of the job.

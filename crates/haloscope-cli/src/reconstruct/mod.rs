@@ -12,8 +12,8 @@ mod summary;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use haloscope::denoise::NetworkDenoiser;
 use haloscope::distribute::agree;
-use haloscope::metrics::{Ssim, mean, psnr};
 use haloscope::solve::{JobId, State, gather_records};
 use haloscope::{Array, io};
 use haloscope_comm::{Collectives, Context};
@@ -22,15 +22,16 @@ use serde_json::json;
 use crate::exit::{Agreed, Code};
 use crate::interrupt::{self, Signal};
 use crate::job::Job;
+use crate::memory::{self, Expected};
 use crate::ranks::RankArguments;
 use crate::records::RankSummary;
 use crate::trace::TraceArguments;
 use iterate::{Ended, Saving, iterate};
-use layout::{Layout, Truth};
+use layout::Layout;
 use prepare::Prepared;
 use progress::Progress;
-pub use summary::Summary;
-use summary::{Quality, digest};
+use summary::digest;
+pub use summary::{Quality, Summary};
 
 /// The options of `haloscope reconstruct`.
 #[derive(clap::Args, Clone)]
@@ -136,7 +137,10 @@ pub fn reconstruct(
     printing: Printing,
 ) -> Result<Finished> {
     let refused = |error| Agreed::misuse(ctx, error);
-    let layout = agree(ctx, Layout::of(job, ctx.size(), ctx.local_size())).map_err(refused)?;
+    let layout = agree(ctx, Layout::of(job, ctx.local_size())).map_err(refused)?;
+    let opened = job.prior.open(ctx.threads_per_rank(), &layout.image);
+    let network = agree(ctx, opened).map_err(refused)?;
+    let expected = expect(ctx, job, &layout, network.as_ref()).map_err(refused)?;
     let (shape, operators) = (layout.image[1..].to_vec(), layout.recipes.len());
     let (saving, found) = match resuming {
         None => (None, None),
@@ -145,14 +149,21 @@ pub fn reconstruct(
             (Some(saving), found)
         }
     };
-    let prepared = Prepared::new(ctx, job, layout, found.is_none()).map_err(refused)?;
+    let mut prepared =
+        Prepared::new(ctx, job, layout, network, found.is_none()).map_err(refused)?;
     let resumed_from = found.as_ref().map(|state| state.iteration);
-    let state = match (found, &prepared.start) {
+    let state = match (found, prepared.start.take()) {
         (Some(state), _) => state,
-        (None, start) => State::new(start.clone().context("a run begins or goes on")?),
+        (None, start) => State::new(start.context("a run begins or goes on")?),
     };
     let failed = |error| Agreed::failure(ctx, error);
     announce(ctx, job, &shape, &prepared, resumed_from);
+    crate::log::event(ctx, "plan", || expected.details());
+    if ctx.is_root() && !printing.quiet && !crate::log::is_json() {
+        let (size, ranks) = (memory::size(expected.rank_bytes), ctx.size());
+        let each = if ranks == 1 { String::new() } else { format!(" on each of {ranks} ranks") };
+        crate::log::message(log::Level::Info, &format!("about {size} of memory{each}"));
+    }
     let mut progress =
         Progress::new(ctx, printing.quiet, state.iteration, prepared.stopping.iterations)?;
     let ended = iterate(ctx, &prepared, state, saving, &mut progress).map_err(failed)?;
@@ -201,6 +212,17 @@ pub fn reconstruct(
         reason: format!("{error:#}"),
     });
     Ok(Finished::Done(agree(ctx, written).map_err(failed)?))
+}
+
+/// What the job will take, if it fits on this machine; all ranks agree on it.
+fn expect(
+    ctx: &Context,
+    job: &Job,
+    layout: &Layout,
+    network: Option<&NetworkDenoiser>,
+) -> haloscope::Result<Expected> {
+    let expected = Expected::of(job, layout, ctx.size(), network);
+    agree(ctx, expected.and_then(|expected| expected.check(ctx.local_size()).map(|()| expected)))
 }
 
 /// Tells programs what begins.
@@ -319,7 +341,7 @@ fn write_result(
     }
     let truth = prepared.truth.as_ref();
     if let Some(truth) = truth {
-        let of = |image: &Array| quality(image, truth);
+        let of = |image: &Array| Quality::of(image, truth);
         summary.before = prepared.before.as_ref().map(of).transpose()?;
         summary.after = Some(of(after)?);
     }
@@ -330,17 +352,10 @@ fn write_result(
         summary.pictures = pictures.iter().map(|picture| picture.path.clone()).collect();
         let path = folder.join("report.html");
         summary.page = Some(path.display().to_string());
-        let page = summary.to_page(&pictures, &ended.outcome.records, &ended.decibels)?;
+        let page = summary.to_page(&pictures, &ended.outcome.records, &ended.qualities)?;
         write_text(&path, &page)?;
     }
     Ok(())
-}
-
-fn quality(image: &Array, truth: &Truth) -> Result<Quality> {
-    Ok(Quality {
-        psnr_db: mean(&psnr(image, &truth.image, truth.range)?),
-        ssim: mean(&Ssim::new(truth.range)?.per_image(image, &truth.image)?),
-    })
 }
 
 fn write_text(path: &Path, text: &str) -> Result<()> {

@@ -2,6 +2,7 @@
 //!
 //! All ranks prepare together, and an error on one of them becomes one on all.
 
+use haloscope::denoise::NetworkDenoiser;
 use haloscope::distribute::{DistributedStack, Factory, agree, distribute};
 use haloscope::physics::tomography::Window;
 use haloscope::solve::{Algorithm, Problem, Start, Stopping};
@@ -27,8 +28,14 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Prepares a job; all ranks call it. It has an image to begin with if `begins`.
-    pub fn new(ctx: &Context, job: &Job, layout: Layout, begins: bool) -> Result<Self> {
+    /// Prepares a job, with its network if it has one; all ranks call it. It has an image to begin with if `begins`.
+    pub fn new(
+        ctx: &Context,
+        job: &Job,
+        layout: Layout,
+        network: Option<NetworkDenoiser>,
+        begins: bool,
+    ) -> Result<Self> {
         let recipes = layout.recipes.clone();
         let made = recipes.clone();
         let factory = Factory::new(recipes.len(), move |index, _, _| made[index].make());
@@ -58,7 +65,7 @@ impl Prepared {
         let stopping = job.stop.stopping(values * layout.image[0], &job.fidelity);
         let fidelity = distribute(job.fidelity.fidelities.clone(), ctx)?;
         let problem = job.solver.adapt(Problem::new(physics, data, fidelity)?);
-        let prior = job.prior.build(ctx, &layout.image)?;
+        let prior = job.prior.build(ctx, &layout.image, network)?;
         let algorithm = job.solver.algorithm(&problem, &prior, job.stop.iterations)?;
         let start = if begins {
             Some(problem.start(&start_of(ctx, job, &layout.image, image)?)?)

@@ -4,10 +4,12 @@ use std::fmt::Write;
 
 use anyhow::{Context as _, Result};
 use haloscope::Array;
+use haloscope::metrics::{Ssim, mean, psnr};
 use haloscope::solve::{Record, Seconds};
 use haloscope_study::job::Digest;
 use serde::Serialize;
 
+use super::layout::Truth;
 use super::pictures::Written;
 use crate::records::{self, RankSummary};
 use crate::report::{Comparison, Iteration, Picture, Report, Table};
@@ -51,6 +53,15 @@ pub struct Summary {
 pub struct Quality {
     pub psnr_db: f64,
     pub ssim: f64,
+}
+
+impl Quality {
+    pub fn of(image: &Array, truth: &Truth) -> haloscope::Result<Self> {
+        Ok(Self {
+            psnr_db: mean(&psnr(image, &truth.image, truth.range)?),
+            ssim: mean(&Ssim::new(truth.range)?.per_image(image, &truth.image)?),
+        })
+    }
 }
 
 impl Summary {
@@ -103,7 +114,7 @@ impl Summary {
         &self,
         pictures: &[Written],
         records: &[Record],
-        decibels: &[(usize, f64)],
+        qualities: &[(usize, Quality)],
     ) -> Result<String> {
         let mut loaded = Vec::new();
         for written in pictures {
@@ -128,11 +139,15 @@ impl Summary {
                 format!("{:.3}", quality.ssim),
             ]
         };
-        let iteration = |record: &Record| Iteration {
-            number: record.iteration,
-            data_term: record.data_term,
-            psnr: decibels.iter().find(|(at, _)| *at == record.iteration).map(|(_, psnr)| *psnr),
-            seconds: parts_of(&record.seconds),
+        let iteration = |record: &Record| {
+            let quality = qualities.iter().find(|(at, _)| *at == record.iteration);
+            Iteration {
+                number: record.iteration,
+                data_term: record.data_term,
+                psnr: quality.map(|(_, quality)| quality.psnr_db),
+                ssim: quality.map(|(_, quality)| quality.ssim),
+                seconds: parts_of(&record.seconds),
+            }
         };
         Ok(Report {
             title: format!("haloscope: {}", self.problem),

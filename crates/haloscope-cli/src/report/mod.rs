@@ -72,6 +72,8 @@ pub struct Iteration {
     pub data_term: Option<f64>,
     /// Decibels, where the truth is known.
     pub psnr: Option<f64>,
+    /// Structural similarity, where the truth is known.
+    pub ssim: Option<f64>,
     /// Seconds of each component, which add up to the iteration.
     pub seconds: Vec<f64>,
 }
@@ -165,11 +167,13 @@ impl Report {
         };
         let terms = points(|one| one.data_term);
         let decibels = points(|one| one.psnr);
+        let similarity = points(|one| one.ssim);
         let seconds: Vec<(usize, Vec<f64>)> =
             self.iterations.iter().map(|one| (one.number, one.seconds.clone())).collect();
         let lines = [
             ("Data term", chart::line("Data term by iteration", "", &terms, Scale::Logarithmic)),
             ("PSNR in dB", chart::line("PSNR by iteration", " dB", &decibels, Scale::Linear)),
+            ("SSIM", chart::line("SSIM by iteration", "", &similarity, Scale::Linear)),
         ];
         let bars =
             chart::stacked("Seconds per iteration, by component", &self.components, &seconds);

@@ -41,6 +41,7 @@ fn example() -> Report {
             number: iteration as usize,
             data_term: Some(3.0 + 900.0 * (-0.4 * t).exp()),
             psnr: Some(31.4 - 9.0 * (-0.2 * t).exp()),
+            ssim: Some(0.9 - 0.4 * (-0.2 * t).exp()),
             seconds: vec![
                 0.11 + 0.01 * (t * 1.7).sin(),
                 0.32 + 0.03 * (t * 0.9).cos(),
@@ -179,6 +180,7 @@ fn all_text_is_escaped() {
             number: 1,
             data_term: Some(1.0),
             psnr: Some(2.0),
+            ssim: Some(0.5),
             seconds: vec![1.0],
         }],
         parameters: vec![(text(), text())],

@@ -98,6 +98,11 @@ impl DistributedStack {
         &self.ctx
     }
 
+    /// The threads of this rank.
+    pub(crate) fn workers(&self) -> &Workers {
+        &self.workers
+    }
+
     /// What all operators measure of the images, without noise.
     pub fn forward(&self, image: &Array) -> Result<Measurements> {
         self.forward_terms(image)?.gather()

@@ -2,7 +2,7 @@
 
 use std::ops::Add;
 
-use super::{Job, Method, Tiled};
+use super::{Job, Method, Prior, Tiled};
 use crate::error::Result;
 
 /// The bytes of a rank at the moment when it holds the most.
@@ -42,31 +42,9 @@ impl Add for Memory {
     }
 }
 
-/// Arrays as large as the image that a method holds itself.
-struct Held {
-    /// While the gradient of the data term is computed.
-    gradient: f64,
-    /// While the denoiser runs.
-    prior: f64,
-    /// At any other time.
-    other: f64,
-}
-
-impl Method {
-    /// As the steps in `solve` are written; the iterate and the one before it are always there.
-    fn held(self, image: &[usize]) -> Held {
-        let (channels, axes) = (image[1] as f64, (image.len() - 2) as f64);
-        match self {
-            Self::ProximalGradient => Held { gradient: 2.0, prior: 3.0, other: 4.0 },
-            Self::Fista => Held { gradient: 3.0, prior: 4.0, other: 7.0 },
-            Self::Red => Held { gradient: 3.0, prior: 2.0, other: 5.0 },
-            // The dual variable and the gradient that it moves along have an array for each axis.
-            Self::PrimalDual => {
-                Held { gradient: 2.0 + axes, prior: 0.0, other: 5.0 + 2.0 * axes + 1.0 / channels }
-            }
-        }
-    }
-}
+/// Arrays as large as the image that a prox of the data term holds: two of the right-hand side, the image, the best one, the
+/// residual, the direction, and two more when the residual is computed anew.
+const PROX: f64 = 8.0;
 
 impl Job<'_> {
     /// What each rank holds at most.
@@ -76,28 +54,41 @@ impl Job<'_> {
         let arrays =
             |count: f64| Memory { images: (count * image as f64) as usize, ..Memory::default() };
         let tiles = |bytes: usize| Memory { tiles: bytes, ..Memory::default() };
-        let network = self.network(tiled)?;
+        let network = self.network_memory(tiled)?;
+        let (channels, axes) = (self.image[1] as f64, (self.image.len() - 2) as f64);
+        // Of its dual variables there are four, of one array for each axis.
+        let total_variation = 4.0 * axes + 2.0 + 1.0 / channels;
         let of_rank = |rank: usize| {
             let own: Vec<usize> = (rank..self.measurements.len())
                 .step_by(self.ranks)
                 .map(|index| 4 * self.image[0] * self.measurements[index].iter().product::<usize>())
                 .collect();
             let measured = |bytes: usize| Memory { measurements: bytes, ..Memory::default() };
-            let base = measured(own.iter().sum()) + network.resident;
+            let base_measurements = measured(own.iter().sum());
+            let base = base_measurements + network.resident;
             // What an operator measures, and the derivative of the fidelity there.
-            let largest = 2 * own.iter().copied().max().unwrap_or(0);
+            let largest = measured(2 * own.iter().copied().max().unwrap_or(0));
             let terms = own.len() as f64;
-            let mut moments = vec![
-                arrays(held.gradient + terms) + measured(largest),
-                arrays(held.gradient + terms + 1.0),
-                arrays(held.other),
-            ];
-            if let Some(tiled) = tiled {
-                let part = 4 * tiled.parts[rank];
-                let all: usize = 4 * tiled.parts.iter().sum::<usize>();
-                let joined = if self.ranks == 1 { part } else { all + part };
-                moments.push(arrays(held.prior) + tiles(part + network.batch));
-                moments.push(arrays(held.prior + 1.0) + tiles(joined));
+            let data = if self.method.has_prox() {
+                // The prox has the measurements of its own.
+                arrays(held.data + PROX + terms) + base_measurements
+            } else {
+                arrays(held.data + terms)
+            };
+            let mut moments = vec![data + largest, data + arrays(1.0), arrays(held.other)];
+            match (&self.prior, tiled) {
+                (Prior::Network(_), Some(tiled)) => {
+                    let part = 4 * tiled.parts[rank];
+                    let all: usize = 4 * tiled.parts.iter().sum::<usize>();
+                    let joined = if self.ranks == 1 { part } else { all + part };
+                    moments.push(arrays(held.prior) + tiles(part + network.batch));
+                    moments.push(arrays(held.prior + 1.0) + tiles(joined));
+                }
+                // The primal-dual method has the arrays of its prior itself.
+                (Prior::TotalVariation, _) if self.method != Method::PrimalDual => {
+                    moments.push(arrays(held.prior + total_variation))
+                }
+                _ => (),
             }
             let most = moments.into_iter().max_by_key(Memory::total).unwrap_or_default();
             base + most
@@ -106,14 +97,14 @@ impl Job<'_> {
     }
 
     /// What a network takes.
-    fn network(&self, tiled: Option<&Tiled>) -> Result<Network> {
-        let (Some(prior), Some(tiled)) = (&self.prior, tiled) else {
+    fn network_memory(&self, tiled: Option<&Tiled>) -> Result<Network> {
+        let (Some(network), Some(tiled)) = (self.network(), tiled) else {
             return Ok(Network::default());
         };
         let windows = self.windows(tiled, tiled.batch);
-        let plan = prior.denoiser.plan(&windows)?;
+        let plan = network.denoiser.plan(&windows)?;
         let memory = plan.memory();
-        let read = 4 * prior.denoiser.model().network().parameters();
+        let read = 4 * network.denoiser.model().network().parameters();
         Ok(Network {
             resident: Memory {
                 weights: memory.weights + read,

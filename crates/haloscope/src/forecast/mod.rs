@@ -1,15 +1,14 @@
 //! What a reconstruction will take, before it runs: the work, the memory and the messages of each rank.
 //!
 //! Everything follows from shapes: a [`Job`] has no measurements and no weights that matter, and a [`Forecast`] of it takes
-//! milliseconds, once the network is planned. Messages are exact, to the byte. Memory is that of the arrays and the network
+//! milliseconds, once the network is planned. Messages are exact, to the byte, but for methods with iterations inside, where
+//! they are an upper bound. Memory is that of the arrays and the network
 //! at the moment when a rank holds the most; the program itself, and tables that operators keep, come on top, and with arrays
 //! of less than 32 MB up to a third for what the system's allocator keeps.
 
 mod communication;
 mod memory;
-
-use std::fmt;
-use std::str::FromStr;
+mod method;
 
 use haloscope_comm::partition;
 
@@ -17,14 +16,16 @@ use crate::denoise::{Denoiser, NetworkDenoiser};
 use crate::distribute::Dealing;
 use crate::error::{Error, Result};
 use crate::tiling::{TilePlan, Tiles, Tiling};
+use communication::DataTerm;
 
 pub use memory::Memory;
+pub use method::Method;
 
 /// A reconstruction as it would be asked for. Operators are dealt to the ranks one after the other.
 ///
 /// ```
 /// use haloscope::denoise::NetworkDenoiser;
-/// use haloscope::forecast::{Denoising, Job, Method};
+/// use haloscope::forecast::{Denoising, Job, Method, Prior};
 /// use haloscope::tiling::{Strategy, Tiling};
 /// use haloscope_nn::engine::Options;
 /// use haloscope_nn::models::{Architecture, Dncnn};
@@ -37,7 +38,8 @@ pub use memory::Memory;
 ///     measurements: vec![vec![3, 128, 128]; 3],
 ///     ranks: 2,
 ///     method: Method::ProximalGradient,
-///     prior: Some(Denoising { denoiser: &denoiser, tiling }),
+///     inner_iterations: 0,
+///     prior: Prior::Network(Denoising { denoiser: &denoiser, tiling }),
 /// };
 /// let forecast = job.forecast()?;
 /// assert_eq!(forecast.ranks[0].operators, 2);
@@ -54,8 +56,21 @@ pub struct Job<'a> {
     pub ranks: usize,
     /// The method.
     pub method: Method,
-    /// The denoiser of the methods that have one.
-    pub prior: Option<Denoising<'a>>,
+    /// The most iterations for a prox of the data term, of the methods that take one.
+    pub inner_iterations: usize,
+    /// What the method knows of images.
+    pub prior: Prior<'a>,
+}
+
+/// A prior, as far as it matters what it takes.
+#[derive(Clone, Debug)]
+pub enum Prior<'a> {
+    /// None.
+    None,
+    /// [`TotalVariation`](crate::denoise::TotalVariation), whole on every rank.
+    TotalVariation,
+    /// A network, whose tiles are dealt to the ranks.
+    Network(Denoising<'a>),
 }
 
 /// A network over ranks.
@@ -65,59 +80,6 @@ pub struct Denoising<'a> {
     pub denoiser: &'a NetworkDenoiser,
     /// How images are cut into tiles.
     pub tiling: Tiling,
-}
-
-/// A method, as far as it matters how many arrays it holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Method {
-    /// [`ProximalGradient`](crate::solve::ProximalGradient).
-    #[default]
-    ProximalGradient,
-    /// [`Fista`](crate::solve::Fista).
-    Fista,
-    /// [`RedGradient`](crate::solve::RedGradient).
-    Red,
-    /// [`PrimalDual`](crate::solve::PrimalDual), whose prior is total variation.
-    PrimalDual,
-}
-
-impl Method {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::ProximalGradient, Self::Fista, Self::Red, Self::PrimalDual];
-
-    /// Its name in messages and job files.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::ProximalGradient => "pgd",
-            Self::Fista => "fista",
-            Self::Red => "red",
-            Self::PrimalDual => "chambolle-pock",
-        }
-    }
-
-    /// Whether its prior is a denoiser.
-    #[must_use]
-    pub fn has_denoiser(self) -> bool {
-        self != Self::PrimalDual
-    }
-}
-
-impl fmt::Display for Method {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Method {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|method| method.name() == name).ok_or_else(|| {
-            let names = Self::ALL.map(Self::name).join(", ");
-            Error::argument("solver", format!("`{name}` is unknown; forecasts know {names}"))
-        })
-    }
 }
 
 /// What a [`Job`] will take.
@@ -144,7 +106,7 @@ pub struct Share {
     pub load: f64,
     /// The most bytes that it holds at once.
     pub memory: Memory,
-    /// The bytes that it sends in one iteration.
+    /// The bytes that it sends in one iteration; the most, if the method takes a prox of the data term.
     pub bytes_sent: u64,
 }
 
@@ -185,10 +147,10 @@ impl Job<'_> {
         let terms: Vec<usize> = (0..self.ranks)
             .map(|rank| partition::round_robin(self.measurements.len(), rank, self.ranks).count())
             .collect();
-        let tiled = self.prior.as_ref().map(|prior| self.cut(prior)).transpose()?;
+        let tiled = self.network().map(|network| self.cut(network)).transpose()?;
         let elements: usize = self.image.iter().product();
         let parts = tiled.as_ref().map(|tiled| &tiled.parts[..]);
-        let sent = communication::iteration(elements, &terms, parts);
+        let sent = communication::iteration(elements, &terms, self.data_term(), parts);
         let memory = self.memory(tiled.as_ref())?;
         let loads = self.loads(tiled.as_ref());
         let share = |rank: usize| Share {
@@ -218,18 +180,32 @@ impl Job<'_> {
                 self.image
             ));
         }
-        match (self.method.has_denoiser(), &self.prior) {
-            (true, None) => bad(format!("{} needs a denoiser", self.method)),
-            (false, Some(_)) => bad(format!("{} has no denoiser", self.method)),
-            _ => Ok(()),
+        self.method.check_prior(&self.prior)
+    }
+
+    fn network(&self) -> Option<&Denoising<'_>> {
+        match &self.prior {
+            Prior::Network(network) => Some(network),
+            Prior::None | Prior::TotalVariation => None,
+        }
+    }
+
+    /// How often, and with what, the ranks talk about the data term.
+    fn data_term(&self) -> DataTerm {
+        if self.method.has_prox() {
+            DataTerm::Prox { iterations: self.inner_iterations }
+        } else if self.method == Method::ConjugateGradient {
+            DataTerm::Normal
+        } else {
+            DataTerm::Gradient
         }
     }
 
     /// The tiles, dealt as [`DistributedDenoiser`](crate::distribute::DistributedDenoiser) deals them.
-    fn cut(&self, prior: &Denoising<'_>) -> Result<Tiled> {
-        let plan = prior.tiling.plan(&self.image, prior.denoiser.alignment(), self.ranks)?;
+    fn cut(&self, network: &Denoising<'_>) -> Result<Tiled> {
+        let plan = network.tiling.plan(&self.image, network.denoiser.alignment(), self.ranks)?;
         let shares = Dealing::default().shares(&plan, self.ranks)?;
-        let batch = plan.batch_for(prior.denoiser)?;
+        let batch = plan.batch_for(network.denoiser)?;
         let planes = self.image[0] * self.image[1];
         let part = |share: &Vec<usize>| {
             share.iter().map(|tile| planes * plan.part_len(*tile)).sum::<usize>()
@@ -245,9 +221,9 @@ impl Job<'_> {
     }
 
     fn flops(&self, tiled: &Tiled) -> Result<f64> {
-        let Some(prior) = &self.prior else { return Ok(0.0) };
+        let Some(network) = self.network() else { return Ok(0.0) };
         let window = self.windows(tiled, 1);
-        let run = prior.denoiser.plan(&window)?;
+        let run = network.denoiser.plan(&window)?;
         // A gray network runs once for each channel or slice.
         let runs = window.iter().product::<usize>() / run.output_shape().count().max(1);
         Ok(run.flops() * runs as f64 * tiled.plan.len() as f64)
@@ -271,7 +247,8 @@ mod tests {
             measurements: vec![vec![1, 32, 32]; operators],
             ranks,
             method: Method::PrimalDual,
-            prior: None,
+            inner_iterations: 0,
+            prior: Prior::TotalVariation,
         }
     }
 
@@ -291,12 +268,14 @@ mod tests {
             (Job { ranks: 0, ..job.clone() }, "at least 1"),
             (Job { measurements: vec![], ..job.clone() }, "at least 1"),
             (Job { image: vec![3, 3], ..job.clone() }, "(batch, channel, spatial…)"),
-            (Job { method: Method::Fista, ..job.clone() }, "needs a denoiser"),
+            (Job { method: Method::Landweber, ..job.clone() }, "takes no prior"),
+            (Job { prior: Prior::None, ..job.clone() }, "takes total variation"),
+            (Job { method: Method::Red, prior: Prior::None, ..job.clone() }, "needs a denoiser"),
         ] {
             let error = job.forecast().expect_err(words).to_string();
             assert!(error.contains(words), "{error}");
         }
         let error = "newton".parse::<Method>().expect_err("unknown").to_string();
-        assert!(error.contains("pgd, fista, red, chambolle-pock"), "{error}");
+        assert!(error.contains("pgd, fista, hqs"), "{error}");
     }
 }

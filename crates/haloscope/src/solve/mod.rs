@@ -58,7 +58,7 @@ pub struct Outcome {
 }
 
 /// Iterates from `state` until one of the `stopping` rules holds. `watch` is called on every rank after each
-/// iteration, outside the times that are recorded.
+/// iteration, outside the times that are recorded. Steps run on the threads that the context grants the rank.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -96,31 +96,7 @@ pub fn solve(
         if state.iteration >= stopping.iterations {
             break Reason::Iterations;
         }
-        let before = state.image.clone();
-        let ctx = problem.physics().context();
-        let comm = ctx.comm();
-        let spent = comm.statistics().total();
-        let span = ctx.span("iteration").with("number", (state.iteration + 1) as f64);
-        let clock = Instant::now();
-        let setting = Setting::new(problem, state.iteration);
-        algorithm.step(&setting, &mut state)?;
-        drop(span);
-        let total = clock.elapsed();
-        state.iteration += 1;
-
-        let length = norm(&slice(&state.image));
-        if !length.is_finite() {
-            return Err(Error::Numeric {
-                what: algorithm.name(),
-                reason: format!(
-                    "the image is not finite after iteration {}; a smaller step size may help",
-                    state.iteration
-                ),
-            });
-        }
-        let change =
-            distance(&slice(&state.image), &slice(&before)) / length.max(f64::MIN_POSITIVE);
-        let record = setting.into_record(state.iteration, change, total, &spent, comm);
+        let record = problem.physics().workers().run(|| advance(problem, algorithm, &mut state))?;
         let wants_stop = match &mut watch {
             Some(watch) => watch(&record, &state)?.is_break(),
             None => false,
@@ -128,6 +104,7 @@ pub fn solve(
         let late = stopping.time_limit.is_some_and(|limit| begin.elapsed() >= limit);
         let reason = stopping.reason(&record);
         records.push(record);
+        let comm = problem.physics().context().comm();
         // Clocks and callers differ between ranks; the others differ nowhere.
         let mut word = [u64::from(late), u64::from(wants_stop)];
         comm.all_reduce(Reduction::Max, &mut word)?;
@@ -139,4 +116,31 @@ pub fn solve(
         }
     };
     Ok(Outcome { state, reason, records })
+}
+
+/// One iteration, on the threads of the rank.
+fn advance(problem: &Problem, algorithm: &dyn Algorithm, state: &mut State) -> Result<Record> {
+    let ctx = problem.physics().context();
+    let before = state.image.clone();
+    let spent = ctx.comm().statistics().total();
+    let span = ctx.span("iteration").with("number", (state.iteration + 1) as f64);
+    let clock = Instant::now();
+    let setting = Setting::new(problem, state.iteration);
+    algorithm.step(&setting, state)?;
+    drop(span);
+    let total = clock.elapsed();
+    state.iteration += 1;
+
+    let length = norm(&slice(&state.image));
+    if !length.is_finite() {
+        return Err(Error::Numeric {
+            what: algorithm.name(),
+            reason: format!(
+                "the image is not finite after iteration {}; a smaller step size may help",
+                state.iteration
+            ),
+        });
+    }
+    let change = distance(&slice(&state.image), &slice(&before)) / length.max(f64::MIN_POSITIVE);
+    Ok(setting.into_record(state.iteration, change, total, &spent, ctx.comm()))
 }

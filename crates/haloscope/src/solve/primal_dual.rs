@@ -21,7 +21,7 @@ pub struct PrimalDual {
 
 impl Algorithm for PrimalDual {
     fn name(&self) -> &'static str {
-        "chambolle-pock"
+        "primal-dual"
     }
 
     fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<()> {

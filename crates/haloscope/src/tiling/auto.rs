@@ -1,6 +1,5 @@
 //! The patch lengths that give the rank with the most work the least of it.
 
-use super::Border;
 use super::axis::AxisTiling;
 
 /// Chooses `patch` of each axis. Tiles go to `ranks` in blocks as equal as can be, so the rank with the
@@ -39,13 +38,7 @@ pub(crate) fn choose(axes: &mut [AxisTiling], ranks: usize) {
 fn patches(axis: &AxisTiling, ranks: usize) -> Vec<usize> {
     let mut patches = vec![axis.length];
     for count in 2..=ranks.saturating_mul(4).min(64) {
-        let kept = match axis.border {
-            Border::Inside => axis.length.saturating_sub(2 * axis.overlap).div_ceil(count),
-            _ => axis.length.div_ceil(count),
-        };
-        // A window that is aligned wastes nothing.
-        let window = kept.max(1) + 2 * axis.overlap;
-        let patch = window.next_multiple_of(axis.alignment) - 2 * axis.overlap;
+        let patch = axis.patch_for(count);
         if patch < axis.length && !patches.contains(&patch) {
             patches.push(patch);
         }
@@ -55,6 +48,7 @@ fn patches(axis: &AxisTiling, ranks: usize) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Border;
     use super::*;
 
     fn chosen(length: usize, overlap: usize, ranks: usize) -> Vec<usize> {

@@ -59,6 +59,16 @@ impl AxisTiling {
         }
     }
 
+    /// The shortest patch that cuts the axis into so many windows, each as long as alignment makes it anyway.
+    pub fn patch_for(&self, count: usize) -> usize {
+        let kept = match self.border {
+            Border::Inside => self.length.saturating_sub(2 * self.overlap).div_ceil(count),
+            _ => self.length.div_ceil(count),
+        };
+        let window = kept.max(1) + 2 * self.overlap;
+        window.next_multiple_of(self.alignment) - 2 * self.overlap
+    }
+
     /// What a window keeps between two others. One that stays inside also keeps what it was lengthened by.
     fn kept(&self) -> usize {
         match self.border {
@@ -177,6 +187,24 @@ mod tests {
         assert_eq!(cut.window, 288);
         let spans: Vec<_> = cut.spans.iter().map(|span| (span.read, span.write.clone())).collect();
         assert_eq!(spans, [(0, 0..256), (224, 256..512)]);
+    }
+
+    #[test]
+    fn the_shortest_patch_gives_no_more_windows_than_a_longer_one() {
+        for length in 2..200 {
+            for patch in 1..length {
+                for border in [Border::Reflect, Border::Inside] {
+                    for overlap in [0, 3, 25] {
+                        let axis = AxisTiling { length, patch, overlap, alignment: 4, border };
+                        let shorter = AxisTiling { patch: axis.patch_for(axis.count()), ..axis };
+                        if axis.count() > 1 {
+                            assert!(shorter.window() <= axis.window(), "{axis:?}");
+                        }
+                        assert!(shorter.count() <= axis.count(), "{axis:?}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

@@ -23,15 +23,16 @@ pub use plan::{Tile, TilePlan};
 ///
 /// let tiling = Tiling { patch: 128.into(), overlap: 16.into(), ..Tiling::new(Strategy::Overlap) };
 /// let plan = tiling.plan(&[1, 3, 512, 384], 8, 2)?;
-/// assert_eq!((plan.len(), plan.window()), (12, &[160, 160][..]));
-/// assert_eq!(plan.work_multiplier(), 160.0 * 160.0 / (128.0 * 128.0));
+/// assert_eq!((plan.len(), plan.window()), (12, &[152, 152][..]));
+/// assert_eq!(plan.work_multiplier(), 152.0 * 152.0 / (128.0 * 128.0));
 /// # Ok::<(), haloscope::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tiling {
     /// How results become an image.
     pub strategy: Strategy,
-    /// The pixels that a tile contributes, along each axis that is cut.
+    /// The pixels that a tile contributes at the most, along each axis that is cut; tiles at an edge, where there is no
+    /// overlap, contribute more.
     pub patch: Patch,
     /// The pixels that a tile sees beyond its own, on either side.
     pub overlap: Extent,

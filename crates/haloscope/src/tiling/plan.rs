@@ -100,6 +100,10 @@ impl TilePlan {
                         ));
                     }
                     cut.patch = patch.min(cut.length);
+                    // Windows that stay inside keep more at the edges, so that shorter ones may do.
+                    if cut.border == Border::Inside && cut.count() > 1 {
+                        cut.patch = cut.patch_for(cut.count());
+                    }
                 }
             }
         }

@@ -5,13 +5,18 @@
 use std::sync::Arc;
 
 use haloscope::Result;
-use haloscope::denoise::NetworkDenoiser;
+use haloscope::denoise::{NetworkDenoiser, TotalVariation};
 use haloscope::distribute::{distribute, distribute_with};
 use haloscope::fidelity::{Fidelities, L2};
+use haloscope::forecast::Method;
 use haloscope::noise::Noise;
 use haloscope::phantom::landscape;
 use haloscope::physics::{Blur, Padding, Physics, kernels};
-use haloscope::solve::{Outcome, Plug, Problem, ProximalGradient, Start, State, Stopping, solve};
+use haloscope::solve::{
+    Admm, Algorithm, ConjugateGradient, DouglasRachford, Fista, HalfQuadratic, Landweber, Outcome,
+    Plug, PrimalDual, Prior, Problem, ProximalGradient, RedFixedPoint, RedGradient, Schedule,
+    Start, State, Stopping, TotalVariationPrior, solve,
+};
 use haloscope::tiling::{Batch, Strategy, Tiling};
 use haloscope_comm::Context;
 use haloscope_nn::engine::Options;
@@ -25,6 +30,11 @@ pub struct Small {
     pub depth: usize,
     pub channels: usize,
     pub tiling: Tiling,
+    pub method: Method,
+    /// The prior of methods that take any: the network, or total variation.
+    pub has_network: bool,
+    /// The iterations of a prox of the data term.
+    pub inner_iterations: usize,
 }
 
 impl Default for Small {
@@ -35,7 +45,16 @@ impl Default for Small {
             batch: Batch::AtMost(2),
             ..Tiling::new(Strategy::Blend)
         };
-        Self { side: 64, operators: 3, depth: 3, channels: 8, tiling }
+        Self {
+            side: 64,
+            operators: 3,
+            depth: 3,
+            channels: 8,
+            tiling,
+            method: Method::default(),
+            has_network: true,
+            inner_iterations: 4,
+        }
     }
 }
 
@@ -58,13 +77,47 @@ impl Small {
         let data = physics.measure_terms(&truth, &noise, 1)?.into_local()?;
         drop(truth);
         let fidelity = distribute(Fidelities::from(L2::default()), ctx)?;
-        let problem = Problem::new(physics, data, fidelity)?;
-        let denoiser = distribute_with(self.denoiser()?, ctx, self.tiling.clone())?;
-        let prior = Arc::new(Plug::new(Arc::new(denoiser), 0.05));
-        let method = ProximalGradient { step: 0.1, prior, relaxation: None };
+        let problem = Problem::new(physics, data, fidelity)?.with_inner(0.0, self.inner_iterations);
+        let method = self.algorithm(ctx)?;
         let start = State::new(problem.start(&Start::Adjoint)?);
         let stopping = Stopping { iterations, ..Stopping::default() };
         ctx.comm().reset_statistics();
-        solve(&problem, &method, start, &stopping, None)
+        solve(&problem, &*method, start, &stopping, None)
+    }
+
+    fn algorithm(&self, ctx: &Context) -> Result<Box<dyn Algorithm>> {
+        let step = 0.1;
+        let plug = || -> Result<Plug> {
+            if !self.has_network {
+                return Ok(Plug::new(Arc::new(TotalVariation::default()), 0.05));
+            }
+            let denoiser = distribute_with(self.denoiser()?, ctx, self.tiling.clone())?;
+            Ok(Plug::new(Arc::new(denoiser), 0.05))
+        };
+        let prior = || -> Result<Arc<dyn Prior>> {
+            if self.has_network {
+                return Ok(Arc::new(plug()?));
+            }
+            Ok(Arc::new(TotalVariationPrior { weight: 0.05, denoiser: TotalVariation::default() }))
+        };
+        Ok(match self.method {
+            Method::ProximalGradient => {
+                Box::new(ProximalGradient { step, prior: prior()?, relaxation: None })
+            }
+            Method::Fista => Box::new(Fista { step, prior: prior()? }),
+            Method::HalfQuadratic => {
+                let schedule = Schedule::falling(0.2, 0.05, 4, 0.03, 0.23)?;
+                Box::new(HalfQuadratic { prior: plug()?, schedule })
+            }
+            Method::Admm => Box::new(Admm { step, prior: prior()? }),
+            Method::DouglasRachford => {
+                Box::new(DouglasRachford { step, prior: prior()?, relaxation: 1.0 })
+            }
+            Method::Red => Box::new(RedGradient { step, weight: 0.1, prior: Arc::new(plug()?) }),
+            Method::RedFixedPoint => Box::new(RedFixedPoint { weight: 0.1, prior: plug()? }),
+            Method::PrimalDual => Box::new(PrimalDual { lipschitz: 3.0, weight: 0.05 }),
+            Method::ConjugateGradient => Box::new(ConjugateGradient),
+            Method::Landweber => Box::new(Landweber { step }),
+        })
     }
 }
