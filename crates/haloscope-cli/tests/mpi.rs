@@ -214,3 +214,28 @@ fn a_study_on_processes_finds_the_images_of_threads() {
     assert_eq!(facts["images"].as_object().map(serde_json::Map::len), Some(1), "{facts}");
     assert!(facts["links"]["mpi"]["latency_seconds"].as_f64() > Some(0.0), "{facts}");
 }
+
+#[test]
+fn a_study_on_processes_scans_the_volume_of_a_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let volume = folder.path().join("volume.nii.gz");
+    let values = haloscope::Array::from_shape_fn(vec![1, 1, 12, 10, 8], |at| at[2] as f32);
+    haloscope::io::write(&volume, &values, &haloscope::io::WriteOptions::default())
+        .expect("a file");
+    let launcher = std::env::var("MPIRUN").unwrap_or_else(|_| "mpirun".into());
+    let arguments = "bench scaling --volume volume.nii.gz --out results --sizes 16 --model drunet:2-2-2-2:1 --patch 8 \
+                     --overlap 4 --operators 4 --iterations 2 --repetitions 1 --ranks 1,2 --backend threads,mpi";
+    let output = Command::new(env!("CARGO_BIN_EXE_haloscope"))
+        .current_dir(folder.path())
+        .args(arguments.split_whitespace())
+        .args(["--launcher", &format!("{launcher} -n")])
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+        .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
+        .output()
+        .expect("the study starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // Other data or images of processes than of threads would have been an error.
+    let rows = haloscope_study::results::read_rows(&folder.path().join("results")).expect("rows");
+    assert_eq!(rows.len(), 2 * 2 * 3);
+}

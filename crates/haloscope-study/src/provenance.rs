@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::job::{LinkSpeed, Settings};
+use crate::job::{Job, LinkSpeed, Settings};
 use crate::row::{Configuration, Study};
 
 /// The name of the file in a folder of results.
@@ -106,24 +106,32 @@ impl Provenance {
         }
     }
 
-    pub(crate) fn note_data(&mut self, of: &Configuration, digest: &str) -> Result<()> {
+    pub(crate) fn note_data(&mut self, job: &Job, digest: &str) -> Result<()> {
+        let of = &job.configuration;
         let sides: Vec<String> = of.sides().iter().map(ToString::to_string).collect();
         let problem = of.problem.map_or("landscape", crate::problem::Problem::name);
         let operators =
             of.operators.map_or_else(String::new, |count| format!(", {count} operators"));
-        let key = format!("{problem} {}{operators}", sides.join("x"));
+        let key = format!("{problem} {}{}{operators}", sides.join("x"), of_volume(&job.settings));
         note(&mut self.data, key, digest, of, "other data than before were made")
     }
 
-    pub(crate) fn note_image(&mut self, of: &Configuration, digest: &str) -> Result<()> {
+    pub(crate) fn note_image(&mut self, job: &Job, digest: &str) -> Result<()> {
+        let of = &job.configuration;
         let alone = Configuration { ranks: 1, backend: crate::row::Backend::Solo, ..of.clone() };
         let key = format!(
-            "{alone}, patches of {:?} and {:?}",
+            "{alone}, patches of {:?} and {:?}{}",
             alone.patch.unwrap_or_default(),
-            alone.overlap.unwrap_or_default()
+            alone.overlap.unwrap_or_default(),
+            of_volume(&job.settings)
         );
         note(&mut self.images, key, digest, of, "another image than before was found")
     }
+}
+
+/// What is scanned, where it is not the phantom.
+fn of_volume(settings: &Settings) -> String {
+    settings.volume.as_ref().map_or_else(String::new, |digest| format!(" of volume {digest}"))
 }
 
 fn note(
@@ -148,16 +156,30 @@ mod tests {
     use super::*;
     use crate::row::tests::configuration;
 
+    fn job(ranks: usize) -> Job {
+        Job {
+            configuration: configuration(ranks),
+            settings: Settings::default(),
+            repetitions: vec![0],
+            truth: None,
+        }
+    }
+
     #[test]
     fn the_same_data_and_image_are_expected_on_any_number_of_ranks() {
         let mut provenance = Provenance::new("1.0", None, Value::Null);
-        provenance.note_data(&configuration(1), "a").expect("the first");
-        provenance.note_data(&configuration(3), "a").expect("the same");
-        let error = provenance.note_data(&configuration(2), "b").expect_err("others").to_string();
+        provenance.note_data(&job(1), "a").expect("the first");
+        provenance.note_data(&job(3), "a").expect("the same");
+        let error = provenance.note_data(&job(2), "b").expect_err("others").to_string();
         assert!(error.contains("2 ranks (threads): other data"), "{error}");
-        provenance.note_image(&configuration(1), "x").expect("the first");
-        assert!(provenance.note_image(&configuration(2), "y").is_err());
-        let other = Configuration { patch: Some(16), ..configuration(2) };
+        provenance.note_image(&job(1), "x").expect("the first");
+        assert!(provenance.note_image(&job(2), "y").is_err());
+        let mut other = job(2);
+        other.configuration.patch = Some(16);
         provenance.note_image(&other, "y").expect("other tiles make another image");
+        let mut other = job(2);
+        other.settings.volume = Some("a head".into());
+        provenance.note_data(&other, "b").expect("another volume is other data");
+        provenance.note_image(&other, "y").expect("another volume is another image");
     }
 }

@@ -110,13 +110,13 @@ impl Results {
     }
 
     /// Notes what the data of a problem are; other data than before for the same problem is an error.
-    pub fn note_data(&mut self, configuration: &Configuration, digest: &str) -> Result<()> {
-        self.provenance.note_data(configuration, digest)
+    pub fn note_data(&mut self, job: &Job, digest: &str) -> Result<()> {
+        self.provenance.note_data(job, digest)
     }
 
     /// Notes what image was found; another image than before, on whatever ranks, is an error.
-    pub fn note_image(&mut self, configuration: &Configuration, digest: &str) -> Result<()> {
-        self.provenance.note_image(configuration, digest)
+    pub fn note_image(&mut self, job: &Job, digest: &str) -> Result<()> {
+        self.provenance.note_image(job, digest)
     }
 
     /// Notes what messages cost.
@@ -230,7 +230,12 @@ mod tests {
 
     fn job(ranks: usize) -> Job {
         let settings = Settings { iterations: 2, ..Settings::default() };
-        Job { configuration: configuration(ranks), settings, repetitions: vec![0, 1, 2] }
+        Job {
+            configuration: configuration(ranks),
+            settings,
+            repetitions: vec![0, 1, 2],
+            truth: None,
+        }
     }
 
     #[test]
