@@ -108,7 +108,7 @@ fn a_volume_of_a_file_is_scanned_and_not_mixed_with_another() {
     let first = scan(&large, "1,2");
     assert!(first.status.success(), "{}", text(&first.stderr));
     assert_eq!(rows(&results).len(), 2 * 3);
-    assert!(rows(&results).iter().all(|row| row.depth == Some(16)));
+    assert!(rows(&results).iter().all(|row| row.configuration.depth == Some(16)));
     let facts = provenance(&results);
     let digest = facts["runs"][0]["settings"]["volume"].as_str().expect("a digest").to_owned();
     let data = facts["data"].as_object().expect("digests of data");
@@ -228,7 +228,7 @@ fn studies_of_networks_share_a_folder() {
     let second = bench(&[&batch[..], &shared].concat());
     assert!(text(&second.stdout).contains("patches/s"), "{}", text(&second.stdout));
     let rows = rows(folder.path());
-    let count = |study| rows.iter().filter(|row| row.study == study).count();
+    let count = |study| rows.iter().filter(|row| row.configuration.study == study).count();
     assert_eq!((count(Study::Memory), count(Study::Batch)), (6, 2));
     let summary = text(&bench(&["summary", &out]).stdout);
     assert!(summary.contains("Memory") && summary.contains("Batches"), "{summary}");
@@ -271,7 +271,9 @@ fn predictions_are_marked_and_their_error_is_stated() {
         // Two problems, two layouts, two numbers of ranks; the second time they replace the first.
         let predicted: Vec<&Row> = rows.iter().filter(|row| row.predicted).collect();
         assert_eq!(predicted.len(), 2 * 2 * 2);
-        assert!(predicted.iter().all(|row| row.height == 64 && row.total_seconds > 0.0));
+        assert!(
+            predicted.iter().all(|row| row.configuration.height == 64 && row.total_seconds > 0.0)
+        );
     }
 }
 
@@ -336,7 +338,8 @@ fn deepinv_is_compared_where_a_python_has_it() {
     arguments.extend(["--python", &python, "--out", &out]);
     let output = bench(&arguments);
     assert!(text(&output.stderr).contains("skipped: tomography-3d in deepinv"));
-    let systems: Vec<String> = rows(folder.path()).into_iter().map(|row| row.system).collect();
+    let systems: Vec<String> =
+        rows(folder.path()).into_iter().map(|row| row.configuration.system).collect();
     assert_eq!(systems.iter().filter(|system| *system == "haloscope").count(), 4);
     assert_eq!(systems.iter().filter(|system| *system == "deepinv").count(), 2);
     assert!(text(&output.stdout).contains("times ours"), "{}", text(&output.stdout));

@@ -1,6 +1,6 @@
 //! `provenance.json`: what made the rows of a folder, and on what.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,7 +13,7 @@ use crate::job::{Job, LinkSpeed, Settings};
 use crate::row::{Configuration, Study};
 
 /// The name of the file in a folder of results.
-const NAME: &str = "provenance.json";
+pub const PROVENANCE: &str = "provenance.json";
 
 /// What made the rows of a folder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -73,7 +73,7 @@ impl Provenance {
 
     /// That of a folder, if it has one.
     pub fn read(folder: &Path) -> Result<Option<Self>> {
-        let path = folder.join(NAME);
+        let path = folder.join(PROVENANCE);
         let text = match std::fs::read(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -83,7 +83,7 @@ impl Provenance {
     }
 
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
-        let path = folder.join(NAME);
+        let path = folder.join(PROVENANCE);
         let text = serde_json::to_string_pretty(self).map_err(|error| Error::file(&path, error))?;
         Ok(write_atomically(&path, |file| writeln!(file, "{text}"))?)
     }
@@ -95,8 +95,8 @@ impl Provenance {
             Some(earlier) if earlier.settings != run.settings => Err(Error::file(
                 folder,
                 format!(
-                    "its rows were measured with {:?}, and now {:?} is asked for; use another folder",
-                    earlier.settings, run.settings
+                    "its rows were measured with {}; use another folder",
+                    differences(&earlier.settings, &run.settings)
                 ),
             )),
             _ => {
@@ -120,13 +120,33 @@ impl Provenance {
         let of = &job.configuration;
         let alone = Configuration { ranks: 1, backend: crate::row::Backend::Solo, ..of.clone() };
         let key = format!(
-            "{alone}, patches of {:?} and {:?}{}",
+            "{alone}, patches of {} and {}{}",
             alone.patch.unwrap_or_default(),
             alone.overlap.unwrap_or_default(),
             of_volume(&job.settings)
         );
         note(&mut self.images, key, digest, of, "another image than before was found")
     }
+}
+
+/// The settings that are others now: `iterations 10 and not 3`.
+fn differences(before: &Settings, now: &Settings) -> String {
+    let [before, now] = [before, now].map(|settings| serde_json::json!(settings));
+    let names: BTreeSet<&String> = [&before, &now]
+        .into_iter()
+        .filter_map(Value::as_object)
+        .flat_map(|map| map.keys())
+        .collect();
+    let different = names.into_iter().filter(|name| before[*name] != now[*name]);
+    let said = |value: &Value| match value {
+        Value::Null => "none".to_owned(),
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    };
+    let list: Vec<String> = different
+        .map(|name| format!("{name} {} and not {}", said(&before[name]), said(&now[name])))
+        .collect();
+    list.join(", ")
 }
 
 /// What is scanned, where it is not the phantom.

@@ -154,8 +154,9 @@ pub fn measure(launcher: &Launcher, jobs: &[Job], results: &mut Results) -> Resu
 /// Says where rows go before they come.
 pub fn announce(arguments: &RunArguments, jobs: &[Job]) {
     eprintln!(
-        "{} configurations; rows go to {}, Ctrl-C keeps them, and the same command goes on",
+        "{} configuration{}; rows go to {}, Ctrl-C keeps them, and the same command goes on",
         jobs.len(),
+        if jobs.len() == 1 { "" } else { "s" },
         arguments.out.display()
     );
 }
@@ -170,7 +171,8 @@ pub fn validate(results: &Results) -> Result<Vec<Validation>> {
 
 /// Prints the tables of a study's rows.
 pub fn conclude(arguments: &RunArguments, results: &Results, study: Study) -> Result<()> {
-    let rows: Vec<_> = results.rows().iter().filter(|row| row.study == study).cloned().collect();
+    let rows: Vec<_> =
+        results.rows().iter().filter(|row| row.configuration.study == study).cloned().collect();
     let text = tables::describe(&rows);
     crate::print(&format!("{text}rows      {}\n", arguments.out.join("rows.csv").display()))
 }
