@@ -1,6 +1,7 @@
 //! Ctrl-C, and the signal that queues send before a job's time is up.
 //!
-//! The first signal is a request, which a run looks for after every iteration; the second ends the process at once.
+//! The first signal is a request, which a run looks for after every iteration and a study while it waits for the process
+//! that measures; the second ends the process at once.
 //! Nothing happens in the handlers themselves but the setting of flags.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

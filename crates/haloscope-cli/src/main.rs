@@ -80,7 +80,7 @@ fn main() -> ExitCode {
     arguments.log.install();
     logger::install(arguments.verbose);
     let result = match arguments.command {
-        Command::Bench(arguments) => bench::run(&arguments).map(|()| Code::Success),
+        Command::Bench(arguments) => bench::run(&arguments),
         Command::Dashboard(arguments) => dashboard::run(&arguments).map(|()| Code::Success),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Reconstruct(arguments) => reconstruct::run(&arguments),

@@ -79,31 +79,139 @@ fn scaling_measures_every_rank_and_goes_on_with_what_is_missing() {
     assert!(!other.status.success() && text(&other.stderr).contains("another folder"));
 }
 
+/// A small NIfTI file whose values are 100 in a ball of so many voxels, and 20 around it.
+fn ball(folder: &Path, name: &str, radius: f32) -> String {
+    let values = haloscope::Array::from_shape_fn(vec![1, 1, 12, 10, 10], |at| {
+        let distance = |axis: usize, middle: f32| (at[axis] as f32 - middle).powi(2);
+        let is_inside = distance(2, 5.5) + distance(3, 4.5) + distance(4, 4.5) < radius.powi(2);
+        if is_inside { 100.0 } else { 20.0 }
+    });
+    let file = folder.join(name);
+    haloscope::io::write(&file, &values, &haloscope::io::WriteOptions::default()).expect("a file");
+    file.display().to_string()
+}
+
+const SCAN: &str = "--sizes 16 --model drunet:2-2-2-2:1 --patch 8 --overlap 4 --operators 4 --iterations 2 \
+                    --repetitions 1 --noise 0";
+
 #[test]
-fn interrupted_studies_keep_their_rows_and_go_on() {
+fn a_volume_of_a_file_is_scanned_and_not_mixed_with_another() {
     let folder = tempfile::tempdir().expect("a folder");
-    let out = folder.path().display().to_string();
-    let arguments = scaling(&out, &["--ranks", "1,2"]);
-    let mut study = command(&arguments);
+    let results = folder.path().join("results");
+    let (large, small) =
+        (ball(folder.path(), "large.nii.gz", 4.0), ball(folder.path(), "small.nii", 3.0));
+    let out = results.display().to_string();
+    let scan = |volume: &str, ranks: &str| {
+        let mut study = command(&["scaling", "--out", &out, "--volume", volume, "--ranks", ranks]);
+        study.args(SCAN.split_whitespace()).output().expect("the command starts")
+    };
+    let first = scan(&large, "1,2");
+    assert!(first.status.success(), "{}", text(&first.stderr));
+    assert_eq!(rows(&results).len(), 2 * 3);
+    assert!(rows(&results).iter().all(|row| row.configuration.depth == Some(16)));
+    let facts = provenance(&results);
+    let digest = facts["runs"][0]["settings"]["volume"].as_str().expect("a digest").to_owned();
+    let data = facts["data"].as_object().expect("digests of data");
+    let name = format!("tomography-3d 16x16x16 of volume {digest}, 4 operators");
+    assert_eq!(data.keys().collect::<Vec<_>>(), [&name]);
+    let truth = haloscope::io::read(
+        results.join("volume-16x16x16.nii"),
+        &haloscope::io::ReadOptions::default(),
+    );
+    let truth = truth.expect("what was scanned").array;
+    // As large as it fits, with the smallest value as 0, also beside it.
+    assert_eq!((truth[[0, 0, 8, 8, 8]], truth[[0, 0, 8, 8, 0]]), (1.0, 0.0));
+
+    let again = scan(&large, "1,2,3");
+    assert_eq!(text(&again.stderr).matches("was there").count(), 2, "{}", text(&again.stderr));
+    let other = scan(&small, "1,2");
+    let message = text(&other.stderr);
+    assert!(message.contains(&digest) && message.contains("use another folder"), "{message}");
+    let phantom = command(&["scaling", "--out", &out, "--problem", "tomography-3d"])
+        .args(SCAN.split_whitespace())
+        .output()
+        .expect("the command starts");
+    assert!(text(&phantom.stderr).contains("use another folder"), "{}", text(&phantom.stderr));
+    assert_eq!(rows(&results).len(), 2 * 6);
+}
+
+#[test]
+fn jobs_of_a_grid_scan_the_volume() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let grid = folder.path().join("grid.toml");
+    std::fs::write(&grid, "[grid]\nnodes = [1, 2]\ntasks-per-node = 1\n").expect("a file");
+    let volume = ball(folder.path(), "a volume.nii", 3.0);
+    let grid = grid.display().to_string();
+    let scripts = bench(&["scaling", "--slurm", &grid, "--dry-run", "--volume", &volume]);
+    let words = format!("--volume '{volume}'");
+    assert_eq!(text(&scripts.stdout).matches(&words).count(), 2, "{}", text(&scripts.stdout));
+}
+
+/// The processes that a process has started, where the system says so.
+fn children(process: u32) -> Vec<String> {
+    let list = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
+    list.unwrap_or_default().split_whitespace().map(String::from).collect()
+}
+
+/// Starts a study, sends it a signal after its first rows, and returns how it ended and what it said.
+fn interrupt(arguments: &[&str], folder: &Path, signal: &str, is_terminal: bool) -> Output {
+    let mut study = command(arguments);
     std::os::unix::process::CommandExt::process_group(&mut study, 0);
-    let mut child = study.stderr(Stdio::null()).stdout(Stdio::null()).spawn().expect("it starts");
+    let study = study.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it starts");
     let begin = Instant::now();
-    let has_rows = || read_rows(folder.path()).is_ok_and(|rows| !rows.is_empty());
+    let has_rows = || read_rows(folder).is_ok_and(|rows| !rows.is_empty());
     while !has_rows() && begin.elapsed() < Duration::from_mins(1) {
         std::thread::sleep(Duration::from_millis(5));
     }
-    // As a terminal does: to the study and to the process that measures.
-    let group = format!("-{}", child.id());
-    let killed = Command::new("kill").args(["-INT", "--", &group]).status().expect("kill");
-    assert!(killed.success() || child.try_wait().is_ok_and(|status| status.is_some()));
-    child.wait().expect("it ends");
-    let kept = read_rows(folder.path()).expect("rows");
-    assert!(!kept.is_empty());
+    let measuring = children(study.id());
+    // A terminal sends it to the study and to the process that measures; a queue may send it to the study alone.
+    let target = format!("{}{}", if is_terminal { "-" } else { "" }, study.id());
+    let sent = Command::new("kill").args([signal, "--", &target]).status().expect("kill");
+    assert!(sent.success(), "the study was over too soon");
+    let output = study.wait_with_output().expect("it ends");
+    for process in measuring {
+        assert!(!Path::new("/proc").join(&process).exists(), "{process} goes on");
+    }
+    output
+}
 
-    bench(&arguments);
-    let all = rows(folder.path());
-    assert_eq!(all[..kept.len()], kept, "what was measured before stays");
-    assert_eq!(all.len(), 2 * 2 * 2 * 3);
+#[test]
+fn interrupted_studies_say_what_they_keep_and_go_on() {
+    let reconstruction =
+        "--sizes 16 --model dncnn:4:3 --operators 2 --iterations 2 --repetitions 60";
+    let scaling = format!("scaling --problem highres-color --ranks 1,2 {reconstruction}");
+    let compare = format!("compare --problem super-resolution --python no/python {reconstruction}");
+    let memory = "memory --model dncnn:4:3 --height 16 --widths 16,24 --repetitions 120";
+    let batch = "batch --model dncnn:4:3 --size 32 --patches 16 --batches 1,2 --repetitions 120";
+    for (study, whole, (signal, code, name), is_terminal) in [
+        (&scaling[..], 60 * 2 * 3, ("-INT", 130, "Ctrl-C"), true),
+        (&scaling, 60 * 2 * 3, ("-TERM", 143, "SIGTERM"), false),
+        (&compare, 60 * 2, ("-INT", 130, "Ctrl-C"), false),
+        (memory, 120 * 2, ("-INT", 130, "Ctrl-C"), true),
+        (batch, 120 * 2, ("-TERM", 143, "SIGTERM"), false),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let out = folder.path().display().to_string();
+        let mut arguments: Vec<&str> = study.split_whitespace().collect();
+        arguments.extend(["--threads", "1", "--out", &out]);
+        let output = interrupt(&arguments, folder.path(), signal, is_terminal);
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{study}: {message}");
+        // Parquet and provenance, too, have what was measured.
+        let kept = rows(folder.path());
+        assert!(!kept.is_empty() && kept.len() < whole, "{study}: {} rows", kept.len());
+        let command = format!("haloscope bench {}", arguments.join(" "));
+        let expected = format!(
+            "haloscope: ended by {name}; {} rows are in {out}, and `{command}` goes on with the rest",
+            kept.len()
+        );
+        assert_eq!(message.lines().last(), Some(&expected[..]), "{message}");
+
+        bench(&arguments);
+        let all = rows(folder.path());
+        assert_eq!(all[..kept.len()], kept, "{study}: what was measured before stays");
+        assert_eq!(all.len(), whole, "{study}");
+    }
 }
 
 #[test]
@@ -120,7 +228,7 @@ fn studies_of_networks_share_a_folder() {
     let second = bench(&[&batch[..], &shared].concat());
     assert!(text(&second.stdout).contains("patches/s"), "{}", text(&second.stdout));
     let rows = rows(folder.path());
-    let count = |study| rows.iter().filter(|row| row.study == study).count();
+    let count = |study| rows.iter().filter(|row| row.configuration.study == study).count();
     assert_eq!((count(Study::Memory), count(Study::Batch)), (6, 2));
     let summary = text(&bench(&["summary", &out]).stdout);
     assert!(summary.contains("Memory") && summary.contains("Batches"), "{summary}");
@@ -163,12 +271,20 @@ fn predictions_are_marked_and_their_error_is_stated() {
         // Two problems, two layouts, two numbers of ranks; the second time they replace the first.
         let predicted: Vec<&Row> = rows.iter().filter(|row| row.predicted).collect();
         assert_eq!(predicted.len(), 2 * 2 * 2);
-        assert!(predicted.iter().all(|row| row.height == 64 && row.total_seconds > 0.0));
+        assert!(
+            predicted.iter().all(|row| row.configuration.height == 64 && row.total_seconds > 0.0)
+        );
     }
 }
 
 #[test]
 fn misuse_is_one_line_that_says_what_would_be_accepted() {
+    let files = tempfile::tempdir().expect("a folder");
+    let volume = ball(files.path(), "ball.nii", 3.0);
+    let flat = files.path().join("flat.nii");
+    let picture = haloscope::Array::zeros(vec![1, 1, 8, 8]);
+    haloscope::io::write(&flat, &picture, &haloscope::io::WriteOptions::default()).expect("a file");
+    let flat = flat.display().to_string();
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().display().to_string();
     for (arguments, words) in [
@@ -179,6 +295,12 @@ fn misuse_is_one_line_that_says_what_would_be_accepted() {
         (&["scaling", "--operators", "500", "--problem", "tomography-2d"], "1 to 100"),
         (&["batch", "--batches", "0"], "at least 1"),
         (&["scaling", "--backend", "gloo"], "threads and mpi"),
+        (&["scaling", "--volume", "there/is/no.nii"], "there/is/no.nii"),
+        (&["scaling", "--volume", &flat], "flat.nii: its shape is [1, 1, 8, 8]"),
+        (
+            &["scaling", "--volume", &volume, "--problem", "tomography-2d"],
+            "it is for tomography-3d, and tomography-2d is asked for",
+        ),
     ] {
         let output = command(&[arguments, &["--out", &out]].concat()).output().expect("it starts");
         let message = text(&output.stderr);
@@ -216,7 +338,8 @@ fn deepinv_is_compared_where_a_python_has_it() {
     arguments.extend(["--python", &python, "--out", &out]);
     let output = bench(&arguments);
     assert!(text(&output.stderr).contains("skipped: tomography-3d in deepinv"));
-    let systems: Vec<String> = rows(folder.path()).into_iter().map(|row| row.system).collect();
+    let systems: Vec<String> =
+        rows(folder.path()).into_iter().map(|row| row.configuration.system).collect();
     assert_eq!(systems.iter().filter(|system| *system == "haloscope").count(), 4);
     assert_eq!(systems.iter().filter(|system| *system == "deepinv").count(), 2);
     assert!(text(&output.stdout).contains("times ours"), "{}", text(&output.stdout));

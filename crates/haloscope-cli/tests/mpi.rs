@@ -4,9 +4,12 @@
 
 mod jobs;
 
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use haloscope_study::results::read_rows;
+use haloscope_study::row::Row;
 use jobs::{Folder, PRIMAL_DUAL, deblurring, wait_for};
 
 fn launch(ranks: usize, arguments: &[&str]) -> Command {
@@ -190,27 +193,82 @@ fn a_signal_to_one_process_ends_all_with_a_checkpoint() {
     assert!(run_job(&folder, None).is_some());
 }
 
+/// A small study of processes, in a folder.
+fn study(folder: &Path, arguments: &str) -> Command {
+    let launcher = std::env::var("MPIRUN").unwrap_or_else(|_| "mpirun".into());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_haloscope"));
+    command
+        .current_dir(folder)
+        .args(
+            "bench scaling --out results --model drunet:2-2-2-2:1 --overlap 4 --operators 4"
+                .split(' '),
+        )
+        .args(["--iterations", "2", "--launcher", &format!("{launcher} -n")])
+        .args(arguments.split_whitespace())
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+        .env("OMPI_MCA_rmaps_base_oversubscribe", "1");
+    command
+}
+
+fn rows(folder: &Path) -> Vec<Row> {
+    read_rows(&folder.join("results")).unwrap_or_default()
+}
+
 #[test]
 fn a_study_on_processes_finds_the_images_of_threads() {
     let folder = tempfile::tempdir().expect("a folder");
-    let out = folder.path().display().to_string();
-    let launcher = std::env::var("MPIRUN").unwrap_or_else(|_| "mpirun".into());
-    let arguments = "bench scaling --problem highres-color --sizes 32 --model drunet:2-2-2-2:1 --patch 16 --overlap 4 \
-                     --operators 4 --iterations 2 --repetitions 1 --ranks 1,2,3 --backend threads,mpi";
-    let output = Command::new(env!("CARGO_BIN_EXE_haloscope"))
-        .args(arguments.split_whitespace())
-        .args(["--out", &out, "--launcher", &format!("{launcher} -n")])
-        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-        .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
-        .output()
-        .expect("the study starts");
+    let arguments = "--problem highres-color --sizes 32 --patch 16 --repetitions 1 --ranks 1,2,3 --backend threads,mpi";
+    let output = study(folder.path(), arguments).output().expect("the study starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     // Both kinds of ranks, two iterations, on one, two and three ranks; other images would have been an error.
-    let rows = haloscope_study::results::read_rows(folder.path()).expect("rows");
-    assert_eq!(rows.len(), 2 * 2 * 6);
-    let text = std::fs::read(folder.path().join("provenance.json")).expect("provenance");
+    assert_eq!(rows(folder.path()).len(), 2 * 2 * 6);
+    let text = std::fs::read(folder.path().join("results/provenance.json")).expect("provenance");
     let facts: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
     assert_eq!(facts["images"].as_object().map(serde_json::Map::len), Some(1), "{facts}");
     assert!(facts["links"]["mpi"]["latency_seconds"].as_f64() > Some(0.0), "{facts}");
+}
+
+#[test]
+fn a_study_on_processes_scans_the_volume_of_a_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let volume = folder.path().join("volume.nii.gz");
+    let values = haloscope::Array::from_shape_fn(vec![1, 1, 12, 10, 8], |at| at[2] as f32);
+    haloscope::io::write(&volume, &values, &haloscope::io::WriteOptions::default())
+        .expect("a file");
+    let arguments = "--volume volume.nii.gz --sizes 16 --patch 8 --repetitions 1 --ranks 1,2 --backend threads,mpi";
+    let output = study(folder.path(), arguments).output().expect("the study starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // Other data or images of processes than of threads would have been an error.
+    assert_eq!(rows(folder.path()).len(), 2 * 2 * 3);
+}
+
+/// The processes that a process has started, and those that they have.
+fn descendants(process: &str) -> Vec<String> {
+    let list = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
+    let children: Vec<String> =
+        list.unwrap_or_default().split_whitespace().map(String::from).collect();
+    let further: Vec<String> = children.iter().flat_map(|child| descendants(child)).collect();
+    [children, further].concat()
+}
+
+#[test]
+fn a_study_that_is_interrupted_ends_its_processes() {
+    for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let arguments = "--problem highres-color --sizes 32 --patch 16 --repetitions 500 --ranks 2 --backend mpi";
+        let mut running = study(folder.path(), arguments).spawn().expect("the study starts");
+        wait_for("rows", || !rows(folder.path()).is_empty());
+        let process = running.id().to_string();
+        let started = descendants(&process);
+        assert!(started.len() >= 3, "the launcher and two ranks: {started:?}");
+        let sent = Command::new("kill").args([signal, &process]).status().expect("kill");
+        assert!(sent.success(), "the study was over too soon");
+        assert_eq!(running.wait().expect("it ends").code(), Some(code));
+        let kept = rows(folder.path()).len();
+        assert!(kept > 0 && kept.is_multiple_of(4), "whole repetitions, and not {kept} rows");
+        // A launcher that has ended may leave it to the system to bury its ranks.
+        let is_left = |process: &String| Path::new("/proc").join(process).exists();
+        wait_for("the end of all processes", || !started.iter().any(is_left));
+    }
 }

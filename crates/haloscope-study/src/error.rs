@@ -34,6 +34,10 @@ pub enum Error {
         reason: String,
     },
 
+    /// The study was asked to end; the rows so far are in its folder.
+    #[error("the study was interrupted")]
+    Interrupted,
+
     /// A reconstruction failed.
     #[error(transparent)]
     Reconstruction(#[from] haloscope::Error),

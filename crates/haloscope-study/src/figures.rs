@@ -72,7 +72,7 @@ pub fn summarise(rows: &[Row]) -> Vec<Summary> {
     let mut order: Vec<(bool, Configuration)> = Vec::new();
     let mut groups: BTreeMap<(bool, Configuration), Vec<&Row>> = BTreeMap::new();
     for row in rows {
-        let key = (row.predicted, row.configuration());
+        let key = (row.predicted, row.configuration.clone());
         groups
             .entry(key.clone())
             .or_insert_with(|| {
@@ -264,10 +264,10 @@ mod tests {
     fn a_weak_study_is_ideal_when_the_time_does_not_grow() {
         let rows: Vec<Row> = [(1, 64, 4.0), (4, 256, 5.0)]
             .into_iter()
-            .map(|(ranks, width, seconds)| Row {
-                mode: Some(Mode::Weak),
-                width,
-                ..row(ranks, 1, 0, [seconds, 1.0, 3.0, 0.0, 0.0], 100 * ranks as u64)
+            .map(|(ranks, width, seconds)| {
+                let row = row(ranks, 1, 0, [seconds, 1.0, 3.0, 0.0, 0.0], 100 * ranks as u64);
+                let mode = Some(Mode::Weak);
+                Row { configuration: Configuration { mode, width, ..row.configuration }, ..row }
             })
             .collect();
         let figures = scaling(&summarise(&rows));

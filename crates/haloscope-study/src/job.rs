@@ -3,6 +3,8 @@
 //! Every configuration is measured by a process of its own: its peak of memory is then its own, and one that
 //! fails takes nothing else with it. The question is one JSON document, the answers are lines of JSON.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use crate::row::{Backend, Configuration, Row, Study};
@@ -20,11 +22,14 @@ pub struct Settings {
     pub sigma: f32,
     /// The seed of all that is random.
     pub seed: u64,
+    /// The digest of the [`Volume`](crate::problem::Volume) that is scanned, if it is not the phantom.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume: Option<String>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { iterations: 10, warm_up: 1, noise: None, sigma: 0.05, seed: 1 }
+        Self { iterations: 10, warm_up: 1, noise: None, sigma: 0.05, seed: 1, volume: None }
     }
 }
 
@@ -37,6 +42,9 @@ pub struct Job {
     pub settings: Settings,
     /// Which repetitions.
     pub repetitions: Vec<usize>,
+    /// The file of the image that is to be found; if there is none, the problem makes one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub truth: Option<PathBuf>,
 }
 
 impl Job {

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod columns;
 pub mod dashboard;
 mod error;
 pub mod figures;

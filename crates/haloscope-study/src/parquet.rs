@@ -18,8 +18,9 @@ use parquet::record::Field;
 use parquet::schema::parser::parse_message_type;
 use serde_json::Value;
 
+use crate::columns::{COLUMNS, Column, Kind};
 use crate::error::{Error, Result};
-use crate::row::{COLUMNS, Kind, Row};
+use crate::row::Row;
 
 /// Writes rows to a file, which is there whole or not at all.
 pub fn write_parquet(path: &Path, rows: &[Row]) -> Result<()> {
@@ -46,12 +47,12 @@ pub fn read_parquet(path: &Path) -> Result<Vec<Row>> {
 
 fn encode(rows: &[Value]) -> std::result::Result<Vec<u8>, ParquetError> {
     let mut schema = String::from("message rows {\n");
-    for (name, kind) in COLUMNS {
+    for Column { name, kind, .. } in COLUMNS {
         let kind = match kind {
-            Kind::Text => format!("BYTE_ARRAY {name} (STRING)"),
+            Kind::Text | Kind::Word(_) => format!("BYTE_ARRAY {name} (STRING)"),
             Kind::Flag => format!("BOOLEAN {name}"),
             Kind::Count => format!("INT64 {name}"),
-            Kind::Number => format!("DOUBLE {name}"),
+            Kind::Amount | Kind::Number => format!("DOUBLE {name}"),
         };
         let _ = writeln!(schema, "  OPTIONAL {kind};");
     }
@@ -62,8 +63,8 @@ fn encode(rows: &[Value]) -> std::result::Result<Vec<u8>, ParquetError> {
     let mut writer = SerializedFileWriter::new(&mut bytes, schema, properties)?;
     let mut group = writer.next_row_group()?;
     let mut columns = COLUMNS.iter();
-    while let (Some(mut column), Some((name, kind))) = (group.next_column()?, columns.next()) {
-        write_column(&mut column, name, *kind, rows)?;
+    while let (Some(mut column), Some(known)) = (group.next_column()?, columns.next()) {
+        write_column(&mut column, known, rows)?;
         column.close()?;
     }
     group.close()?;
@@ -73,15 +74,14 @@ fn encode(rows: &[Value]) -> std::result::Result<Vec<u8>, ParquetError> {
 
 fn write_column(
     column: &mut SerializedColumnWriter<'_>,
-    name: &str,
-    kind: Kind,
+    known: &Column,
     rows: &[Value],
 ) -> std::result::Result<(), ParquetError> {
-    let cells: Vec<&Value> = rows.iter().map(|row| &row[name]).collect();
+    let cells: Vec<&Value> = rows.iter().map(|row| &row[known.name]).collect();
     // 1 where there is a value, 0 where the field is empty.
     let there: Vec<i16> = cells.iter().map(|cell| i16::from(!cell.is_null())).collect();
-    match kind {
-        Kind::Text => {
+    match known.kind {
+        Kind::Text | Kind::Word(_) => {
             let values: Vec<ByteArray> =
                 cells.iter().filter_map(|cell| cell.as_str()).map(ByteArray::from).collect();
             column.typed::<ByteArrayType>().write_batch(&values, Some(&there), None)?;
@@ -94,7 +94,7 @@ fn write_column(
             let values: Vec<i64> = cells.iter().filter_map(|cell| cell.as_i64()).collect();
             column.typed::<Int64Type>().write_batch(&values, Some(&there), None)?;
         }
-        Kind::Number => {
+        Kind::Amount | Kind::Number => {
             let values: Vec<f64> = cells.iter().filter_map(|cell| cell.as_f64()).collect();
             column.typed::<DoubleType>().write_batch(&values, Some(&there), None)?;
         }

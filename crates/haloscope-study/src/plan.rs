@@ -282,7 +282,7 @@ fn alone(study: Study, model: &NetworkName, threads: usize) -> Configuration {
 
 fn job(configuration: Configuration, settings: &Settings, repetitions: usize) -> Job {
     let repetitions = (0..repetitions).collect();
-    Job { configuration, settings: settings.clone(), repetitions }
+    Job { configuration, settings: settings.clone(), repetitions, truth: None }
 }
 
 fn check_list(what: &'static str, list: &[usize]) -> Result<()> {
@@ -306,6 +306,16 @@ fn check_jobs(jobs: Vec<Job>) -> Result<Vec<Job>> {
             "study",
             format!(
                 "{repetitions} repetitions of {iterations} iterations on {threads} threads; each is at least 1"
+            ),
+        ));
+    }
+    let is_flat = |job: &&Job| job.configuration.problem != Some(Problem::Tomography3d);
+    if let Some(job) = jobs.iter().find(is_flat).filter(|_| settings.volume.is_some()) {
+        let problem = job.configuration.problem.map_or("none", Problem::name);
+        return Err(Error::argument(
+            "volume",
+            format!(
+                "it is for tomography-3d, and {problem} is asked for; use `--problem tomography-3d`"
             ),
         ));
     }
@@ -349,11 +359,13 @@ mod tests {
 
     #[test]
     fn empty_and_impossible_studies_are_refused_before_they_begin() {
+        let with_volume = Settings { volume: Some("digest".into()), ..Settings::default() };
         for (study, words) in [
             (ScalingStudy { ranks: vec![0], ..scaling() }, "at least 1"),
             (ScalingStudy { problems: vec![], ..scaling() }, "no configuration"),
             (ScalingStudy { operators: 65, ..scaling() }, "1 to 64"),
             (ScalingStudy { repetitions: 0, ..scaling() }, "0 repetitions"),
+            (ScalingStudy { settings: with_volume, ..scaling() }, "highres-color is asked for"),
         ] {
             let error = study.jobs().expect_err("refused").to_string();
             assert!(error.contains(words), "{error}");

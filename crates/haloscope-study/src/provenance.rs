@@ -1,6 +1,6 @@
 //! `provenance.json`: what made the rows of a folder, and on what.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::job::{LinkSpeed, Settings};
+use crate::job::{Job, LinkSpeed, Settings};
 use crate::row::{Configuration, Study};
 
 /// The name of the file in a folder of results.
-const NAME: &str = "provenance.json";
+pub const PROVENANCE: &str = "provenance.json";
 
 /// What made the rows of a folder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -73,7 +73,7 @@ impl Provenance {
 
     /// That of a folder, if it has one.
     pub fn read(folder: &Path) -> Result<Option<Self>> {
-        let path = folder.join(NAME);
+        let path = folder.join(PROVENANCE);
         let text = match std::fs::read(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -83,7 +83,7 @@ impl Provenance {
     }
 
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
-        let path = folder.join(NAME);
+        let path = folder.join(PROVENANCE);
         let text = serde_json::to_string_pretty(self).map_err(|error| Error::file(&path, error))?;
         Ok(write_atomically(&path, |file| writeln!(file, "{text}"))?)
     }
@@ -95,8 +95,8 @@ impl Provenance {
             Some(earlier) if earlier.settings != run.settings => Err(Error::file(
                 folder,
                 format!(
-                    "its rows were measured with {:?}, and now {:?} is asked for; use another folder",
-                    earlier.settings, run.settings
+                    "its rows were measured with {}; use another folder",
+                    differences(&earlier.settings, &run.settings)
                 ),
             )),
             _ => {
@@ -106,24 +106,52 @@ impl Provenance {
         }
     }
 
-    pub(crate) fn note_data(&mut self, of: &Configuration, digest: &str) -> Result<()> {
+    pub(crate) fn note_data(&mut self, job: &Job, digest: &str) -> Result<()> {
+        let of = &job.configuration;
         let sides: Vec<String> = of.sides().iter().map(ToString::to_string).collect();
         let problem = of.problem.map_or("landscape", crate::problem::Problem::name);
         let operators =
             of.operators.map_or_else(String::new, |count| format!(", {count} operators"));
-        let key = format!("{problem} {}{operators}", sides.join("x"));
+        let key = format!("{problem} {}{}{operators}", sides.join("x"), of_volume(&job.settings));
         note(&mut self.data, key, digest, of, "other data than before were made")
     }
 
-    pub(crate) fn note_image(&mut self, of: &Configuration, digest: &str) -> Result<()> {
+    pub(crate) fn note_image(&mut self, job: &Job, digest: &str) -> Result<()> {
+        let of = &job.configuration;
         let alone = Configuration { ranks: 1, backend: crate::row::Backend::Solo, ..of.clone() };
         let key = format!(
-            "{alone}, patches of {:?} and {:?}",
+            "{alone}, patches of {} and {}{}",
             alone.patch.unwrap_or_default(),
-            alone.overlap.unwrap_or_default()
+            alone.overlap.unwrap_or_default(),
+            of_volume(&job.settings)
         );
         note(&mut self.images, key, digest, of, "another image than before was found")
     }
+}
+
+/// The settings that are others now: `iterations 10 and not 3`.
+fn differences(before: &Settings, now: &Settings) -> String {
+    let [before, now] = [before, now].map(|settings| serde_json::json!(settings));
+    let names: BTreeSet<&String> = [&before, &now]
+        .into_iter()
+        .filter_map(Value::as_object)
+        .flat_map(|map| map.keys())
+        .collect();
+    let different = names.into_iter().filter(|name| before[*name] != now[*name]);
+    let said = |value: &Value| match value {
+        Value::Null => "none".to_owned(),
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    };
+    let list: Vec<String> = different
+        .map(|name| format!("{name} {} and not {}", said(&before[name]), said(&now[name])))
+        .collect();
+    list.join(", ")
+}
+
+/// What is scanned, where it is not the phantom.
+fn of_volume(settings: &Settings) -> String {
+    settings.volume.as_ref().map_or_else(String::new, |digest| format!(" of volume {digest}"))
 }
 
 fn note(
@@ -148,16 +176,30 @@ mod tests {
     use super::*;
     use crate::row::tests::configuration;
 
+    fn job(ranks: usize) -> Job {
+        Job {
+            configuration: configuration(ranks),
+            settings: Settings::default(),
+            repetitions: vec![0],
+            truth: None,
+        }
+    }
+
     #[test]
     fn the_same_data_and_image_are_expected_on_any_number_of_ranks() {
         let mut provenance = Provenance::new("1.0", None, Value::Null);
-        provenance.note_data(&configuration(1), "a").expect("the first");
-        provenance.note_data(&configuration(3), "a").expect("the same");
-        let error = provenance.note_data(&configuration(2), "b").expect_err("others").to_string();
+        provenance.note_data(&job(1), "a").expect("the first");
+        provenance.note_data(&job(3), "a").expect("the same");
+        let error = provenance.note_data(&job(2), "b").expect_err("others").to_string();
         assert!(error.contains("2 ranks (threads): other data"), "{error}");
-        provenance.note_image(&configuration(1), "x").expect("the first");
-        assert!(provenance.note_image(&configuration(2), "y").is_err());
-        let other = Configuration { patch: Some(16), ..configuration(2) };
+        provenance.note_image(&job(1), "x").expect("the first");
+        assert!(provenance.note_image(&job(2), "y").is_err());
+        let mut other = job(2);
+        other.configuration.patch = Some(16);
         provenance.note_image(&other, "y").expect("other tiles make another image");
+        let mut other = job(2);
+        other.settings.volume = Some("a head".into());
+        provenance.note_data(&other, "b").expect("another volume is other data");
+        provenance.note_image(&other, "y").expect("another volume is another image");
     }
 }

@@ -10,12 +10,14 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use haloscope::io::write_atomically;
+use serde_json::Value;
 
+use crate::columns::{self, COLUMNS};
 use crate::error::{Error, Result};
-use crate::job::Job;
+use crate::job::{Job, LinkSpeed};
 use crate::parquet::write_parquet;
 use crate::provenance::{Provenance, Run};
-use crate::row::{COLUMNS, Configuration, Row};
+use crate::row::{Backend, Row};
 
 /// A folder of results that can grow.
 #[derive(Debug)]
@@ -68,27 +70,20 @@ impl Results {
     /// The repetitions of a job that are still to be measured; what there is of unfinished ones is removed.
     pub fn missing(&mut self, job: &Job) -> Result<Vec<usize>> {
         let mut found: BTreeMap<usize, usize> = BTreeMap::new();
-        for row in self.measured(&job.configuration) {
+        let is_of_job = |row: &&Row| !row.predicted && row.configuration == job.configuration;
+        for row in self.rows.iter().filter(is_of_job) {
             *found.entry(row.repetition).or_default() += 1;
         }
         let whole = job.rows_per_repetition();
         if found.values().any(|count| *count != whole) {
             self.rewrite_without(|row| {
                 !row.predicted
-                    && row.configuration() == job.configuration
+                    && row.configuration == job.configuration
                     && found.get(&row.repetition).is_some_and(|count| *count != whole)
             })?;
         }
         let is_there = |repetition: &usize| found.get(repetition) == Some(&whole);
         Ok(job.repetitions.iter().copied().filter(|repetition| !is_there(repetition)).collect())
-    }
-
-    /// The measured rows of a configuration.
-    pub fn measured<'a>(
-        &'a self,
-        configuration: &'a Configuration,
-    ) -> impl Iterator<Item = &'a Row> {
-        self.rows.iter().filter(move |row| !row.predicted && row.configuration() == *configuration)
     }
 
     /// Adds rows, to the file at once.
@@ -110,17 +105,17 @@ impl Results {
     }
 
     /// Notes what the data of a problem are; other data than before for the same problem is an error.
-    pub fn note_data(&mut self, configuration: &Configuration, digest: &str) -> Result<()> {
-        self.provenance.note_data(configuration, digest)
+    pub fn note_data(&mut self, job: &Job, digest: &str) -> Result<()> {
+        self.provenance.note_data(job, digest)
     }
 
     /// Notes what image was found; another image than before, on whatever ranks, is an error.
-    pub fn note_image(&mut self, configuration: &Configuration, digest: &str) -> Result<()> {
-        self.provenance.note_image(configuration, digest)
+    pub fn note_image(&mut self, job: &Job, digest: &str) -> Result<()> {
+        self.provenance.note_image(job, digest)
     }
 
     /// Notes what messages cost.
-    pub fn note_link(&mut self, backend: crate::row::Backend, speed: crate::job::LinkSpeed) {
+    pub fn note_link(&mut self, backend: Backend, speed: LinkSpeed) {
         self.provenance.links.insert(backend.to_string(), speed);
     }
 
@@ -142,7 +137,8 @@ impl Results {
     }
 }
 
-const ROWS: &str = "rows.csv";
+/// The name of the table in a folder of results.
+pub const ROWS: &str = "rows.csv";
 const PARQUET: &str = "rows.parquet";
 
 /// The rows of a results folder, or of a CSV file.
@@ -169,24 +165,47 @@ fn read_csv(path: &Path) -> Result<(Vec<Row>, bool)> {
         return Ok((Vec::new(), true));
     }
     let mut reader = csv::Reader::from_reader(&text.as_bytes()[..whole]);
-    let names: Vec<&str> = COLUMNS.iter().map(|(name, _)| *name).collect();
     let headers = reader.headers().map_err(|error| Error::file(path, error))?;
-    if headers.iter().ne(names.iter().copied()) {
+    if headers.iter().ne(columns::names()) {
         return Err(Error::file(
             path,
             "its columns are not those of this version; use another folder",
         ));
     }
-    let rows = reader.deserialize().collect::<std::result::Result<Vec<Row>, _>>();
-    Ok((rows.map_err(|error| Error::file(path, error))?, is_torn))
+    let mut rows = Vec::new();
+    for record in reader.records() {
+        let record = record.map_err(|error| Error::file(path, error))?;
+        let line = record.position().map_or(0, csv::Position::line);
+        let row = parse(&record);
+        rows.push(row.map_err(|reason| Error::file(path, format!("line {line}: {reason}")))?);
+    }
+    Ok((rows, is_torn))
+}
+
+/// A row of cells in the order of the columns.
+fn parse(record: &csv::StringRecord) -> std::result::Result<Row, String> {
+    let mut cells = serde_json::Map::new();
+    for (column, text) in COLUMNS.iter().zip(record) {
+        let value = column.kind.parse(text);
+        let value = value.ok_or_else(|| format!("`{text}` cannot be the {}", column.name))?;
+        cells.insert(column.name.into(), value);
+    }
+    serde_json::from_value(cells.into()).map_err(|error| error.to_string())
 }
 
 fn to_csv(rows: &[Row], has_header: bool) -> std::result::Result<Vec<u8>, csv::Error> {
     let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(Vec::new());
     if has_header {
-        writer.write_record(COLUMNS.iter().map(|(name, _)| *name))?;
+        writer.write_record(columns::names())?;
     }
-    rows.iter().try_for_each(|row| writer.serialize(row))?;
+    for row in rows {
+        let cells = serde_json::to_value(row).map_err(std::io::Error::from)?;
+        writer.write_record(columns::names().map(|name| match &cells[name] {
+            Value::Null => String::new(),
+            Value::String(text) => text.clone(),
+            value => value.to_string(),
+        }))?;
+    }
     writer.into_inner().map_err(|error| error.into_error().into())
 }
 
@@ -230,7 +249,12 @@ mod tests {
 
     fn job(ranks: usize) -> Job {
         let settings = Settings { iterations: 2, ..Settings::default() };
-        Job { configuration: configuration(ranks), settings, repetitions: vec![0, 1, 2] }
+        Job {
+            configuration: configuration(ranks),
+            settings,
+            repetitions: vec![0, 1, 2],
+            truth: None,
+        }
     }
 
     #[test]
@@ -245,6 +269,28 @@ mod tests {
         assert_eq!(again.rows(), before);
         assert_eq!(again.missing(&job(2)).expect("missing"), [1]);
         assert_eq!(again.missing(&job(3)).expect("missing"), [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_row_is_a_line_of_cells_in_the_order_of_the_columns() {
+        let row = configuration(2).row(0, 1, 0.5);
+        let text = to_csv(&[row], false).expect("a line");
+        assert_eq!(
+            String::from_utf8(text).expect("text"),
+            "scaling,false,haloscope,highres-color,strong,threads,drunet,64,64,,32,8,1,8,2,1,0,,1,0.5,,,,,,,,,,,,\n"
+        );
+    }
+
+    #[test]
+    fn a_cell_that_is_wrong_is_named_with_its_line() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut results = open(folder.path());
+        results.append(rows(1, 0)).expect("appended");
+        let path = folder.path().join(ROWS);
+        let text = std::fs::read_to_string(&path).expect("text");
+        std::fs::write(&path, text.replace(",2.1,", ",soon,")).expect("written");
+        let error = read_rows(&path).expect_err("no number").to_string();
+        assert!(error.contains("line 3: `soon` cannot be the total_seconds"), "{error}");
     }
 
     #[test]
@@ -282,7 +328,7 @@ mod tests {
         other.settings.iterations = 3;
         let error =
             Results::open(folder.path(), &origin(), &other).expect_err("refused").to_string();
-        assert!(error.contains("another folder"), "{error}");
+        assert!(error.contains("with iterations 10 and not 3; use another folder"), "{error}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The table of results: one row per configuration, repetition, iteration and rank.
 //!
-//! The columns are those of the crate's `README.md`, in its order. What tells configurations apart is a
-//! [`Configuration`]; a row has the same fields, and what was measured. A field that does not apply is empty.
+//! The fields are the [columns](crate::columns), by name: what is measured is a [`Configuration`], and what was measured
+//! is beside it. A field that does not apply is empty.
 
 use std::fmt;
 use std::str::FromStr;
@@ -85,38 +85,11 @@ pub struct Configuration {
 /// A row of the table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// The study.
-    pub study: Study,
+    /// What the row is of: columns like the others.
+    #[serde(flatten)]
+    pub configuration: Configuration,
     /// Whether the row was computed by the [model](crate::model) and not measured.
     pub predicted: bool,
-    /// The program: `haloscope`, or another to compare with.
-    pub system: String,
-    /// The problem.
-    pub problem: Option<Problem>,
-    /// What grows with the number of ranks.
-    pub mode: Option<Mode>,
-    /// What the ranks are.
-    pub backend: Backend,
-    /// The network.
-    pub model: String,
-    /// Rows of the image.
-    pub height: usize,
-    /// Columns of the image.
-    pub width: usize,
-    /// Slices of the image, if it is a volume.
-    pub depth: Option<usize>,
-    /// The side of a tile's own pixels.
-    pub patch: Option<usize>,
-    /// The pixels that a tile sees beyond them on either side.
-    pub overlap: Option<usize>,
-    /// The tiles that are denoised at once.
-    pub batch: Option<usize>,
-    /// The number of operators.
-    pub operators: Option<usize>,
-    /// The number of ranks.
-    pub ranks: usize,
-    /// Threads of each rank.
-    pub threads: usize,
     /// The repetition, from 0.
     pub repetition: usize,
     /// The iteration, from 1.
@@ -152,77 +125,13 @@ pub struct Row {
     pub psnr_db: Option<f64>,
 }
 
-/// What a column holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Text.
-    Text,
-    /// `true` or `false`.
-    Flag,
-    /// A whole number.
-    Count,
-    /// Seconds, decibels and the like.
-    Number,
-}
-
-/// The columns, in order.
-pub const COLUMNS: [(&str, Kind); 32] = [
-    ("study", Kind::Text),
-    ("predicted", Kind::Flag),
-    ("system", Kind::Text),
-    ("problem", Kind::Text),
-    ("mode", Kind::Text),
-    ("backend", Kind::Text),
-    ("model", Kind::Text),
-    ("height", Kind::Count),
-    ("width", Kind::Count),
-    ("depth", Kind::Count),
-    ("patch", Kind::Count),
-    ("overlap", Kind::Count),
-    ("batch", Kind::Count),
-    ("operators", Kind::Count),
-    ("ranks", Kind::Count),
-    ("threads", Kind::Count),
-    ("repetition", Kind::Count),
-    ("iteration", Kind::Count),
-    ("rank", Kind::Count),
-    ("total_seconds", Kind::Number),
-    ("data_seconds", Kind::Number),
-    ("prior_seconds", Kind::Number),
-    ("transfer_seconds", Kind::Number),
-    ("waiting_seconds", Kind::Number),
-    ("bytes_sent", Kind::Count),
-    ("peak_bytes", Kind::Count),
-    ("predicted_bytes", Kind::Count),
-    ("pixels_computed", Kind::Count),
-    ("pixels_kept", Kind::Count),
-    ("data_term", Kind::Number),
-    ("relative_change", Kind::Number),
-    ("psnr_db", Kind::Number),
-];
-
 impl Configuration {
     /// A row of this configuration in which nothing is measured yet.
     #[must_use]
     pub fn row(&self, repetition: usize, rank: usize, total_seconds: f64) -> Row {
-        let this = self.clone();
         Row {
-            study: this.study,
+            configuration: self.clone(),
             predicted: false,
-            system: this.system,
-            problem: this.problem,
-            mode: this.mode,
-            backend: this.backend,
-            model: this.model,
-            height: this.height,
-            width: this.width,
-            depth: this.depth,
-            patch: this.patch,
-            overlap: this.overlap,
-            batch: this.batch,
-            operators: this.operators,
-            ranks: this.ranks,
-            threads: this.threads,
             repetition,
             iteration: None,
             rank,
@@ -246,30 +155,6 @@ impl Configuration {
     #[must_use]
     pub fn sides(&self) -> Vec<usize> {
         self.depth.into_iter().chain([self.height, self.width]).collect()
-    }
-}
-
-impl Row {
-    /// What the row is of.
-    #[must_use]
-    pub fn configuration(&self) -> Configuration {
-        Configuration {
-            study: self.study,
-            system: self.system.clone(),
-            problem: self.problem,
-            mode: self.mode,
-            backend: self.backend,
-            model: self.model.clone(),
-            height: self.height,
-            width: self.width,
-            depth: self.depth,
-            patch: self.patch,
-            overlap: self.overlap,
-            batch: self.batch,
-            operators: self.operators,
-            ranks: self.ranks,
-            threads: self.threads,
-        }
     }
 }
 
@@ -340,6 +225,8 @@ impl FromStr for Mode {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     /// A configuration for tests of what is done with rows.
@@ -364,23 +251,10 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn fields_are_the_columns_in_their_order() {
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        writer.serialize(configuration(2).row(0, 1, 0.5)).expect("a row");
-        let text = String::from_utf8(writer.into_inner().expect("flushed")).expect("UTF-8");
-        let names: Vec<&str> = COLUMNS.iter().map(|(name, _)| *name).collect();
-        assert_eq!(text.lines().next(), Some(names.join(",").as_str()));
-        assert_eq!(
-            text.lines().nth(1),
-            Some(
-                "scaling,false,haloscope,highres-color,strong,threads,drunet,64,64,,32,8,1,8,2,1,0,,1,0.5,,,,,,,,,,,,"
-            )
-        );
-    }
-
-    #[test]
-    fn a_row_knows_its_configuration() {
-        let configuration = configuration(3);
-        assert_eq!(configuration.row(1, 2, 0.1).configuration(), configuration);
+    fn fields_are_the_columns() {
+        let cells = serde_json::to_value(configuration(2).row(0, 1, 0.5)).expect("a row");
+        let fields: BTreeSet<&str> =
+            cells.as_object().expect("named cells").keys().map(String::as_str).collect();
+        assert_eq!(fields, crate::columns::names().collect());
     }
 }

@@ -1,11 +1,13 @@
 //! Runs the jobs of a study, each in a process of its own, and keeps the rows as they come.
 //!
-//! There is no handler for Ctrl-C: it ends this process and the one that measures, and what was measured until then
-//! is in the file already.
+//! A study that is interrupted ends the process that measures and keeps what was measured until then. Who interrupts is
+//! not known here: the caller says how to find out.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::job::{Answer, Job, Question};
@@ -24,7 +26,15 @@ pub struct Launcher {
     pub arguments: Vec<String>,
     /// What starts it on ranks of MPI, as words; the number of ranks follows: `mpirun -n`.
     pub mpi: Vec<String>,
+    /// Whether the study is to end with [`Error::Interrupted`].
+    pub is_interrupted: fn() -> bool,
 }
+
+/// How long an interruption may go unnoticed.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How long a process that is asked to end may take: what starts ranks ends them first, also those of other nodes.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// What a study tells of its progress.
 #[derive(Clone, Debug)]
@@ -53,8 +63,10 @@ impl Launcher {
             }
             let job = Job { repetitions, ..job.clone() };
             report(Progress::Begins(index, jobs.len(), &job));
-            self.measure(&job, results, report)?;
+            let measured = self.measure(&job, results, report);
+            // Also what was measured before something went wrong.
             results.save()?;
+            measured?;
         }
         results.save()
     }
@@ -92,10 +104,10 @@ impl Launcher {
         let mut done = 0;
         self.ask(configuration.backend, configuration.ranks, &question, &what, |answer| {
             match answer {
-                Answer::Data(digest) => results.note_data(configuration, &digest)?,
+                Answer::Data(digest) => results.note_data(job, &digest)?,
                 Answer::Repetition { rows, image } => {
                     if let Some(image) = image {
-                        results.note_image(configuration, &image)?;
+                        results.note_image(job, &image)?;
                     }
                     results.append(rows.clone())?;
                     report(Progress::Repetition(&rows));
@@ -137,29 +149,84 @@ impl Launcher {
         let mut child = Measuring(
             command.spawn().map_err(|error| failed(format!("{name} does not start: {error}")))?,
         );
-        if let Some(output) = child.0.stdout.take() {
-            for line in BufReader::new(output).lines() {
-                let line = line.map_err(|error| failed(error.to_string()))?;
-                // Launchers may say things of their own.
-                if !line.starts_with('{') {
-                    continue;
-                }
-                let answer = serde_json::from_str(&line)
-                    .map_err(|error| failed(format!("it said `{line}`: {error}")))?;
-                take(answer)?;
+        let lines = child.lines();
+        loop {
+            if (self.is_interrupted)() {
+                return Err(Error::Interrupted);
             }
+            let line = match lines.recv_timeout(PAUSE) {
+                Ok(line) => line.map_err(|error| failed(error.to_string()))?,
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => break,
+            };
+            // Launchers may say things of their own.
+            if !line.starts_with('{') {
+                continue;
+            }
+            let answer = serde_json::from_str(&line)
+                .map_err(|error| failed(format!("it said `{line}`: {error}")))?;
+            take(answer)?;
         }
         let status = child.0.wait().map_err(|error| failed(error.to_string()))?;
-        if status.success() { Ok(()) } else { Err(failed(format!("{name} ended with {status}"))) }
+        match status.success() {
+            true => Ok(()),
+            // A terminal sends its Ctrl-C to the measuring process, too.
+            false if (self.is_interrupted)() => Err(Error::Interrupted),
+            false => Err(failed(format!("{name} ended with {status}"))),
+        }
     }
 }
 
 /// A process that is ended with the study.
 struct Measuring(Child);
 
+impl Measuring {
+    /// What it prints, line by line as it comes. Reading is left to a thread, because nothing else ends a wait for a
+    /// line.
+    fn lines(&mut self) -> Receiver<std::io::Result<String>> {
+        let (sender, receiver) = mpsc::channel();
+        if let Some(output) = self.0.stdout.take() {
+            std::thread::spawn(move || {
+                for line in BufReader::new(output).lines() {
+                    // Nobody listens to the end of a study that is interrupted.
+                    if sender.send(line).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        receiver
+    }
+
+    fn has_ended(&mut self) -> bool {
+        // One that cannot be asked is no child any more.
+        !matches!(self.0.try_wait(), Ok(None))
+    }
+
+    /// Asks it to end, as a queue does: what starts ranks must get to know, or they would go on.
+    #[cfg(unix)]
+    fn ask_to_end(&self) {
+        use rustix::process::{Pid, Signal, kill_process};
+        // It may have ended just now.
+        let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
+    }
+
+    #[cfg(not(unix))]
+    fn ask_to_end(&mut self) {
+        let _ = self.0.kill();
+    }
+}
+
 impl Drop for Measuring {
     fn drop(&mut self) {
-        // It has ended already, unless what it said was refused.
+        if self.has_ended() {
+            return;
+        }
+        self.ask_to_end();
+        let begin = Instant::now();
+        while !self.has_ended() && begin.elapsed() < GRACE {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -91,7 +91,7 @@ fn rows_of_a_reconstruction_are_complete_and_consistent() {
     let jobs = scaling(Problem::HighresColor, vec![3], Mode::Strong);
     let rows = measure(&jobs[0]).rows;
     for row in &rows {
-        assert_eq!(row.configuration(), jobs[0].configuration);
+        assert_eq!(row.configuration, jobs[0].configuration);
         let part = |seconds: Option<f64>| seconds.expect("a time");
         let (data, prior) = (part(row.data_seconds), part(row.prior_seconds));
         assert!(data > 0.0 && prior > 0.0 && data + prior <= row.total_seconds, "{row:?}");
@@ -118,7 +118,9 @@ fn weak_studies_give_each_rank_the_same_work() {
         let rows = measure(job).rows;
         // Four windows of 24² each.
         let work = Some(4 * 24 * 24);
-        assert!(rows.iter().all(|row| row.width == width && row.pixels_computed == work));
+        assert!(
+            rows.iter().all(|row| row.configuration.width == width && row.pixels_computed == work)
+        );
     }
 }
 

@@ -7,6 +7,7 @@ use haloscope_study::plan::BatchStudy;
 use haloscope_study::row::Study;
 
 use super::run::{self, RunArguments};
+use crate::exit::Code;
 
 /// The options of `haloscope bench batch`.
 #[derive(clap::Args)]
@@ -40,7 +41,7 @@ pub struct Arguments {
 }
 
 /// Runs the study.
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub fn run(arguments: &Arguments) -> Result<Code> {
     let full = arguments.run.full;
     let patches = match &arguments.patches {
         list if list.is_empty() && full => vec![128, 256, 512],
@@ -62,6 +63,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let launcher = run::launcher("")?;
     let mut results = run::open(&arguments.run, Study::Batch, &settings)?;
     run::announce(&arguments.run, &jobs);
-    run::measure(&launcher, &jobs, &mut results)?;
-    run::conclude(&arguments.run, &results, Study::Batch)
+    run::until_interrupted(&arguments.run, || {
+        run::measure(&launcher, &jobs, &mut results)?;
+        run::conclude(&arguments.run, &results, Study::Batch)
+    })
 }

@@ -4,13 +4,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::Result;
+use haloscope_study::job::Job;
 use haloscope_study::plan::CompareStudy;
 use haloscope_study::problem::Problem;
+use haloscope_study::results::Results;
 use haloscope_study::row::Study;
 use haloscope_study::runner::{DEEPINV, Launcher};
 
 use super::run::{self, RunArguments};
 use super::scaling::ReconstructionArguments;
+use crate::exit::Code;
 
 /// The options of `haloscope bench compare`.
 #[derive(clap::Args)]
@@ -31,7 +34,7 @@ pub struct Arguments {
 }
 
 /// Runs the study.
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub fn run(arguments: &Arguments) -> Result<Code> {
     let reconstruction = &arguments.reconstruction;
     let settings = reconstruction.settings(&arguments.run);
     let ours = CompareStudy {
@@ -49,9 +52,24 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let launcher = run::launcher("")?;
     let mut results = run::open(&arguments.run, Study::Compare, &settings)?;
     run::announce(&arguments.run, &jobs);
-    run::measure(&launcher, &jobs, &mut results)?;
+    run::until_interrupted(&arguments.run, || {
+        measure(arguments, &launcher, &ours, &jobs, &mut results)
+    })
+}
 
-    match find_python(arguments.python.as_deref()) {
+/// Measures haloscope and, where there is a Python for it, deepinv.
+fn measure(
+    arguments: &Arguments,
+    launcher: &Launcher,
+    ours: &CompareStudy,
+    jobs: &[Job],
+    results: &mut Results,
+) -> Result<()> {
+    run::measure(launcher, jobs, results)?;
+    let python = find_python(arguments.python.as_deref());
+    // A Ctrl-C ends the search, too, whose result is then not to be believed.
+    run::heed_interruption()?;
+    match python {
         Err(reason) => eprintln!("skipped: deepinv, because {reason}"),
         Ok(python) => {
             // Its cone beam needs a GPU.
@@ -64,12 +82,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
                 CompareStudy { systems: vec!["deepinv".into()], problems: there, ..ours.clone() };
             if !theirs.problems.is_empty() {
                 let arguments = vec!["-W".into(), "ignore".into(), "-c".into(), DEEPINV.into()];
-                let launcher = Launcher { program: python, arguments, mpi: Vec::new() };
-                run::measure(&launcher, &theirs.jobs()?, &mut results)?;
+                let launcher = Launcher { program: python, arguments, ..launcher.clone() };
+                run::measure(&launcher, &theirs.jobs()?, results)?;
             }
         }
     }
-    run::conclude(&arguments.run, &results, Study::Compare)
+    run::conclude(&arguments.run, results, Study::Compare)
 }
 
 /// A Python that has deepinv, or why there is none.

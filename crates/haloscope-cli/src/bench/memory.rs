@@ -7,6 +7,7 @@ use haloscope_study::plan::MemoryStudy;
 use haloscope_study::row::Study;
 
 use super::run::{self, RunArguments};
+use crate::exit::Code;
 
 /// The options of `haloscope bench memory`.
 #[derive(clap::Args)]
@@ -32,7 +33,7 @@ pub struct Arguments {
 }
 
 /// Runs the study.
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub fn run(arguments: &Arguments) -> Result<Code> {
     let height = arguments.height.unwrap_or(if arguments.run.full { 2048 } else { 512 });
     let widths = match &arguments.widths {
         list if list.is_empty() => MemoryStudy::widths(height),
@@ -51,6 +52,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let launcher = run::launcher("")?;
     let mut results = run::open(&arguments.run, Study::Memory, &settings)?;
     run::announce(&arguments.run, &jobs);
-    run::measure(&launcher, &jobs, &mut results)?;
-    run::conclude(&arguments.run, &results, Study::Memory)
+    run::until_interrupted(&arguments.run, || {
+        run::measure(&launcher, &jobs, &mut results)?;
+        run::conclude(&arguments.run, &results, Study::Memory)
+    })
 }

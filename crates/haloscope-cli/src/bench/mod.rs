@@ -18,6 +18,8 @@ use haloscope_study::job::Question;
 use haloscope_study::results::read_rows;
 use haloscope_study::{measure, tables};
 
+use crate::exit::Code;
+
 /// The options of `haloscope bench`.
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true)]
@@ -53,12 +55,12 @@ enum Study {
 }
 
 /// Runs the study that is asked for.
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub fn run(arguments: &Arguments) -> Result<Code> {
     match &arguments.study {
-        Study::Scaling(arguments) => scaling::run(arguments),
-        Study::Memory(arguments) => memory::run(arguments),
-        Study::Batch(arguments) => batch::run(arguments),
-        Study::Compare(arguments) => compare::run(arguments),
+        Study::Scaling(arguments) => return scaling::run(arguments),
+        Study::Memory(arguments) => return memory::run(arguments),
+        Study::Batch(arguments) => return batch::run(arguments),
+        Study::Compare(arguments) => return compare::run(arguments),
         Study::Predict(arguments) => predict::run(arguments),
         Study::Summary { results } => {
             let mut rows = Vec::new();
@@ -68,7 +70,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             crate::print(&tables::describe(&rows))
         }
         Study::Worker { question } => work(question),
-    }
+    }?;
+    Ok(Code::Success)
 }
 
 /// Answers a question in lines of JSON. Nobody who listens is an error: the study has been ended.

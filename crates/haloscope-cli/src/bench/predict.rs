@@ -51,8 +51,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     let is_wanted =
         |problem: Problem| arguments.problem.is_empty() || arguments.problem.contains(&problem);
-    let measured: Vec<_> =
-        results.rows().iter().filter(|row| row.problem.is_some_and(is_wanted)).cloned().collect();
+    let measured: Vec<_> = results
+        .rows()
+        .iter()
+        .filter(|row| row.configuration.problem.is_some_and(is_wanted))
+        .cloned()
+        .collect();
     let rows = predicted_rows(&measured, &cluster, &ranks, &arguments.sizes)?;
     if rows.is_empty() {
         return Err(haloscope_study::Error::argument(

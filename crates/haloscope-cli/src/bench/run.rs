@@ -8,12 +8,15 @@ use haloscope_study::figures::summarise;
 use haloscope_study::job::{Job, Settings};
 use haloscope_study::model::Validation;
 use haloscope_study::provenance::{Provenance, Run};
-use haloscope_study::results::Results;
+use haloscope_study::results::{Results, read_rows};
 use haloscope_study::row::{Backend, Study};
 use haloscope_study::runner::{Launcher, Progress};
+use haloscope_study::slurm::quote;
 use haloscope_study::tables;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::exit::Code;
+use crate::interrupt;
 use crate::machine::Machine;
 
 /// The options that all studies have.
@@ -45,10 +48,47 @@ pub fn cores() -> usize {
 pub fn open(arguments: &RunArguments, study: Study, settings: &Settings) -> Result<Results> {
     let machine = serde_json::to_value(Machine::detect()).context("the machine")?;
     let origin = Provenance::new(env!("CARGO_PKG_VERSION"), commit(), machine);
-    // Where this program is says nothing to others.
-    let command = std::iter::once("haloscope".to_owned()).chain(std::env::args().skip(1));
-    let run = Run::new(study, settings.clone(), command.collect());
+    let run = Run::new(study, settings.clone(), command_line());
     Ok(Results::open(&arguments.out, &origin, &run)?)
+}
+
+/// What was typed; where this program is says nothing to others.
+fn command_line() -> Vec<String> {
+    std::iter::once("haloscope".to_owned()).chain(std::env::args().skip(1)).collect()
+}
+
+/// Runs a study until it is done or a signal comes, and then says what there is and how to go on.
+pub fn until_interrupted(
+    arguments: &RunArguments,
+    study: impl FnOnce() -> Result<()>,
+) -> Result<Code> {
+    interrupt::watch()?;
+    let error = match study() {
+        Ok(()) => return Ok(Code::Success),
+        Err(error) => error,
+    };
+    let is_interruption = matches!(error.downcast_ref(), Some(haloscope_study::Error::Interrupted));
+    let Some(signal) = interrupt::requested().filter(|_| is_interruption) else {
+        return Err(error);
+    };
+    let rows = read_rows(&arguments.out)?.len();
+    let words: Vec<String> = command_line().iter().map(|word| quote(word)).collect();
+    let message = format!(
+        "ended by {}; {rows} rows are in {}, and `{}` goes on with the rest",
+        signal.name(),
+        arguments.out.display(),
+        words.join(" ")
+    );
+    crate::log::error(&message, signal.exit_code());
+    Ok(Code::Interrupted(signal))
+}
+
+/// An error if a signal came.
+pub fn heed_interruption() -> Result<()> {
+    match interrupt::requested() {
+        None => Ok(()),
+        Some(_) => Err(haloscope_study::Error::Interrupted.into()),
+    }
 }
 
 /// The commit of the sources, where they are still where they were built.
@@ -70,6 +110,7 @@ pub fn launcher(mpi: &str) -> Result<Launcher> {
         program: std::env::current_exe().context("the path of this program")?,
         arguments: vec!["bench".into(), "worker".into()],
         mpi: mpi.split_whitespace().map(String::from).collect(),
+        is_interrupted: || interrupt::requested().is_some(),
     })
 }
 
@@ -81,7 +122,7 @@ pub fn measure(launcher: &Launcher, jobs: &[Job], results: &mut Results) -> Resu
     let say = |line: String| bar.suspend(|| eprintln!("{line}"));
     let mut rows = Vec::new();
     let mut current = (0, 0, String::new());
-    launcher.run(jobs, results, &mut |progress| match progress {
+    let measured = launcher.run(jobs, results, &mut |progress| match progress {
         Progress::WasThere(index, count, job) => {
             bar.inc(job.repetitions.len() as u64);
             say(format!("[{}/{count}] {}: was there", index + 1, job.configuration));
@@ -105,16 +146,17 @@ pub fn measure(launcher: &Launcher, jobs: &[Job], results: &mut Results) -> Resu
                 say(format!("[{number}/{count}] {configuration}: {seconds:.4} s{part}"));
             }
         }
-    })?;
+    });
     bar.finish_and_clear();
-    Ok(())
+    Ok(measured?)
 }
 
 /// Says where rows go before they come.
 pub fn announce(arguments: &RunArguments, jobs: &[Job]) {
     eprintln!(
-        "{} configurations; rows go to {}, Ctrl-C keeps them, and the same command goes on",
+        "{} configuration{}; rows go to {}, Ctrl-C keeps them, and the same command goes on",
         jobs.len(),
+        if jobs.len() == 1 { "" } else { "s" },
         arguments.out.display()
     );
 }
@@ -129,7 +171,8 @@ pub fn validate(results: &Results) -> Result<Vec<Validation>> {
 
 /// Prints the tables of a study's rows.
 pub fn conclude(arguments: &RunArguments, results: &Results, study: Study) -> Result<()> {
-    let rows: Vec<_> = results.rows().iter().filter(|row| row.study == study).cloned().collect();
+    let rows: Vec<_> =
+        results.rows().iter().filter(|row| row.configuration.study == study).cloned().collect();
     let text = tables::describe(&rows);
     crate::print(&format!("{text}rows      {}\n", arguments.out.join("rows.csv").display()))
 }

@@ -3,14 +3,17 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use haloscope_study::job::Settings;
+use haloscope_study::job::{Job, Settings};
 use haloscope_study::network::NetworkName;
 use haloscope_study::plan::ScalingStudy;
-use haloscope_study::problem::Problem;
+use haloscope_study::problem::{Problem, Volume};
+use haloscope_study::results::Results;
 use haloscope_study::row::{Backend, Mode, Study};
+use haloscope_study::runner::Launcher;
 use haloscope_study::tables;
 
 use super::run::{self, RunArguments};
+use crate::exit::Code;
 use crate::submit::Until;
 
 /// The options of `haloscope bench scaling`.
@@ -21,6 +24,11 @@ pub struct Arguments {
 
     #[command(flatten)]
     reconstruction: ReconstructionArguments,
+
+    /// Scan this volume (NIfTI, or another file of one) in the place of the phantom; for tomography-3d, which it
+    /// makes the default
+    #[arg(long, value_name = "FILE")]
+    volume: Option<PathBuf>,
 
     /// Numbers of ranks; by default 1, 2, 4, … up to the cores
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -111,56 +119,91 @@ impl ReconstructionArguments {
             noise: self.noise,
             sigma: self.sigma,
             seed: run.seed,
+            volume: None,
         }
     }
 }
 
-/// Runs the study.
-pub fn run(arguments: &Arguments) -> Result<()> {
+impl Arguments {
+    /// The volume that is scanned, if there is one.
+    fn volume(&self) -> Result<Option<Volume>> {
+        Ok(self.volume.as_deref().map(Volume::read).transpose()?)
+    }
+
+    fn study(&self, volume: Option<&Volume>) -> ScalingStudy {
+        let reconstruction = &self.reconstruction;
+        let problems = match volume {
+            Some(_) if reconstruction.problem.is_empty() => vec![Problem::Tomography3d],
+            _ => reconstruction.problems(),
+        };
+        let ranks = match &self.ranks {
+            list if list.is_empty() => std::iter::successors(Some(1), |ranks| Some(2 * ranks))
+                .take_while(|ranks| *ranks <= run::cores())
+                .collect(),
+            list => list.clone(),
+        };
+        ScalingStudy {
+            problems,
+            sizes: reconstruction.sizes.clone(),
+            ranks,
+            modes: self.mode.clone(),
+            backends: self.backend.clone(),
+            model: reconstruction.model.clone(),
+            patch: self.patch,
+            overlap: self.overlap,
+            batch: self.batch,
+            operators: reconstruction.operators,
+            threads: self.threads,
+            repetitions: self.run.repetitions,
+            full: self.run.full,
+            settings: Settings {
+                volume: volume.map(|volume| volume.digest().to_owned()),
+                ..reconstruction.settings(&self.run)
+            },
+        }
+    }
+}
+
+/// Runs the study, here or in jobs of a cluster.
+pub fn run(arguments: &Arguments) -> Result<Code> {
+    let volume = arguments.volume()?;
+    let study = arguments.study(volume.as_ref());
+    let mut jobs = study.jobs()?;
     if let Some(grid) = &arguments.slurm {
         let until = if arguments.dry_run { Until::Written } else { Until::Collected };
-        return super::slurm::run(grid, &arguments.run.out, until);
+        return super::slurm::run(grid, &arguments.run.out, until).map(|()| Code::Success);
     }
-    let reconstruction = &arguments.reconstruction;
-    if arguments.backend.contains(&Backend::Mpi) && !cfg!(feature = "mpi") {
+    if study.backends.contains(&Backend::Mpi) && !cfg!(feature = "mpi") {
         let reason = "this build has no MPI; rebuild with `cargo build --release --features mpi`";
         return Err(haloscope_study::Error::argument("backend", reason).into());
     }
-    let ranks = match &arguments.ranks {
-        list if list.is_empty() => std::iter::successors(Some(1), |ranks| Some(2 * ranks))
-            .take_while(|ranks| *ranks <= run::cores())
-            .collect(),
-        list => list.clone(),
-    };
-    let settings = reconstruction.settings(&arguments.run);
-    let study = ScalingStudy {
-        problems: reconstruction.problems(),
-        sizes: reconstruction.sizes.clone(),
-        ranks,
-        modes: arguments.mode.clone(),
-        backends: arguments.backend.clone(),
-        model: reconstruction.model.clone(),
-        patch: arguments.patch,
-        overlap: arguments.overlap,
-        batch: arguments.batch,
-        operators: reconstruction.operators,
-        threads: arguments.threads,
-        repetitions: arguments.run.repetitions,
-        full: arguments.run.full,
-        settings: settings.clone(),
-    };
-    let jobs = study.jobs()?;
     let launcher = run::launcher(&arguments.launcher)?;
-    let mut results = run::open(&arguments.run, Study::Scaling, &settings)?;
+    let mut results = run::open(&arguments.run, Study::Scaling, &study.settings)?;
+    if let Some(volume) = volume {
+        volume.prepare(&arguments.run.out, &mut jobs)?;
+    }
     run::announce(&arguments.run, &jobs);
-    run::measure(&launcher, &jobs, &mut results)?;
+    run::until_interrupted(&arguments.run, || {
+        measure(arguments, &launcher, &study, &jobs, &mut results)
+    })
+}
+
+/// Measures reconstructions and messages, and prints what they say.
+fn measure(
+    arguments: &Arguments,
+    launcher: &Launcher,
+    study: &ScalingStudy,
+    jobs: &[Job],
+    results: &mut Results,
+) -> Result<()> {
+    run::measure(launcher, jobs, results)?;
     if study.ranks.iter().any(|ranks| *ranks > 1) {
         for backend in &study.backends {
-            launcher.measure_link(*backend, &mut results)?;
+            launcher.measure_link(*backend, results)?;
         }
     }
-    run::conclude(&arguments.run, &results, Study::Scaling)?;
-    let validations = run::validate(&results)?;
+    run::conclude(&arguments.run, results, Study::Scaling)?;
+    let validations = run::validate(results)?;
     if validations.is_empty() {
         return Ok(());
     }

@@ -236,14 +236,17 @@ impl Simulation {
         }
     }
 
-    /// The image that is to be found.
-    pub fn truth(&self) -> Result<Array> {
+    /// The image that is to be found, and where its file says that it is.
+    pub fn truth(&self) -> Result<(Array, Option<Affine>)> {
         match &self.image {
-            KnownImage::File(file) => file.load(),
-            KnownImage::Landscape(sides) => landscape(sides[0], sides[1]),
-            KnownImage::SheppLogan { sides, points } => {
-                SheppLogan::new(Table::Modified).with_points(*points).draw(sides)
+            KnownImage::File(file) => file.load_with_place(),
+            KnownImage::Landscape(sides) => {
+                landscape(sides[0], sides[1]).map(|image| (image, None))
             }
+            KnownImage::SheppLogan { sides, points } => SheppLogan::new(Table::Modified)
+                .with_points(*points)
+                .draw(sides)
+                .map(|image| (image, None)),
         }
         .map_err(|error| match error {
             error @ haloscope::Error::Content { .. } => error,
@@ -251,6 +254,9 @@ impl Simulation {
         })
     }
 }
+
+/// Where voxels are in the world, as [`io::Image::affine`] has it.
+pub type Affine = [[f64; 4]; 3];
 
 impl ImageFile {
     /// The file under a key, which must be there, with the keys beside it that say how it is read.
@@ -263,12 +269,19 @@ impl ImageFile {
     }
 
     pub fn load(&self) -> Result<Array> {
+        Ok(self.load_with_place()?.0)
+    }
+
+    /// The image, and where the voxels of the file are.
+    pub fn load_with_place(&self) -> Result<(Array, Option<Affine>)> {
         let read = io::read(&self.path, &self.options).map_err(|error| self.place.refuse(error))?;
         check_finite(&self.place, &self.path, &read.array)?;
-        let image = shrunk(&scaled(read.array, self.white), self.shrink);
-        image.ok_or_else(|| {
-            self.place.refuse(format!("it has no blocks of {} pixels along each side", self.shrink))
-        })
+        match shrunk(&scaled(read.array, self.white), self.shrink) {
+            Some(image) => Ok((image, read.affine)),
+            None => Err(self
+                .place
+                .refuse(format!("it has no blocks of {} pixels along each side", self.shrink))),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use haloscope::{Array, Error, Measurements, Result};
 use crate::job::Job;
 use crate::job::beam::Measured;
 use crate::job::files::StartPlan;
-use crate::job::measurements::Source;
+use crate::job::measurements::{Affine, Source};
 use crate::job::operators::Recipe;
 use crate::memory;
 
@@ -30,6 +30,8 @@ pub struct Truth {
     pub image: Array,
     /// The difference between black and white.
     pub range: f64,
+    /// Where its file says that it is.
+    pub affine: Option<Affine>,
 }
 
 impl Layout {
@@ -41,8 +43,9 @@ impl Layout {
                     memory::check_image(&shape, here)?;
                 }
                 let truth = simulation.truth()?;
-                check_size(job, truth.shape())?;
-                Self::new(job, truth.shape().to_vec(), None, Some(truth), |_| Ok(None))
+                let shape = truth.0.shape().to_vec();
+                check_size(job, &shape)?;
+                Self::new(job, shape, None, Some(truth), |_| Ok(None))
             }
             Source::Scan(scan) => {
                 let (array, angles) = scan.load()?;
@@ -69,7 +72,7 @@ impl Layout {
         job: &Job,
         image: Vec<usize>,
         scan: Option<Array>,
-        simulated: Option<Array>,
+        simulated: Option<(Array, Option<Affine>)>,
         measured: impl Fn(usize) -> Result<Option<Measured>>,
     ) -> Result<Self> {
         let (mut recipes, mut file) = (Vec::new(), 0);
@@ -117,18 +120,22 @@ impl Layout {
 }
 
 impl Truth {
-    fn of(job: &Job, simulated: Option<Array>, shape: &[usize]) -> Result<Option<Self>> {
+    fn of(
+        job: &Job,
+        simulated: Option<(Array, Option<Affine>)>,
+        shape: &[usize],
+    ) -> Result<Option<Self>> {
         let plan = job.truth.as_ref();
-        let image = match plan.and_then(|plan| Some((&plan.place, plan.file.as_ref()?))) {
+        let known = match plan.and_then(|plan| Some((&plan.place, plan.file.as_ref()?))) {
             Some((place, _)) if simulated.is_some() => {
                 return Err(
                     place.refuse("the image that is simulated is the truth; leave `file` out")
                 );
             }
-            Some((_, file)) => Some(file.load()?),
+            Some((_, file)) => Some(file.load_with_place()?),
             None => simulated,
         };
-        let Some(image) = image else { return Ok(None) };
+        let Some((image, affine)) = known else { return Ok(None) };
         if image.shape() != shape {
             return Err(Error::Shape {
                 what: format!("{}: the truth", job.name),
@@ -137,7 +144,7 @@ impl Truth {
             });
         }
         let range = plan.and_then(|plan| plan.range).unwrap_or_else(|| range_of(&image));
-        Ok(Some(Self { image, range }))
+        Ok(Some(Self { image, range, affine }))
     }
 }
 

@@ -1,4 +1,7 @@
 //! Pictures of a run: what was measured, what was found, and how far it is from the truth.
+//!
+//! Slices of a volume whose file says where the patient's head is are shown the usual way up; their left and right are
+//! as in the file, and what is in files is never turned.
 
 use std::path::Path;
 
@@ -6,6 +9,7 @@ use haloscope::{Array, Result, io};
 use ndarray::{Axis, concatenate};
 
 use super::layout::Truth;
+use crate::job::measurements::Affine;
 
 /// A picture that was written.
 pub struct Written {
@@ -38,18 +42,30 @@ pub fn write(
         ("after", "reconstruction", Some(shown(after))),
         ("difference", "four times the difference to the truth", truth.map(difference)),
     ];
+    let upwards = truth.and_then(|truth| truth.affine.as_ref()).map_or([false; 3], upwards);
     let mut written = Vec::new();
     for (name, caption, picture) in pictures {
         let Some(picture) = picture else { continue };
         let path = folder.join(format!("{name}.png"));
-        io::write(&path, &flat(&picture), &io::WriteOptions::default())?;
+        io::write(&path, &flat(&picture, upwards), &io::WriteOptions::default())?;
         written.push(Written { path: path.display().to_string(), caption });
     }
     Ok(written)
 }
 
-/// One image as it is; of a volume, the three slices through its middle side by side. Of several images, the first.
-fn flat(image: &Array) -> Array {
+/// Which axes of a volume (depth, height, width) lead to the patient's head or face. The world's axes lead to the right,
+/// to the face and to the head; an oblique axis counts as the one that it is nearest to.
+fn upwards(affine: &Affine) -> [bool; 3] {
+    [2, 1, 0].map(|column| {
+        let [right, face, head] = affine.map(|row| row[column]);
+        let (sideways, ahead, up) = (right.abs(), face.abs(), head.abs());
+        if up >= ahead && up >= sideways { head > 0.0 } else { ahead >= sideways && face > 0.0 }
+    })
+}
+
+/// One image as it is; of a volume, the three slices through its middle side by side, of which those whose rows lead
+/// upwards are turned over, because pictures begin at the top. Of several images, the first.
+fn flat(image: &Array, upwards: [bool; 3]) -> Array {
     let mut image = image.index_axis(Axis(0), 0).insert_axis(Axis(0)).to_owned();
     if ![1, 3].contains(&image.shape()[1]) {
         image = image.index_axis(Axis(1), 0).insert_axis(Axis(1)).to_owned();
@@ -57,9 +73,15 @@ fn flat(image: &Array) -> Array {
     if image.ndim() == 4 {
         return image;
     }
-    let slices: Vec<Array> = (2..5)
-        .map(|axis| image.index_axis(Axis(axis), image.shape()[axis] / 2).to_owned())
-        .collect();
+    let slice = |axis: usize| {
+        let mut slice = image.index_axis(Axis(2 + axis), image.shape()[2 + axis] / 2).to_owned();
+        let rows = usize::from(axis == 0);
+        if upwards[rows] {
+            slice.invert_axis(Axis(2));
+        }
+        slice
+    };
+    let slices: Vec<Array> = (0..3).map(slice).collect();
     let height = slices.iter().map(|slice| slice.shape()[2]).max().unwrap_or(0);
     let padded: Vec<Array> = slices.iter().map(|slice| with_height(slice, height)).collect();
     let views: Vec<_> = padded.iter().map(|slice| slice.view()).collect();
@@ -93,8 +115,25 @@ mod tests {
     fn a_volume_of_any_sides_is_three_slices_in_a_row() {
         let volume = Array::from_shape_fn(vec![1, 1, 3, 5, 7], |at| at[2] as f32);
         // (height, width), (depth, width) and (depth, height).
-        assert_eq!(flat(&volume).shape(), [1, 1, 5, 7 + 7 + 5]);
-        assert_eq!(flat(&Array::zeros(vec![2, 3, 4, 4])).shape(), [1, 3, 4, 4]);
+        assert_eq!(flat(&volume, [false; 3]).shape(), [1, 1, 5, 7 + 7 + 5]);
+        assert_eq!(flat(&Array::zeros(vec![2, 3, 4, 4]), [true; 3]).shape(), [1, 3, 4, 4]);
+    }
+
+    #[test]
+    fn head_and_face_are_on_top() {
+        // The voxels of a scanner whose x leads to the left, y to the face and z to the head, slightly tilted.
+        let affine = [[-1.0, 0.0, 0.1, 90.0], [0.0, 1.0, -0.2, -126.0], [0.0, 0.2, 1.0, -72.0]];
+        assert_eq!(upwards(&affine), [true, true, false]);
+        let towards_the_feet = [affine[0], affine[1], affine[2].map(|value| -value)];
+        assert_eq!(upwards(&towards_the_feet), [false, true, false]);
+
+        let volume = Array::from_shape_fn(vec![1, 1, 4, 4, 4], |at| (10 * at[2] + at[3]) as f32);
+        let picture = flat(&volume, [true, true, false]);
+        // Axial, coronal and sagittal slices begin with the last of height, depth and depth.
+        let corners = [0, 4, 8].map(|column| picture[[0, 0, 0, column]]);
+        assert_eq!(corners, [23.0, 32.0, 30.0]);
+        let corners = [0, 4, 8].map(|column| flat(&volume, [false; 3])[[0, 0, 0, column]]);
+        assert_eq!(corners, [20.0, 2.0, 0.0]);
     }
 
     #[test]

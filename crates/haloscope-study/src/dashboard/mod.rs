@@ -5,7 +5,6 @@
 //! Apache ECharts, in `vendor/` as its makers minified it; `scripts/fetch-echarts` says where it comes from.
 //! Nothing in the page is markup that came from a table: rows are JSON, which the scripts show as text.
 
-pub mod columns;
 mod error;
 mod run;
 mod table;
@@ -19,6 +18,8 @@ use serde_json::Value;
 pub use error::{Error, Result};
 pub use run::{PROVENANCE, ROWS, Run};
 pub use table::{Table, Values};
+
+use crate::columns::{COLUMNS, Kind, names};
 
 /// A page about some runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,7 +99,7 @@ impl Dashboard {
     /// The rows of all runs by column, such that no text in them can end the script element around it.
     fn to_json(&self) -> String {
         let mut columns = BTreeMap::new();
-        for column in columns::COLUMNS {
+        for column in COLUMNS {
             let parts = self.runs.iter().map(|run| (run.table.rows, run.table.column(column.name)));
             if let Some(packed) = Packed::join(column.kind, parts) {
                 columns.insert(column.name, packed);
@@ -106,7 +107,7 @@ impl Dashboard {
         }
         let data = Data {
             title: &self.title,
-            order: columns::COLUMNS.iter().map(|column| column.name).collect(),
+            order: names().collect(),
             runs: self
                 .runs
                 .iter()
@@ -152,11 +153,7 @@ enum Packed<'a> {
 
 impl<'a> Packed<'a> {
     /// Nothing if no run has a value.
-    fn join(
-        kind: columns::Kind,
-        parts: impl Iterator<Item = (usize, Option<&'a Values>)>,
-    ) -> Option<Self> {
-        use columns::Kind;
+    fn join(kind: Kind, parts: impl Iterator<Item = (usize, Option<&'a Values>)>) -> Option<Self> {
         let mut words = Vec::new();
         let mut known = HashMap::new();
         let (mut codes, mut flags, mut counts, mut numbers) = (vec![], vec![], vec![], vec![]);

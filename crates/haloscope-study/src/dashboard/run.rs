@@ -7,11 +7,8 @@ use serde_json::Value;
 use super::error::{Error, Result};
 use super::table::Table;
 
-/// The name of the table in a folder of results.
-pub const ROWS: &str = "rows.csv";
-
-/// The name of the description beside it.
-pub const PROVENANCE: &str = "provenance.json";
+pub use crate::provenance::PROVENANCE;
+pub use crate::results::ROWS;
 
 /// One folder of results, or one table.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use csv::StringRecord;
 
-use super::columns::{COLUMNS, Column, Kind, needs_of};
 use super::error::{Error, Result};
+use crate::columns::{COLUMNS, Column, Kind, names};
 
 /// More rows than this would make a page that no browser opens in reasonable time.
 pub const MAX_ROWS: usize = 500_000;
@@ -129,7 +129,7 @@ fn arrange(header: &StringRecord) -> std::result::Result<(Vec<Cells>, Vec<String
         }
         cells.push(Cells { column, index, values: Values::new(column.kind) });
     }
-    let is_known = |name: &str| COLUMNS.iter().any(|column| column.name == name.trim());
+    let is_known = |name: &str| names().any(|known| known == name.trim());
     let ignored = header.iter().filter(|name| !is_known(name)).map(Into::into).collect();
     Ok((cells, ignored))
 }
@@ -163,6 +163,17 @@ fn check_row(cells: &[Cells], row: usize) -> std::result::Result<(), Blame> {
             Err(("rank", format!("{rank} is not one of {ranks} ranks, which count from 0")))
         }
         _ => Ok(()),
+    }
+}
+
+/// The columns of which a row of a study fills at least one, for each thing that its charts need.
+fn needs_of(study: &str) -> &'static [&'static [&'static str]] {
+    match study {
+        "scaling" => &[&["ranks"], &["total_seconds"]],
+        "memory" => &[&["width"], &["peak_bytes", "predicted_bytes"]],
+        "batch" => &[&["batch"], &["total_seconds"]],
+        "compare" => &[&["system"], &["total_seconds"]],
+        _ => &[],
     }
 }
 
@@ -235,8 +246,7 @@ impl Values {
 }
 
 fn first_names() -> String {
-    let names: Vec<&str> = COLUMNS.iter().take(4).map(|column| column.name).collect();
-    format!("{},…", names.join(","))
+    format!("{},…", names().take(4).collect::<Vec<_>>().join(","))
 }
 
 fn line_of(error: &csv::Error) -> u64 {

@@ -22,7 +22,7 @@ use super::Tell;
 use crate::error::{Error, Result};
 use crate::job::{Answer, Digest, Job};
 use crate::network::NetworkName;
-use crate::problem::{Scene, step_size};
+use crate::problem::{Scene, read_prepared, step_size};
 use crate::row::{Configuration, Row};
 
 /// Measures all repetitions of a job on one rank; the first rank tells of them.
@@ -40,7 +40,10 @@ fn run(ctx: &Context, job: &Job, tell: &Tell<'_>) -> Result<()> {
     let operators = configuration.operators.ok_or_else(|| missing("operators"))?;
     let scene = Scene::new(problem, &configuration.sides(), operators, settings.seed)?;
     let stack = distribute(scene.factory(), ctx)?;
-    let truth = scene.truth()?;
+    let truth = match &job.truth {
+        Some(file) => read_prepared(file, scene.shape())?,
+        None => scene.truth()?,
+    };
     let noise = settings.noise.unwrap_or(problem.default_noise());
     let data = scene.measure(&stack, &truth, noise)?;
     let digest = digest(&stack, &truth, &data)?;

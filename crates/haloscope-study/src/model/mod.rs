@@ -21,7 +21,7 @@ use crate::job::LinkSpeed;
 use crate::network::NetworkName;
 use crate::problem::{Reach, Scene};
 use crate::row::{Backend, Configuration, Mode, Row, Study};
-use traffic::{Traffic, halo};
+use traffic::{Shard, Traffic};
 
 pub use cluster::Cluster;
 
@@ -174,7 +174,7 @@ pub fn predict(
     let slowdown = if ranks > 1 { cluster.slowdown } else { 1.0 } / cluster.speed;
     let (pixels, bytes) = (workload.pixels(), workload.image_bytes());
     let traffic = Traffic { cluster, ranks };
-    let shard = halo(&workload.sides, ranks);
+    let shard = Shard::new(&workload.sides, ranks);
     let (data, sum, rest) = match (layout, workload.reach) {
         (Layout::Replicated, _) => {
             let operators = share(workload.operators) * costs.operator_per_pixel * pixels;

@@ -54,14 +54,14 @@ fn messages_of_whole_images_do_not_get_shorter_and_borders_do() {
 #[test]
 fn a_measurement_that_is_as_predicted_has_no_error() {
     let two = |rank| Row {
+        configuration: configuration(2),
         rank,
-        ranks: 2,
         total_seconds: 9.0,
         data_seconds: Some(4.0),
         prior_seconds: Some(4.0),
         ..one_rank()
     };
-    let slower = |rank| Row { ranks: 4, total_seconds: 8.0, ..two(rank) };
+    let slower = |rank| Row { configuration: configuration(4), total_seconds: 8.0, ..two(rank) };
     let rows = vec![one_rank(), two(0), two(1), slower(0), slower(1), slower(2), slower(3)];
     let found = validate(&rows, 4, |_| Some(fast())).expect("a validation");
     let errors: Vec<f64> = found.iter().map(Validation::error).collect();
@@ -78,10 +78,13 @@ fn predicted_rows_say_so_and_can_be_of_other_sizes() {
     let cluster = Cluster::one_node("many", 64, fast());
     let rows = predicted_rows(&[one_rank()], &cluster, &[1, 64], &[128]).expect("rows");
     assert_eq!(rows.len(), 4);
-    assert!(rows.iter().all(|row| row.predicted && row.width == 128 && row.iteration.is_none()));
+    assert!(
+        rows.iter()
+            .all(|row| row.predicted && row.configuration.width == 128 && row.iteration.is_none())
+    );
     // Four times the pixels, on one rank: operators, tiles and the rest take four times as long.
     assert!((rows[0].total_seconds - 68.0).abs() < 1e-6, "{}", rows[0].total_seconds);
-    assert_eq!(rows[2].system, "haloscope-sharded");
+    assert_eq!(rows[2].configuration.system, "haloscope-sharded");
     let error =
         predicted_rows(&[one_rank()], &cluster, &[65], &[]).expect_err("too many").to_string();
     assert!(error.contains("1 to 64"), "{error}");

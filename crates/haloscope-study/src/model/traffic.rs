@@ -107,23 +107,23 @@ pub struct Shard {
     is_cut: Vec<bool>,
 }
 
-/// The shard of an image of these sides on so many ranks.
-pub fn halo(sides: &[usize], ranks: usize) -> Shard {
-    let mut shard: Vec<f64> = sides.iter().map(|side| *side as f64).collect();
-    let mut is_cut = vec![false; sides.len()];
-    let mut left = ranks;
-    while left > 1 {
-        let factor = (2..=left).find(|factor| left.is_multiple_of(*factor)).unwrap_or(left);
-        let longest = (0..shard.len()).max_by(|a, b| shard[*a].total_cmp(&shard[*b]));
-        let axis = longest.unwrap_or(0);
-        shard[axis] /= factor as f64;
-        is_cut[axis] = true;
-        left /= factor;
-    }
-    Shard { sides: shard, is_cut }
-}
-
 impl Shard {
+    /// That of an image of these sides on so many ranks.
+    pub fn new(sides: &[usize], ranks: usize) -> Self {
+        let mut sides: Vec<f64> = sides.iter().map(|side| *side as f64).collect();
+        let mut is_cut = vec![false; sides.len()];
+        let mut left = ranks;
+        while left > 1 {
+            let factor = (2..=left).find(|factor| left.is_multiple_of(*factor)).unwrap_or(left);
+            let longest = (0..sides.len()).max_by(|a, b| sides[*a].total_cmp(&sides[*b]));
+            let axis = longest.unwrap_or(0);
+            sides[axis] /= factor as f64;
+            is_cut[axis] = true;
+            left /= factor;
+        }
+        Self { sides, is_cut }
+    }
+
     /// The pixels within `radius` around the shard, on the sides where there are others.
     pub fn border(&self, radius: usize) -> f64 {
         let inner: f64 = self.sides.iter().product();
@@ -185,11 +185,11 @@ mod tests {
 
     #[test]
     fn shards_are_cut_along_their_longest_sides() {
-        let shard = halo(&[64, 64], 4);
+        let shard = Shard::new(&[64, 64], 4);
         assert_eq!(shard.sides, [32.0, 32.0]);
         assert_eq!(shard.border(1), 34.0 * 34.0 - 32.0 * 32.0);
-        let strip = halo(&[64, 256], 2);
+        let strip = Shard::new(&[64, 256], 2);
         assert_eq!((strip.sides.clone(), strip.border(2)), (vec![64.0, 128.0], 64.0 * 4.0));
-        assert_eq!(halo(&[64, 64], 1).border(10), 0.0);
+        assert_eq!(Shard::new(&[64, 64], 1).border(10), 0.0);
     }
 }

@@ -1,4 +1,5 @@
-//! The problems that are reconstructed, made here at any size from a seed: nothing is downloaded.
+//! The problems that are reconstructed, made here at any size from a seed: nothing is downloaded. A scan may be of a
+//! [`Volume`] of the user's instead.
 //!
 //! A [`Scene`] is a problem at a size. Its operators come from a factory, so that a rank makes its own only; all
 //! of them have no negative weights, from which [`step_size`] gets a safe step after a few applications.
@@ -6,6 +7,7 @@
 mod blurs;
 mod frames;
 mod scans;
+mod volume;
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,6 +21,9 @@ use haloscope::physics::Physics;
 use haloscope::{Array, Measurements};
 use haloscope_comm::Collectives;
 use serde::{Deserialize, Serialize};
+
+pub use volume::Volume;
+pub(crate) use volume::read_prepared;
 
 use crate::error::{Error, Result};
 

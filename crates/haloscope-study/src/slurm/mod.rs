@@ -15,4 +15,4 @@ pub use error::{Error, Result};
 pub use follow::{Event, Watch, follow};
 pub use grid::{Cell, Grid};
 pub use queue::{Ending, Job, State};
-pub use script::{Allocation, Launch, OUTPUT, STATUS, Script};
+pub use script::{Allocation, Launch, OUTPUT, STATUS, Script, quote};

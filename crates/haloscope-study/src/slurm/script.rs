@@ -205,7 +205,8 @@ fn check_word(what: &str, text: &str) -> Result<()> {
 }
 
 /// A word as the shell reads it back.
-fn quote(word: &str) -> String {
+#[must_use]
+pub fn quote(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
         word.into()

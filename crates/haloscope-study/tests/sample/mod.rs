@@ -2,41 +2,7 @@
 
 use std::fmt::Write;
 
-/// The columns that the sample fills, in the order of a study's table.
-const COLUMNS: &[&str] = &[
-    "study",
-    "predicted",
-    "system",
-    "problem",
-    "mode",
-    "backend",
-    "model",
-    "height",
-    "width",
-    "depth",
-    "patch",
-    "overlap",
-    "batch",
-    "operators",
-    "ranks",
-    "threads",
-    "repetition",
-    "iteration",
-    "rank",
-    "total_seconds",
-    "data_seconds",
-    "prior_seconds",
-    "transfer_seconds",
-    "waiting_seconds",
-    "bytes_sent",
-    "peak_bytes",
-    "predicted_bytes",
-    "pixels_computed",
-    "pixels_kept",
-    "data_term",
-    "relative_change",
-    "psnr_db",
-];
+use haloscope_study::columns::names;
 
 /// Cells by column.
 type Cells = Vec<(&'static str, String)>;
@@ -66,15 +32,15 @@ struct Sample {
 
 impl Sample {
     fn new() -> Self {
-        Self { text: COLUMNS.join(",") + "\n", noise: 1 }
+        Self { text: names().collect::<Vec<_>>().join(",") + "\n", noise: 1 }
     }
 
     fn row(&mut self, cells: &Cells) {
-        let cell = |name: &&str| {
-            let found = cells.iter().find(|(column, _)| column == name);
+        let cell = |name: &str| {
+            let found = cells.iter().find(|(column, _)| *column == name);
             found.map_or_else(String::new, |(_, value)| value.clone())
         };
-        let line: Vec<String> = COLUMNS.iter().map(cell).collect();
+        let line: Vec<String> = names().map(cell).collect();
         let _ = writeln!(self.text, "{}", line.join(","));
     }
 

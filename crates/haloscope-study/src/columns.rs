@@ -1,7 +1,9 @@
-//! The columns of a study's table: their names, what they hold, and which of them a row cannot do without.
+//! The columns of a study's table: their names, what they hold, and which of them a table cannot do without.
 //!
-//! A table has one row for each configuration, repetition, iteration and rank. A cell is empty where the column
-//! does not apply to the row's study.
+//! All that writes, reads or shows tables has the columns from here; the fields of a [`Row`](crate::row::Row) are held
+//! to them by a test.
+
+use serde_json::Value;
 
 /// What the cells of a column are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +22,19 @@ pub enum Kind {
     Number,
 }
 
+impl Kind {
+    /// The value that a text stands for; nothing for an empty one.
+    pub(crate) fn parse(self, text: &str) -> Option<Value> {
+        match self {
+            _ if text.is_empty() => Some(Value::Null),
+            Self::Text | Self::Word(_) => Some(text.into()),
+            Self::Flag => text.parse::<bool>().ok().map(Value::from),
+            Self::Count => text.parse::<u64>().ok().map(Value::from),
+            Self::Amount | Self::Number => text.parse::<f64>().ok().map(Value::from),
+        }
+    }
+}
+
 /// A column that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
@@ -32,7 +47,7 @@ pub struct Column {
 }
 
 /// The studies that write rows.
-pub const STUDIES: &[&str] = &["scaling", "memory", "batch", "compare"];
+const STUDIES: &[&str] = &["scaling", "memory", "batch", "compare"];
 
 /// All columns, in the order in which they are written.
 pub const COLUMNS: &[Column] = &[
@@ -70,16 +85,9 @@ pub const COLUMNS: &[Column] = &[
     column("psnr_db", Kind::Number),
 ];
 
-/// The columns of which a row of a study fills at least one, for each thing that its charts need.
-#[must_use]
-pub fn needs_of(study: &str) -> &'static [&'static [&'static str]] {
-    match study {
-        "scaling" => &[&["ranks"], &["total_seconds"]],
-        "memory" => &[&["width"], &["peak_bytes", "predicted_bytes"]],
-        "batch" => &[&["batch"], &["total_seconds"]],
-        "compare" => &[&["system"], &["total_seconds"]],
-        _ => &[],
-    }
+/// The names of all columns.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    COLUMNS.iter().map(|column| column.name)
 }
 
 const fn column(name: &'static str, kind: Kind) -> Column {
@@ -88,16 +96,4 @@ const fn column(name: &'static str, kind: Kind) -> Column {
 
 const fn needed(name: &'static str, kind: Kind) -> Column {
     Column { name, kind, is_needed: true }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_columns_are_those_that_studies_write() {
-        let read: Vec<&str> = COLUMNS.iter().map(|column| column.name).collect();
-        let written: Vec<&str> = crate::row::COLUMNS.iter().map(|(name, _)| *name).collect();
-        assert_eq!(read, written);
-    }
 }
