@@ -6,8 +6,12 @@ Gets a question as its last argument and answers in lines of JSON, as haloscope'
 
 import json
 import math
+import signal
 import sys
 import time
+
+# A Ctrl-C is the study's to report, also one that comes while the libraries load.
+signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 import torch
 from deepinv.models import DRUNet, DnCNN, UNet

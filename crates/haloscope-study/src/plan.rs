@@ -32,6 +32,16 @@ impl Preset {
             (_, true) => Self { sizes: &[1024, 2048], model: "drunet", patch: 256, overlap: 32 },
         }
     }
+
+    /// The sizes that are given, if there are any.
+    fn sizes_or<'a>(&self, given: &'a [usize]) -> &'a [usize] {
+        if given.is_empty() { self.sizes } else { given }
+    }
+
+    /// The network that is given, if there is one.
+    fn model_or(&self, given: Option<&NetworkName>) -> Result<NetworkName> {
+        given.map_or_else(|| self.model.parse(), |model| Ok(model.clone()))
+    }
 }
 
 /// Reconstructions on several numbers of ranks.
@@ -74,33 +84,16 @@ impl ScalingStudy {
         let mut jobs = Vec::new();
         for &problem in &self.problems {
             let preset = Preset::of(problem, self.full);
-            let sizes = if self.sizes.is_empty() { preset.sizes } else { &self.sizes };
-            let model =
-                self.model.as_ref().map_or_else(|| preset.model.into(), ToString::to_string);
-            for &size in sizes {
+            for &size in preset.sizes_or(&self.sizes) {
                 for &mode in &self.modes {
                     for &backend in &self.backends {
                         for &ranks in &self.ranks {
                             let stretch = if mode == Mode::Weak { ranks } else { 1 };
-                            let sides = problem.sides(size, stretch);
-                            // What cannot be made is better known before the first hour than after it.
-                            Scene::new(problem, &sides, self.operators, self.settings.seed)?;
                             let configuration = Configuration {
-                                study: Study::Scaling,
-                                system: "haloscope".into(),
-                                problem: Some(problem),
                                 mode: Some(mode),
                                 backend,
-                                model: model.clone(),
-                                height: sides[sides.len() - 2],
-                                width: sides[sides.len() - 1],
-                                depth: (sides.len() == 3).then(|| sides[0]),
-                                patch: Some(self.patch.unwrap_or(preset.patch)),
-                                overlap: Some(self.overlap.unwrap_or(preset.overlap)),
-                                batch: Some(self.batch),
-                                operators: Some(self.operators),
                                 ranks,
-                                threads: self.threads,
+                                ..self.configuration(problem, &problem.sides(size, stretch))?
                             };
                             jobs.push(job(configuration, &self.settings, self.repetitions));
                         }
@@ -109,6 +102,19 @@ impl ScalingStudy {
             }
         }
         check_jobs(jobs)
+    }
+
+    /// What is the same on all ranks.
+    fn configuration(&self, problem: Problem, sides: &[usize]) -> Result<Configuration> {
+        let preset = Preset::of(problem, self.full);
+        let model = preset.model_or(self.model.as_ref())?;
+        let base = Configuration {
+            patch: Some(self.patch.unwrap_or(preset.patch)),
+            overlap: Some(self.overlap.unwrap_or(preset.overlap)),
+            batch: Some(self.batch),
+            ..alone(Study::Scaling, &model, self.threads)
+        };
+        reconstruction(base, problem, sides, self.operators, &self.settings)
     }
 }
 
@@ -234,23 +240,15 @@ impl CompareStudy {
         for system in &self.systems {
             for &problem in &self.problems {
                 let preset = Preset::of(problem, self.full);
-                let sizes = if self.sizes.is_empty() { preset.sizes } else { &self.sizes };
-                let model = match &self.model {
-                    Some(model) => model.clone(),
-                    None => preset.model.parse()?,
-                };
-                for &size in sizes {
-                    let sides = problem.sides(size, 1);
-                    Scene::new(problem, &sides, self.operators, self.settings.seed)?;
-                    let configuration = Configuration {
+                let model = preset.model_or(self.model.as_ref())?;
+                for &size in preset.sizes_or(&self.sizes) {
+                    let base = Configuration {
                         system: system.clone(),
-                        problem: Some(problem),
-                        height: sides[sides.len() - 2],
-                        width: sides[sides.len() - 1],
-                        depth: (sides.len() == 3).then(|| sides[0]),
-                        operators: Some(self.operators),
                         ..alone(Study::Compare, &model, self.threads)
                     };
+                    let sides = problem.sides(size, 1);
+                    let configuration =
+                        reconstruction(base, problem, &sides, self.operators, &self.settings)?;
                     jobs.push(job(configuration, &self.settings, self.repetitions));
                 }
             }
@@ -278,6 +276,20 @@ fn alone(study: Study, model: &NetworkName, threads: usize) -> Configuration {
         ranks: 1,
         threads,
     }
+}
+
+/// A configuration for the reconstruction of an image. What cannot be made is better known before the first hour than
+/// after it.
+fn reconstruction(
+    base: Configuration,
+    problem: Problem,
+    sides: &[usize],
+    operators: usize,
+    settings: &Settings,
+) -> Result<Configuration> {
+    Scene::new(problem, sides, operators, settings.seed)?;
+    let (problem, operators) = (Some(problem), Some(operators));
+    Ok(Configuration { problem, operators, ..base.with_sides(sides) })
 }
 
 fn job(configuration: Configuration, settings: &Settings, repetitions: usize) -> Job {

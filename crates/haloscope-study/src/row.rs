@@ -151,6 +151,16 @@ impl Configuration {
         }
     }
 
+    /// This configuration for an image of two spatial sides, or three, of which the first is the depth.
+    #[must_use]
+    pub fn with_sides(self, sides: &[usize]) -> Self {
+        match *sides {
+            [height, width] => Self { height, width, depth: None, ..self },
+            [depth, height, width] => Self { height, width, depth: Some(depth), ..self },
+            _ => self,
+        }
+    }
+
     /// The spatial sides of the image, the depth of a volume first.
     #[must_use]
     pub fn sides(&self) -> Vec<usize> {

@@ -13,11 +13,12 @@
 mod cluster;
 mod traffic;
 
-use haloscope::tiling::{Strategy, TilePlan, Tiling};
+use haloscope::tiling::TilePlan;
 
 use crate::error::{Error, Result};
 use crate::figures::{Summary, summarise};
 use crate::job::LinkSpeed;
+use crate::measure::tiling;
 use crate::network::NetworkName;
 use crate::problem::{Reach, Scene};
 use crate::row::{Backend, Configuration, Mode, Row, Study};
@@ -89,11 +90,11 @@ impl Workload {
         let missing = |what: &'static str| Error::argument(what, "none is given; a model needs it");
         let problem = configuration.problem.ok_or_else(|| missing("problem"))?;
         let operators = configuration.operators.ok_or_else(|| missing("operators"))?;
-        let patch = configuration.patch.ok_or_else(|| missing("patch"))?;
+        configuration.patch.ok_or_else(|| missing("patch"))?;
         let overlap = configuration.overlap.unwrap_or(0);
         let sides = configuration.sides();
         let scene = Scene::new(problem, &sides, operators, 0)?;
-        let plan = tiles(configuration, patch, overlap, scene.shape())?;
+        let plan = tiles(configuration, scene.shape())?;
         Ok(Self {
             sides,
             channels: problem.channels(),
@@ -114,26 +115,14 @@ impl Workload {
 }
 
 /// The tiles that a network of this name makes; nothing of it is built but its alignment.
-fn tiles(
-    configuration: &Configuration,
-    patch: usize,
-    overlap: usize,
-    shape: &[usize],
-) -> Result<TilePlan> {
+fn tiles(configuration: &Configuration, shape: &[usize]) -> Result<TilePlan> {
     let alignment = match configuration.model.parse()? {
         NetworkName::Drunet { .. } => 8,
         NetworkName::Unet(channels) => 1 << (channels.len() - 1).min(16),
         NetworkName::Dncnn { .. } | NetworkName::File(_) => 1,
     };
-    let strategy = if overlap == 0 { Strategy::Basic } else { Strategy::Overlap };
-    let longest = shape[1..].iter().copied().max().unwrap_or(patch);
-    let tiling = Tiling {
-        patch: patch.min(longest).into(),
-        overlap: overlap.into(),
-        ..Tiling::new(strategy)
-    };
     let shape: Vec<usize> = [1].iter().chain(shape).copied().collect();
-    Ok(tiling.plan(&shape, alignment, 1)?)
+    Ok(tiling(configuration).plan(&shape, alignment, 1)?)
 }
 
 impl Costs {
@@ -282,15 +271,10 @@ pub fn predicted_rows(
         let Some(problem) = summary.configuration.problem else { continue };
         let own = vec![summary.configuration.height];
         for &size in if sizes.is_empty() { &own } else { sizes } {
-            let sides = problem.sides(size, 1);
-            let [height, width] = [sides[sides.len() - 2], sides[sides.len() - 1]];
             let configuration = Configuration {
-                height,
-                width,
-                depth: (sides.len() == 3).then(|| sides[0]),
                 backend: Backend::Mpi,
                 mode: Some(Mode::Strong),
-                ..summary.configuration.clone()
+                ..summary.configuration.clone().with_sides(&problem.sides(size, 1))
             };
             let workload = Workload::of(&configuration)?;
             for layout in [Layout::Replicated, Layout::Sharded] {
