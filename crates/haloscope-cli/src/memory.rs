@@ -118,7 +118,10 @@ fn bytes_of(shape: &[usize]) -> u64 {
 
 /// In megabytes where gigabytes would say nothing.
 pub fn size(bytes: u64) -> String {
-    if bytes < 1_000_000_000 { format!("{:.0} MB", bytes as f64 / 1e6) } else { gigabytes(bytes) }
+    match bytes {
+        0..1_000_000_000 => format!("{} MB", bytes.div_ceil(1_000_000)),
+        _ => gigabytes(bytes),
+    }
 }
 
 pub fn gigabytes(bytes: u64) -> String {

@@ -143,7 +143,7 @@ fn a_full_disk_is_an_error_that_leaves_the_old_checkpoint() {
         let filler = disk.join("filler");
         let full = std::fs::write(&filler, vec![0; 256 << 10]);
         assert!(full.is_err(), "the disk is small");
-        let output = folder.run(&job(8), &["--resume", "--ranks", ranks]);
+        let output = folder.run(&job(8), &["--resume", "--ranks", ranks, "--quiet"]);
         let message = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{message}");
         assert!(

@@ -116,8 +116,8 @@ fn a_plan_tells_tiles_memory_messages_and_what_would_be_better() {
     let report = json(&[&arguments[..], &["--json"]].concat());
     let plan = &report["plan"];
     assert_eq!((plan["tiles"].as_u64(), &plan["grid"]), (Some(48), &serde_json::json!([8, 6])));
-    assert_eq!(plan["window"], serde_json::json!([104, 104]));
-    let work = 48.0 * 104.0 * 104.0 / (512.0 * 384.0);
+    assert_eq!(plan["window"], serde_json::json!([99, 98]));
+    let work = 48.0 * 99.0 * 98.0 / (512.0 * 384.0);
     assert!((plan["work_multiplier"].as_f64().expect("a number") - work).abs() < 1e-9);
     assert_eq!(report["network"]["receptive_radius"], 20);
     let rank = &plan["ranks"][0];
@@ -144,7 +144,7 @@ fn a_plan_tells_tiles_memory_messages_and_what_would_be_better() {
     assert_eq!(ranks, [1, 4, 8]);
 
     let words = text(&haloscope(&arguments).stdout);
-    for word in ["48 (8x6), windows of 104x104", "advice", "messages", "weights"] {
+    for word in ["48 (8x6), windows of 99x98", "advice", "messages", "weights"] {
         assert!(words.contains(word), "{words}");
     }
 }
