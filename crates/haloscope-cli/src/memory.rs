@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::job::Job;
 use crate::job::files::StartPlan;
+use crate::job::operators::Recipe;
 use crate::job::prior::PriorKind;
 use crate::machine::Machine;
 use crate::reconstruct::layout::Layout;
@@ -29,8 +30,7 @@ impl Expected {
         ranks: usize,
         network: Option<&NetworkDenoiser>,
     ) -> Result<Self> {
-        let measured: Vec<usize> =
-            layout.recipes.iter().map(|recipe| recipe.measured_values()).collect();
+        let measured: Vec<usize> = layout.recipes.iter().map(Recipe::measured_values).collect();
         let prior = match (&job.prior.kind, network) {
             (PriorKind::Network(plan), Some(denoiser)) => {
                 let tiling = plan.tiling(&layout.image, denoiser.model().network().rank());
@@ -49,7 +49,7 @@ impl Expected {
         }
         .forecast()?;
         let image = bytes_of(&layout.image);
-        let values: usize = measured.iter().sum();
+        let values = measured.iter().sum();
         let all = bytes_of(&[layout.image[0], values]);
         let held =
             image * (u64::from(layout.truth.is_some()) + u64::from(job.output.folder.is_some()));

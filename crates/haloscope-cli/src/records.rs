@@ -71,7 +71,7 @@ pub fn details(record: &Record, quality: Option<Quality>) -> Value {
         "data_term": record.data_term,
         "relative_change": record.relative_change,
         "psnr_db": quality.map(|quality| quality.psnr_db),
-        "ssim": quality.map(|quality| quality.ssim),
+        "ssim": quality.and_then(|quality| quality.ssim),
         "seconds": {
             "total": total,
             "data": data,

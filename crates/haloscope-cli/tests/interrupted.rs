@@ -62,6 +62,8 @@ fn a_job_that_is_killed_at_random_times_goes_on_to_the_same_bits() {
             "{ranks} ranks: killed {killed} times, {midway} with a checkpoint to go on from; {finished} \
              times it was faster"
         );
+        // Of a few, all may come too early; of many, none would be a run that saves nothing.
+        assert!(kills < 20 || midway > 0, "no kill left a checkpoint");
         let resumed = folder.bits(&job(ITERATIONS), &["--resume", "--ranks", ranks]);
         assert_eq!(resumed, expected, "{ranks} ranks");
     }

@@ -103,6 +103,55 @@ fn rules_end_a_run_before_its_iterations() {
 }
 
 #[test]
+fn conjugate_gradients_stop_at_the_noise() {
+    let job = deblurring(500, "[solver]\nmethod = 'cg'")
+        .replace("iterations = 500", "iterations = 500\ndiscrepancy = 0.02");
+    let summary = json(&Folder::new().run(&job, &["--ranks", "2"]));
+    assert!(summary["reason"].as_str().is_some_and(|why| why.contains("as well as asked for")));
+    assert!(summary["per_rank"][0]["data_seconds"].as_f64() > Some(0.0), "{summary}");
+}
+
+#[test]
+fn a_result_that_cannot_be_written_is_kept_in_a_checkpoint() {
+    let folder = Folder::new();
+    let job = deblurring(4, PRIMAL_DUAL);
+    let expected = Folder::new().bits(&job, &[]);
+    std::fs::create_dir_all(folder.path("pictures/report.html")).expect("a folder in the way");
+    for ranks in ["1", "2"] {
+        let output = folder.run(&job, &["--start-over", "--quiet", "--ranks", ranks]);
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        assert!(message.contains("--resume writes it again"), "{message}");
+        assert_eq!(folder.checkpoints().len(), 1);
+    }
+    std::fs::remove_dir(folder.path("pictures/report.html")).expect("out of the way");
+    assert_eq!(folder.bits(&job, &["--resume"]), expected);
+}
+
+#[test]
+fn checkpoints_that_are_given_up_are_gone_after_a_run_that_needs_none() {
+    let folder = Folder::new();
+    let saving = deblurring(4, PRIMAL_DUAL) + "\n[checkpoint]\niterations = 2\n";
+    folder.bits(&saving, &[]);
+    assert_eq!(folder.checkpoints().len(), 2);
+    let plain = deblurring(3, PRIMAL_DUAL);
+    folder.bits(&plain, &["--start-over"]);
+    assert_eq!(folder.checkpoints().len(), 0);
+    folder.bits(&plain, &[]);
+}
+
+#[test]
+fn a_volume_too_thin_for_similarity_is_reconstructed_without_it() {
+    let job = "[measurements]\nphantom = 'shepp-logan'\nsize = [4, 16, 16]\n[[operators]]\nkind = 'identity'\n\
+               [solver]\nmethod = 'landweber'\n[stop]\niterations = 2\n[output]\nfolder = 'pictures'\n";
+    let summary = json(&Folder::new().run(job, &[]));
+    assert!(
+        summary["after"]["psnr_db"].is_f64() && summary["after"]["ssim"].is_null(),
+        "{summary}"
+    );
+}
+
+#[test]
 fn every_operator_and_start_runs_the_same_on_2_ranks() {
     let picture = "phantom = 'landscape'\nsize = [16, 16]";
     let slice = "phantom = 'shepp-logan'\nsize = 16\nnoise = [{ gaussian = 0.01 }]";

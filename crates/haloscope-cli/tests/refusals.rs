@@ -288,6 +288,42 @@ const BROKEN_JOBS: &[(&str, &str, &str, &[&str])] = &[
         "kind = 'downsampling'\nfactor = 0",
         &["operators[0]", "the factor is 0"],
     ),
+    (
+        "a factor of more phases than there can be",
+        "kind = \"blur\"\nkernel = \"gaussian\"\nsigma = [1.5, 0.7]\nangle = [0, 60, 120]",
+        "kind = 'downsampling'\nfactor = 4000000000\nphase = 'all'",
+        &["operators[0].phase", "up to a factor of 64"],
+    ),
+    (
+        "a kernel that no machine can hold",
+        "kind = \"blur\"\nkernel = \"gaussian\"\nsigma = [1.5, 0.7]\nangle = [0, 60, 120]",
+        "kind = 'blur'\nkernel = 'uniform'\nsize = 9000000000",
+        &["operators[0]", "at most 1e8 samples"],
+    ),
+    (
+        "more views than any scanner takes",
+        "kind = \"blur\"\nkernel = \"gaussian\"\nsigma = [1.5, 0.7]\nangle = [0, 60, 120]",
+        "kind = 'parallel-beam'\nangles = 1000000000000\ndetector = 30",
+        &["operators[0]", "at most 1000000 are possible"],
+    ),
+    (
+        "a detector that no machine can hold",
+        "kind = \"blur\"\nkernel = \"gaussian\"\nsigma = [1.5, 0.7]\nangle = [0, 60, 120]",
+        "kind = 'parallel-beam'\nangles = 9\ndetector = 9000000000000000000",
+        &["at most 1e13"],
+    ),
+    (
+        "a schedule of more levels than there can be",
+        "'primal-dual'\nstep = 'auto'",
+        "'hqs'\nlevels = [0.2, 0.05]\nnoise = 0.01\nschedule-iterations = 1000000000000000",
+        &["at most 1000000 iterations"],
+    ),
+    (
+        "a folder that is a file",
+        "folder = \"pictures\"",
+        "folder = 'small.npy'",
+        &["output.folder", "small.npy is a file"],
+    ),
 ];
 
 #[test]
@@ -379,6 +415,11 @@ fn broken_data_are_refused_by_name() {
             "'good.npy'",
             "kind = 'blur'\nkernel = 'uniform'\nsize = 3\npadding = 'valid'",
             &["[image] is missing"],
+        ),
+        (
+            "'good.npy'",
+            "kind = 'parallel-beam'\nangles = 8\n[image]\nsize = [4294967296, 4294967296]",
+            &["GB are available"],
         ),
     ] {
         refused(&folder, files, &job(files, operators), words);

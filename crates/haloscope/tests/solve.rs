@@ -2,6 +2,7 @@
 
 mod dense;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use dense::{Dense, relative, row};
@@ -11,7 +12,7 @@ use haloscope::fidelity::{Fidelities, L2};
 use haloscope::physics::Physics;
 use haloscope::solve::{
     Admm, Algorithm, ConjugateGradient, DouglasRachford, Fista, HalfQuadratic, Landweber, Plug,
-    PrimalDual, Prior, Problem, ProxPrimalDual, ProximalGradient, Reason, RedFixedPoint,
+    PrimalDual, Prior, Problem, ProxPrimalDual, ProximalGradient, Reason, Record, RedFixedPoint,
     RedGradient, Schedule, Start, State, Stopping, TotalVariationPrior, solve,
 };
 use haloscope::{Array, Error, Measurements, Result};
@@ -113,6 +114,23 @@ fn methods_without_a_prior_find_the_least_squares_solution() {
         let error = relative(&run(method, iterations), &expected);
         assert!(error < 1e-4, "{method:?}: {error}");
     }
+}
+
+#[test]
+fn conjugate_gradients_know_the_data_term_without_computing_it() {
+    let ctx = Context::solo();
+    let problem = problem(&ctx).expect("a problem");
+    let start = State::new(problem.start(&Start::Adjoint).expect("an image"));
+    let stopping = Stopping { iterations: 6, ..Stopping::default() };
+    let mut last = f64::INFINITY;
+    let mut watch = |record: &Record, state: &State| {
+        let (noted, true_value) = (record.data_term.expect("noted"), problem.value(&state.image)?);
+        assert!((noted - true_value).abs() < 1e-4 * true_value, "{noted} and {true_value}");
+        assert!(noted < last, "it falls");
+        last = noted;
+        Ok(ControlFlow::Continue(()))
+    };
+    solve(&problem, &ConjugateGradient, start, &stopping, Some(&mut watch)).expect("solved");
 }
 
 #[test]
@@ -248,12 +266,12 @@ fn rules_and_watchers_stop_all_ranks_at_once() {
         }
         // One rank's watcher is enough.
         let rank = ctx.rank();
-        let mut watch = |record: &haloscope::solve::Record, _: &State| {
+        let mut watch = |record: &Record, _: &State| {
             let stop = rank == 1 && record.iteration == 4;
             Ok(if stop {
-                std::ops::ControlFlow::Break(())
+                ControlFlow::Break(())
             } else {
-                std::ops::ControlFlow::Continue(())
+                ControlFlow::Continue(())
             })
         };
         let outcome = solve(&problem, &method, start()?, &Stopping::default(), Some(&mut watch))?;

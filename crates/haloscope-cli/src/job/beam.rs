@@ -169,6 +169,10 @@ impl Beam {
 
     fn angles(&self, measured: Option<&Measured>) -> Result<Vec<f64>> {
         let radians: Vec<f64> = match &self.angles {
+            Angles::Count(count) if *count > MOST_VIEWS => {
+                let reason = format!("{count} views are given; at most {MOST_VIEWS} are possible");
+                return Err(self.place.refuse(reason));
+            }
             Angles::Count(count) => evenly_spaced(*count, self.arc),
             Angles::Degrees(degrees) => degrees.iter().map(|angle| angle.to_radians()).collect(),
             Angles::File(path) => {
@@ -190,6 +194,9 @@ impl Beam {
     }
 }
 
+/// More views than any scanner takes.
+const MOST_VIEWS: usize = 1_000_000;
+
 impl Scan {
     /// How many operators it is.
     pub fn groups(&self) -> usize {
@@ -199,7 +206,8 @@ impl Scan {
     /// How many values a group measures of an image.
     pub fn values(&self, group: usize) -> usize {
         let views = self.angles.len().saturating_sub(group).div_ceil(self.groups());
-        self.image[0] * views * self.detector.iter().product::<usize>()
+        let bins = self.detector.iter().fold(1, |bins: usize, side| bins.saturating_mul(*side));
+        bins.saturating_mul(views).saturating_mul(self.image[0])
     }
 
     /// All views.

@@ -74,6 +74,10 @@ impl OutputPlan {
             check_name(&section.place_of("file"), file)?;
         }
         let folder = section.path("folder")?;
+        if let Some(folder) = folder.as_ref().filter(|folder| folder.exists() && !folder.is_dir()) {
+            let reason = format!("{} is a file; a folder is expected", folder.display());
+            return Err(section.place_of("folder").refuse(reason));
+        }
         if files.is_empty() && folder.is_none() {
             return Err(section.place().refuse(
                 "neither `file`, for the image, nor `folder`, for pictures and a report, is given",

@@ -215,7 +215,7 @@ impl Recipe {
 
     /// About how many values it measures of an image, without making it.
     pub fn measured_values(&self) -> usize {
-        let pixels: usize = self.image.iter().product();
+        let pixels = self.image.iter().fold(1, |pixels: usize, side| pixels.saturating_mul(*side));
         match &self.what {
             What::Group(scan, group) => scan.values(*group),
             What::Downsampling(thinning, _) => {
@@ -277,6 +277,9 @@ impl Recipe {
     }
 }
 
+/// Every phase along each side is an operator; more than this cubed is no problem to solve.
+const MOST_PHASES: usize = 64;
+
 impl Thinning {
     fn read(section: &Section) -> Result<Self> {
         let filters = [
@@ -289,6 +292,11 @@ impl Thinning {
         let factor = section.require::<usize>("factor")?;
         let phases = match section.get::<&str>("phase") {
             Ok(None) => Some(vec![Vec::new()]),
+            Ok(Some("all")) if factor > MOST_PHASES => {
+                return Err(section.place_of("phase").refuse(format!(
+                    "\"all\" with a factor of {factor}; it is possible up to a factor of {MOST_PHASES}"
+                )));
+            }
             Ok(Some("all")) => None,
             _ => Some(vec![section.get("phase")?.unwrap_or_default()]),
         };

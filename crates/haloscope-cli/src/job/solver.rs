@@ -283,7 +283,7 @@ impl Method {
 
     /// Whether it knows the data term of every iteration.
     fn knows_data_term(&self) -> bool {
-        !self.needs_prox() && *self != Self::Cg
+        !self.needs_prox()
     }
 }
 
@@ -298,7 +298,7 @@ fn read_schedule(section: &Section) -> Result<Method> {
     let weight = section.positive("weight")?.unwrap_or(0.23);
     let iterations = section.count("schedule-iterations")?;
     // What would not make a schedule is refused here, with its line.
-    Schedule::falling(first, last, 1, noise, weight)
+    Schedule::falling(first, last, iterations.unwrap_or(1), noise, weight)
         .map_err(|error| section.place_of("levels").refuse(error))?;
     Ok(Method::Hqs { levels: (first, last), noise, weight, iterations })
 }

@@ -35,6 +35,8 @@ pub struct Ended {
     pub signal: Option<Signal>,
     /// Where the checkpoint is that the run can go on from.
     pub saved: Option<PathBuf>,
+    /// The checkpoints, for what comes after.
+    pub saving: Option<Saving>,
 }
 
 /// Iterates until the job's rules or a signal end it. All ranks call it, with the same state.
@@ -98,7 +100,7 @@ pub fn iterate(
         }
         _ => None,
     };
-    Ok(Ended { outcome, seconds, qualities, signal, saved })
+    Ok(Ended { outcome, seconds, qualities, signal, saved, saving })
 }
 
 fn facts(record: &Record, latest: Option<&(usize, Quality)>) -> String {

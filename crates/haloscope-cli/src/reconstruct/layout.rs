@@ -51,11 +51,13 @@ impl Layout {
                 let (array, angles) = scan.load()?;
                 let measured = Measured::of(&array, Some(angles));
                 let image = image_shape(job, array.shape())?;
+                memory::check_image(&image, here)?;
                 Self::new(job, image, Some(array), None, |_| Ok(Some(measured.clone())))
             }
             Source::Files(files) => {
                 let first = files.load(0)?;
                 let image = image_shape(job, first.shape())?;
+                memory::check_image(&image, here)?;
                 let measured = |file: usize| match file {
                     0 => Ok(Some(Measured::of(&first, None))),
                     file => Ok(Some(Measured::of(&files.load(file)?, None))),

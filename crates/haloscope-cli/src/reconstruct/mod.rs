@@ -166,7 +166,7 @@ pub fn reconstruct(
     }
     let mut progress =
         Progress::new(ctx, printing.quiet, state.iteration, prepared.stopping.iterations)?;
-    let ended = iterate(ctx, &prepared, state, saving, &mut progress).map_err(failed)?;
+    let mut ended = iterate(ctx, &prepared, state, saving, &mut progress).map_err(failed)?;
     let statistics = ctx.comm().gather_statistics()?;
     let per_rank: Vec<RankSummary> = gather_records(ctx, &ended.outcome.records)?
         .iter()
@@ -195,6 +195,7 @@ pub fn reconstruct(
             megabytes_moved: moved as f64 / 1e6,
             per_rank,
             bits: String::new(),
+            depends_on_ranks: job.prior.depends_on_ranks(),
             files: Vec::new(),
             pictures: Vec::new(),
             page: None,
@@ -211,7 +212,28 @@ pub fn reconstruct(
         file: "the result".into(),
         reason: format!("{error:#}"),
     });
-    Ok(Finished::Done(agree(ctx, written).map_err(failed)?))
+    let written = agree(ctx, written).map_err(|error| rescue(ctx, &mut ended, error));
+    if let (Ok(_), Some(Saving { checkpoints, .. })) = (&written, &mut ended.saving)
+        && ctx.is_root()
+    {
+        checkpoints.discard_replaced();
+    }
+    Ok(Finished::Done(written.map_err(failed)?))
+}
+
+/// What cannot be written is not lost if there is room for a checkpoint.
+fn rescue(ctx: &Context, ended: &mut Ended, error: haloscope::Error) -> haloscope::Error {
+    let Some(Saving { checkpoints, id }) = &mut ended.saving else { return error };
+    match checkpoints.save_together(ctx, &ended.outcome.state, id) {
+        Err(_) => error,
+        Ok(()) => haloscope::Error::File {
+            file: "the result".into(),
+            reason: format!(
+                "{error}; the image is in a checkpoint in {}, and --resume writes it again",
+                checkpoints.folder().display()
+            ),
+        },
+    }
 }
 
 /// What the job will take, if it fits on this machine; all ranks agree on it.

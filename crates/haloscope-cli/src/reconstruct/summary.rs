@@ -39,8 +39,10 @@ pub struct Summary {
     pub megabytes_moved: f64,
     /// Where the time of each rank went.
     pub per_rank: Vec<RankSummary>,
-    /// A digest of the reconstruction's bits, the same on any number of ranks.
+    /// A digest of the reconstruction's bits.
     pub bits: String,
+    /// Whether the bits depend on the number of ranks, because the job asks for tiles that suit them.
+    pub depends_on_ranks: bool,
     pub files: Vec<String>,
     pub pictures: Vec<String>,
     pub page: Option<String>,
@@ -52,15 +54,24 @@ pub struct Summary {
 #[derive(Clone, Copy, Serialize)]
 pub struct Quality {
     pub psnr_db: f64,
-    pub ssim: f64,
+    /// Unless the image is thinner than its window.
+    pub ssim: Option<f64>,
 }
 
 impl Quality {
     pub fn of(image: &Array, truth: &Truth) -> haloscope::Result<Self> {
+        let similarity = Ssim::new(truth.range)?;
+        let reach = similarity.window().len() / 2;
+        let has_room = image.shape()[2..].iter().all(|side| *side > reach);
+        let ssim = has_room.then(|| similarity.per_image(image, &truth.image)).transpose()?;
         Ok(Self {
             psnr_db: mean(&psnr(image, &truth.image, truth.range)?),
-            ssim: mean(&Ssim::new(truth.range)?.per_image(image, &truth.image)?),
+            ssim: ssim.map(|ssim| mean(&ssim)),
         })
+    }
+
+    fn ssim_text(&self) -> String {
+        self.ssim.map_or_else(|| "-".into(), |ssim| format!("{ssim:.3}"))
     }
 }
 
@@ -83,7 +94,12 @@ impl Summary {
         if !rows.is_empty() {
             writeln!(text, "{:<16} {:>9} {:>7}", "", "PSNR", "SSIM")?;
             for (name, quality) in rows {
-                writeln!(text, "{name:<16} {:>6.2} dB {:>7.3}", quality.psnr_db, quality.ssim)?;
+                writeln!(
+                    text,
+                    "{name:<16} {:>6.2} dB {:>7}",
+                    quality.psnr_db,
+                    quality.ssim_text()
+                )?;
             }
             text.push('\n');
         }
@@ -93,7 +109,9 @@ impl Summary {
             "{} iterations{resumed} with {} in {:.1} s, {:.1} MB moved between ranks",
             self.iterations, self.prior, self.seconds, self.megabytes_moved
         )?;
-        writeln!(text, "bits      {} (the same on any number of ranks)", self.bits)?;
+        let everywhere =
+            if self.depends_on_ranks { "" } else { " (the same on any number of ranks)" };
+        writeln!(text, "bits      {}{everywhere}", self.bits)?;
         if !self.files.is_empty() {
             writeln!(text, "image     {}", self.files.join(", "))?;
         }
@@ -133,11 +151,7 @@ impl Summary {
             }
         };
         let row = |(name, quality): (&str, Quality)| {
-            vec![
-                name.to_owned(),
-                format!("{:.2} dB", quality.psnr_db),
-                format!("{:.3}", quality.ssim),
-            ]
+            vec![name.to_owned(), format!("{:.2} dB", quality.psnr_db), quality.ssim_text()]
         };
         let iteration = |record: &Record| {
             let quality = qualities.iter().find(|(at, _)| *at == record.iteration);
@@ -145,7 +159,7 @@ impl Summary {
                 number: record.iteration,
                 data_term: record.data_term,
                 psnr: quality.map(|(_, quality)| quality.psnr_db),
-                ssim: quality.map(|(_, quality)| quality.ssim),
+                ssim: quality.and_then(|(_, quality)| quality.ssim),
                 seconds: parts_of(&record.seconds),
             }
         };

@@ -21,9 +21,11 @@ pub fn all_gather(parts: &[usize]) -> Vec<u64> {
         return parts.iter().map(|part| (part * (size - 1)) as u64).collect();
     }
     // Rounds in which a rank passes on its own part and those of the ranks after it.
-    let passed_on = |rank: usize, count: usize| -> usize {
-        (rank..rank + count).map(|other| parts[other % size]).sum()
-    };
+    let mut up_to = vec![0];
+    for part in parts.iter().chain(parts) {
+        up_to.push(up_to[up_to.len() - 1] + part);
+    }
+    let passed_on = |rank: usize, count: usize| -> usize { up_to[rank + count] - up_to[rank] };
     let sent = |rank: usize| {
         let (mut have, mut sent) = (1, 0);
         while have < size {

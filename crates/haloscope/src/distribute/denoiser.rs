@@ -47,10 +47,18 @@ pub enum Dealing {
     RoundRobin,
 }
 
+/// Tiles that are dealt out one by one.
+const MOST_TILES: usize = 10_000_000;
+
 impl Dealing {
     /// The tiles of each rank.
     pub(crate) fn shares(self, tiles: &dyn Tiles, ranks: usize) -> Result<Vec<Vec<usize>>> {
         let count = tiles.count();
+        if count > MOST_TILES {
+            let reason =
+                format!("{count} tiles; at most {MOST_TILES} are possible: a larger patch");
+            return Err(Error::argument("tiling", reason));
+        }
         Ok(match self {
             Self::RoundRobin => (0..ranks)
                 .map(|rank| partition::round_robin(count, rank, ranks).collect())

@@ -27,7 +27,10 @@ pub(super) fn iteration(
     }
     let mut sent = vec![0; ranks];
     let mut add = |times: usize, call: Vec<u64>| {
-        sent.iter_mut().zip(call).for_each(|(sent, call)| *sent += times as u64 * call);
+        let add = |(sent, call): (&mut u64, u64)| {
+            *sent = sent.saturating_add(call.saturating_mul(times as u64));
+        };
+        sent.iter_mut().zip(call).for_each(add);
     };
     // The ranks tell each other that they have not failed.
     let agree = || traffic::all_gather(&vec![1; ranks]);

@@ -86,7 +86,7 @@ impl Job<'_> {
                 }
                 // The primal-dual method has the arrays of its prior itself.
                 (Prior::TotalVariation, _) if self.method != Method::PrimalDual => {
-                    moments.push(arrays(held.prior + total_variation))
+                    moments.push(arrays(held.prior + total_variation));
                 }
                 _ => (),
             }

@@ -97,10 +97,11 @@ impl Method {
     pub(super) fn held(self, image: &[usize]) -> Held {
         let (channels, axes) = (image[1] as f64, (image.len() - 2) as f64);
         match self {
-            Self::ProximalGradient => Held { data: 2.0, prior: 3.0, other: 4.0 },
+            Self::ProximalGradient | Self::HalfQuadratic => {
+                Held { data: 2.0, prior: 3.0, other: 4.0 }
+            }
             Self::Landweber => Held { data: 2.0, prior: 0.0, other: 4.0 },
             Self::Fista => Held { data: 3.0, prior: 4.0, other: 7.0 },
-            Self::HalfQuadratic => Held { data: 2.0, prior: 3.0, other: 4.0 },
             Self::Admm => Held { data: 4.0, prior: 5.0, other: 6.0 },
             Self::DouglasRachford => Held { data: 3.0, prior: 5.0, other: 6.0 },
             Self::Red => Held { data: 3.0, prior: 2.0, other: 5.0 },

@@ -21,6 +21,9 @@ use communication::DataTerm;
 pub use memory::Memory;
 pub use method::Method;
 
+/// More than any machine holds; sums of a few of them do not overflow.
+const MOST_ELEMENTS: f64 = 1e13;
+
 /// A reconstruction as it would be asked for. Operators are dealt to the ranks one after the other.
 ///
 /// ```
@@ -180,6 +183,14 @@ impl Job<'_> {
                 self.image
             ));
         }
+        let elements = |shape: &[usize]| shape.iter().map(|side| *side as f64).product::<f64>();
+        let measured: f64 = self.measurements.iter().map(|shape| elements(shape)).sum();
+        if elements(&self.image).max(measured * self.image[0] as f64) > MOST_ELEMENTS {
+            let image = &self.image;
+            return bad(format!(
+                "images of shape {image:?} with {measured:e} measured values; at most {MOST_ELEMENTS:e} of each"
+            ));
+        }
         self.method.check_prior(&self.prior)
     }
 
@@ -268,6 +279,8 @@ mod tests {
             (Job { ranks: 0, ..job.clone() }, "at least 1"),
             (Job { measurements: vec![], ..job.clone() }, "at least 1"),
             (Job { image: vec![3, 3], ..job.clone() }, "(batch, channel, spatial…)"),
+            (Job { image: vec![1, 1, 1 << 31, 1 << 31], ..job.clone() }, "at most 1e13"),
+            (Job { measurements: vec![vec![1 << 40, 1 << 24]], ..job.clone() }, "at most 1e13"),
             (Job { method: Method::Landweber, ..job.clone() }, "takes no prior"),
             (Job { prior: Prior::None, ..job.clone() }, "takes total variation"),
             (Job { method: Method::Red, prior: Prior::None, ..job.clone() }, "needs a denoiser"),

@@ -23,6 +23,9 @@ pub struct Schedule {
     pub steps: Vec<f64>,
 }
 
+/// Levels that a schedule may have.
+const MOST_LEVELS: usize = 1_000_000;
+
 impl Schedule {
     /// DPIR's: levels that fall from `first` to `last` on a logarithmic scale, and steps of `level² / (noise² ·
     /// weight)`. `weight` is 0.23 there, `noise` the standard deviation of the measurements' noise.
@@ -34,14 +37,14 @@ impl Schedule {
         weight: f64,
     ) -> Result<Self> {
         let positive = |value: f64| value > 0.0 && value.is_finite();
-        if !(positive(first) && positive(last) && positive(noise) && positive(weight))
-            || iterations == 0
-        {
+        let is_possible = [first, last, noise, weight].into_iter().all(positive)
+            && (1..=MOST_LEVELS).contains(&iterations);
+        if !is_possible {
             return Err(Error::argument(
                 "schedule",
                 format!(
                     "levels from {first} to {last} in {iterations} iterations with noise {noise} and weight \
-                     {weight}; all must be above 0"
+                     {weight}; all must be above 0, and at most {MOST_LEVELS} iterations"
                 ),
             ));
         }

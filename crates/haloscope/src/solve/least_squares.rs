@@ -38,16 +38,25 @@ impl Algorithm for ConjugateGradient {
         let physics = setting.problem().physics();
         let residual = match state.arrays.remove("residual") {
             Some(residual) => residual,
-            None => physics.adjoint(setting.problem().data())? - physics.normal(&state.image)?,
+            None => setting.data(|| {
+                Ok(physics.adjoint(setting.problem().data())? - physics.normal(&state.image)?)
+            })?,
         };
+        let mut data_term = match state.number("data term") {
+            Some(value) => value,
+            None => setting.data(|| setting.problem().value(&state.image))?,
+        };
+        let weight = setting.problem().quadratic_weight().unwrap_or(1.0);
         let direction = state.take("direction", |_| residual.clone());
         let square = squared_norm(&slice(&residual));
         if square == 0.0 {
+            setting.note_data_term(data_term);
+            state.set_number("data term", data_term);
             state.put("residual", residual);
             state.put("direction", direction);
             return Ok(());
         }
-        let mapped = physics.normal(&direction)?;
+        let mapped = setting.data(|| physics.normal(&direction))?;
         let step = square / dot(&slice(&direction), &slice(&mapped));
         let mut image = state.image.as_standard_layout().into_owned();
         add_scaled(slice_mut(&mut image), step as f32, &slice(&direction));
@@ -56,6 +65,10 @@ impl Algorithm for ConjugateGradient {
         let mut following = direction;
         let factor = squared_norm(&slice(&next)) / square;
         scale_and_add(slice_mut(&mut following), factor as f32, &slice(&next));
+        // Along the direction ½‖Ax − y‖² is a parabola, and the step goes to its lowest point.
+        data_term = (data_term - 0.5 * weight * step * square).max(0.0);
+        setting.note_data_term(data_term);
+        state.set_number("data term", data_term);
         state.put("residual", next);
         state.put("direction", following);
         state.image = image;

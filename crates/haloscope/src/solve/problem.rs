@@ -101,7 +101,7 @@ impl Problem {
 
     /// 0.99 over the Lipschitz constant of the gradient, for quadratic fidelities.
     pub fn step_size(&self) -> Result<f64> {
-        let weight = self.fidelity.quadratic_weight(&self.physics).ok_or_else(|| {
+        let weight = self.quadratic_weight().ok_or_else(|| {
             let reason = "the fidelity has no step size of its own; give one";
             Error::argument("step size", reason)
         })?;
@@ -135,6 +135,11 @@ impl Problem {
                 Ok(image)
             }
         }
+    }
+
+    /// The weight of the squares, if the data term is a sum of squares.
+    pub(super) fn quadratic_weight(&self) -> Option<f64> {
+        self.fidelity.quadratic_weight(&self.physics)
     }
 
     fn adjoint(&self) -> Result<Array> {

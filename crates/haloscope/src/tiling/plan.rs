@@ -185,15 +185,15 @@ impl TilePlan {
 
     /// How many tiles `denoiser` gets at once.
     pub fn batch_for(&self, denoiser: &dyn Denoiser) -> Result<usize> {
+        let most = self.blocks().iter().map(Range::len).max().unwrap_or(1).max(1);
         let bytes = match self.batch {
-            Batch::AtMost(tiles) => return Ok(tiles),
+            Batch::AtMost(tiles) => return Ok(tiles.min(most)),
             Batch::Memory(bytes) => bytes,
             Batch::Auto => AUTO_BATCH_BYTES,
         };
         let mut shape = self.image[..2].to_vec();
         shape.extend(&self.window);
-        let most = self.blocks().iter().map(Range::len).max().unwrap_or(1).min(MOST_TILES_AT_ONCE);
-        for tiles in (2..=most).rev() {
+        for tiles in (2..=most.min(MOST_TILES_AT_ONCE)).rev() {
             shape[0] = self.image[0] * tiles;
             if denoiser.memory(&shape)?.is_some_and(|memory| memory <= bytes) {
                 return Ok(tiles);

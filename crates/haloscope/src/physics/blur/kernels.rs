@@ -74,10 +74,17 @@ pub fn gaussian_of_size(size: &[usize], sigma: &[f64], angles: [f64; 3]) -> Resu
     normalised(&kernel)
 }
 
+/// The samples of a square of 10,000.
+const MOST_SAMPLES: f64 = 1e8;
+
 /// A box: the mean over `size` samples, (height, width) or (depth, height, width).
 pub fn uniform(size: &[usize]) -> Result<Array> {
     if !(2..=3).contains(&size.len()) || size.contains(&0) {
         let reason = format!("the size is {size:?}; two or three sides of at least 1 are expected");
+        return Err(Error::argument("uniform kernel", reason));
+    }
+    if size.iter().map(|side| *side as f64).product::<f64>() > MOST_SAMPLES {
+        let reason = format!("the size is {size:?}; at most {MOST_SAMPLES:e} samples are possible");
         return Err(Error::argument("uniform kernel", reason));
     }
     normalised(&kernel_from(size, |_| 1.0))

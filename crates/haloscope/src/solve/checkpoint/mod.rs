@@ -229,6 +229,11 @@ impl Checkpoints {
         Ok(())
     }
 
+    /// Removes those that were given up and that no new one has replaced: the run is over, and needed none.
+    pub fn discard_replaced(&mut self) {
+        self.replaced.drain(..).for_each(|path| remove(&path));
+    }
+
     /// Saves if it is time. All ranks call it, with the same state, and all get the error if there is one.
     pub fn save_if_due(&mut self, ctx: &Context, state: &State, job: &JobId) -> Result<bool> {
         let passed = state.iteration.saturating_sub(self.last_iteration);
