@@ -12,11 +12,12 @@ use haloscope_comm::ContextOptions;
 use haloscope_nn::engine::Options;
 
 use super::Tell;
-use super::reconstruct::{Work, tiling};
+use super::reconstruct::Work;
 use crate::error::Result;
 use crate::job::{Answer, Digest, Job};
 use crate::network::NetworkName;
 use crate::row::{Configuration, Row};
+use crate::tiles::tiling;
 
 /// Denoises the image, once for nothing and once for each repetition.
 pub fn measure(job: &Job, tell: &Tell<'_>) -> Result<()> {
