@@ -275,6 +275,14 @@ fn predictions_are_marked_and_their_error_is_stated() {
             predicted.iter().all(|row| row.configuration.height == 64 && row.total_seconds > 0.0)
         );
     }
+    // Another size is predicted beside it.
+    bench(&["predict", &out, "--cluster", &cluster, "--sizes", "48", "--ranks", "64"]);
+    let heights: Vec<usize> = rows(Path::new(&out))
+        .iter()
+        .filter(|row| row.predicted)
+        .map(|row| row.configuration.height)
+        .collect();
+    assert_eq!(heights, [[64; 8].as_slice(), &[48; 4]].concat());
 }
 
 #[test]

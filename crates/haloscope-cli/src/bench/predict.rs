@@ -13,7 +13,8 @@ use super::run::validate;
 /// The options of `haloscope bench predict`.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Folder of results of `bench scaling`, to which the predicted rows are added
+    /// Folder of results of `bench scaling`, to which the predicted rows are added; they replace predictions of the same
+    /// problem, size and network
     results: PathBuf,
 
     /// Description of the cluster
