@@ -66,6 +66,8 @@ fn scaling_measures_every_rank_and_goes_on_with_what_is_missing() {
     );
     let facts = provenance(folder.path());
     assert_eq!(facts["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(facts["runs"][0]["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(facts["runs"][0]["machine"], facts["machine"]);
     assert!(facts["links"]["threads"]["bytes_per_second"].as_f64() > Some(0.0), "{facts}");
     assert_eq!(facts["data"].as_object().map(serde_json::Map::len), Some(2), "{facts}");
 

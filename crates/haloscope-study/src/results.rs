@@ -36,7 +36,7 @@ impl Results {
             Some(found) => found,
             None => origin.clone(),
         };
-        provenance.begin(folder, run)?;
+        provenance.begin(folder, origin, run)?;
         provenance.write(folder)?;
         Self::reopen(folder)
     }
@@ -326,6 +326,28 @@ mod tests {
         results.save().expect("saved");
         let parquet = read_parquet(&folder.path().join(PARQUET)).expect("Parquet");
         assert_eq!(parquet, read_rows(folder.path()).expect("rows"));
+    }
+
+    #[test]
+    fn every_run_says_what_made_it_and_older_files_are_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        open(folder.path());
+        let path = folder.path().join("provenance.json");
+        let mut old: Value =
+            serde_json::from_slice(&std::fs::read(&path).expect("a file")).expect("JSON");
+        for name in ["version", "commit", "machine"] {
+            old["runs"][0].as_object_mut().expect("a run").remove(name);
+        }
+        std::fs::write(&path, old.to_string()).expect("written");
+        let machine = serde_json::json!({ "cores": 64 });
+        let now = Provenance::new("2.0", Some("abc".into()), machine.clone());
+        let results = Results::open(folder.path(), &now, &run()).expect("a folder of results");
+        let [first, second] = &results.provenance().runs[..] else { panic!("two runs") };
+        assert_eq!((&first.version, &first.machine), (&None, &None));
+        assert_eq!(second.version.as_deref(), Some("2.0"));
+        assert_eq!(second.commit.as_deref(), Some("abc"));
+        assert_eq!(second.machine, Some(machine));
+        assert_eq!(results.provenance().version, "1.0", "what began the folder");
     }
 
     #[test]
