@@ -236,6 +236,35 @@ fn studies_of_networks_share_a_folder() {
     assert!(summary.contains("Memory") && summary.contains("Batches"), "{summary}");
 }
 
+const SMALL: &str =
+    "memory --model dncnn:4:3 --height 16 --widths 16 --repetitions 1 --threads 1 --out";
+
+#[test]
+fn a_study_reports_in_json_where_programs_listen() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().display().to_string();
+    let arguments: Vec<&str> = SMALL.split(' ').chain([&out[..], "--log", "json"]).collect();
+    let output = bench(&arguments);
+    let said = text(&output.stderr);
+    let messages: Vec<serde_json::Value> =
+        said.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    assert_eq!(messages.len(), 2, "{said}");
+    assert!(messages.iter().all(|message| message["event"] == "message"), "{said}");
+    assert!(messages[1]["message"].as_str().is_some_and(|text| text.starts_with("[1/1]")));
+}
+
+#[test]
+fn a_study_goes_on_when_nobody_listens() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().display().to_string();
+    let arguments: Vec<&str> = SMALL.split(' ').chain([&out[..]]).collect();
+    let mut study = command(&arguments);
+    let mut study = study.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    drop(study.stderr.take());
+    assert!(study.wait().expect("it ends").success());
+    assert_eq!(rows(folder.path()).len(), 1);
+}
+
 #[test]
 fn a_comparison_without_deepinv_says_that_it_skips() {
     let folder = tempfile::tempdir().expect("a folder");
