@@ -262,5 +262,5 @@ fn judge(jobs: &[Job], endings: &[Ending]) -> Result<()> {
 
 /// A line about the job, apart from what the job itself prints.
 fn note(text: &str) {
-    let _ = writeln!(std::io::stderr(), "haloscope: {text}");
+    crate::log::message(log::Level::Info, text);
 }

@@ -66,6 +66,8 @@ fn scaling_measures_every_rank_and_goes_on_with_what_is_missing() {
     );
     let facts = provenance(folder.path());
     assert_eq!(facts["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(facts["runs"][0]["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(facts["runs"][0]["machine"], facts["machine"]);
     assert!(facts["links"]["threads"]["bytes_per_second"].as_f64() > Some(0.0), "{facts}");
     assert_eq!(facts["data"].as_object().map(serde_json::Map::len), Some(2), "{facts}");
 
@@ -234,6 +236,35 @@ fn studies_of_networks_share_a_folder() {
     assert!(summary.contains("Memory") && summary.contains("Batches"), "{summary}");
 }
 
+const SMALL: &str =
+    "memory --model dncnn:4:3 --height 16 --widths 16 --repetitions 1 --threads 1 --out";
+
+#[test]
+fn a_study_reports_in_json_where_programs_listen() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().display().to_string();
+    let arguments: Vec<&str> = SMALL.split(' ').chain([&out[..], "--log", "json"]).collect();
+    let output = bench(&arguments);
+    let said = text(&output.stderr);
+    let messages: Vec<serde_json::Value> =
+        said.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    assert_eq!(messages.len(), 2, "{said}");
+    assert!(messages.iter().all(|message| message["event"] == "message"), "{said}");
+    assert!(messages[1]["message"].as_str().is_some_and(|text| text.starts_with("[1/1]")));
+}
+
+#[test]
+fn a_study_goes_on_when_nobody_listens() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().display().to_string();
+    let arguments: Vec<&str> = SMALL.split(' ').chain([&out[..]]).collect();
+    let mut study = command(&arguments);
+    let mut study = study.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    drop(study.stderr.take());
+    assert!(study.wait().expect("it ends").success());
+    assert_eq!(rows(folder.path()).len(), 1);
+}
+
 #[test]
 fn a_comparison_without_deepinv_says_that_it_skips() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -275,6 +306,14 @@ fn predictions_are_marked_and_their_error_is_stated() {
             predicted.iter().all(|row| row.configuration.height == 64 && row.total_seconds > 0.0)
         );
     }
+    // Another size is predicted beside it.
+    bench(&["predict", &out, "--cluster", &cluster, "--sizes", "48", "--ranks", "64"]);
+    let heights: Vec<usize> = rows(Path::new(&out))
+        .iter()
+        .filter(|row| row.predicted)
+        .map(|row| row.configuration.height)
+        .collect();
+    assert_eq!(heights, [[64; 8].as_slice(), &[48; 4]].concat());
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! What rows say: times of an iteration, speedup, efficiencies, balance. Pure functions over rows.
 //!
-//! An iteration takes as long as its slowest rank. Efficiencies are shares of 1.
+//! An iteration takes as long as its slowest rank; a configuration's time is the median over all iterations of all
+//! repetitions. Efficiencies are shares of 1. The dashboard's `model.js` has the same definitions.
 //!
-//! - *speedup*: how many times faster than on the fewest ranks measured; in a weak study, how much more is done in
-//!   the same time.
-//! - *parallel efficiency*: speedup divided by how many times more ranks there are.
+//! - *speedup*: how many times faster than on the fewest ranks measured, times that number of ranks; in a weak study,
+//!   how much more is done in the same time.
+//! - *parallel efficiency*: speedup divided by ranks.
 //! - *work-normalised efficiency*: the same, had all numbers of ranks computed as many pixels. Tiles overlap, so
 //!   cutting an image for more ranks may make more work; this is what is left when that is not counted.
 //! - *load balance* and *communication efficiency* are those of the POP project: with the useful seconds of a rank (all
@@ -56,7 +57,7 @@ pub struct Scaling {
     pub summary: Summary,
     /// See above, as the others.
     pub speedup: f64,
-    /// Speedup divided by how many times more ranks there are.
+    /// Speedup divided by ranks.
     pub efficiency: f64,
     /// The same for equal work.
     pub work_normalised_efficiency: Option<f64>,
@@ -168,11 +169,13 @@ fn compare(of: &Summary, reference: &Summary) -> Scaling {
     let more = of.configuration.ranks as f64 / reference.configuration.ranks as f64;
     // In a weak study as many times more is done.
     let scale = if of.configuration.mode == Some(Mode::Weak) { more } else { 1.0 };
+    // The fewest ranks are taken to be ideal: they do as much as so many.
+    let begin = scale * reference.configuration.ranks as f64;
     let faster = |now: Option<Median>, before: Option<Median>| {
-        Some(scale * before?.value / now?.value).filter(|speedup| speedup.is_finite())
+        Some(begin * before?.value / now?.value).filter(|speedup| speedup.is_finite())
     };
-    let speedup = scale * reference.total.value / of.total.value;
-    let efficiency = speedup / more;
+    let speedup = begin * reference.total.value / of.total.value;
+    let efficiency = speedup / of.configuration.ranks as f64;
     let work = |summary: &Summary| summary.pixels_computed.map(|pixels| pixels as f64);
     let work_normalised_efficiency = work(of)
         .zip(work(reference))
@@ -258,6 +261,36 @@ mod tests {
         assert_eq!(two.summary.load_balance, Some(8.0 / 9.0));
         assert_eq!(two.summary.communication_efficiency, Some(0.9));
         assert_eq!(two.summary.bytes_sent, Some(200.0));
+    }
+
+    #[test]
+    fn a_study_that_begins_with_two_ranks_has_their_speedup() {
+        let seconds = |total| [total, total / 4.0, total / 2.0, 0.0, 0.0];
+        let rows = [row(2, 1, 0, seconds(6.0), 100), row(4, 1, 0, seconds(4.0), 100)];
+        let figures = scaling(&summarise(&rows));
+        assert_eq!((figures[0].speedup, figures[0].efficiency), (2.0, 1.0));
+        assert_eq!((figures[1].speedup, figures[1].efficiency), (3.0, 0.75));
+        assert_eq!((figures[1].data_speedup, figures[1].prior_speedup), (Some(3.0), Some(3.0)));
+    }
+
+    /// The numbers of the test of the same in the dashboard.
+    #[test]
+    fn times_are_medians_over_all_iterations_of_the_slowest_rank() {
+        let of = |ranks, repetition, iteration, rank, total| Row {
+            repetition,
+            ..row(ranks, iteration, rank, [total, 0.0, 0.0, 0.0, 0.0], 100)
+        };
+        let rows = [
+            of(1, 0, 1, 0, 3.0),
+            of(1, 0, 2, 0, 5.0),
+            of(1, 1, 1, 0, 6.0),
+            of(1, 2, 1, 0, 20.0),
+            of(2, 0, 1, 0, 2.75),
+            of(2, 0, 1, 1, 2.5),
+        ];
+        let figures = scaling(&summarise(&rows));
+        assert_eq!(figures[0].summary.total.value, 5.5);
+        assert_eq!((figures[1].speedup, figures[1].efficiency), (2.0, 1.0));
     }
 
     #[test]

@@ -18,5 +18,6 @@ pub mod runner;
 pub mod slurm;
 pub mod statistics;
 pub mod tables;
+mod tiles;
 
 pub use error::{Error, Result};

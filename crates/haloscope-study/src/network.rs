@@ -8,6 +8,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use haloscope_nn::Footprint;
 use haloscope_nn::models::{Architecture, Dncnn, Drunet, Model, Unet};
 use haloscope_nn::weights::{Limits, StateDict};
 
@@ -71,6 +72,20 @@ impl NetworkName {
             Self::File(path) => Model::recognize(&StateDict::open(path, &Limits::default())?)?,
         };
         Ok(model)
+    }
+
+    /// What the sides of its input are multiples of. Only a file has to be read for it.
+    pub fn alignment(&self) -> Result<usize> {
+        Ok(match self {
+            Self::Drunet { .. } => 8,
+            Self::Unet(channels) => 1 << (channels.len() - 1).min(16),
+            Self::Dncnn { .. } => 1,
+            Self::File(_) => {
+                // A file says its channels and axes itself.
+                let footprint = Footprint::of(self.build(1, 2)?.network())?;
+                footprint.alignment.into_iter().max().unwrap_or(1)
+            }
+        })
     }
 }
 
@@ -201,6 +216,21 @@ mod tests {
         for (channels, axes) in [(3, 2), (1, 2), (1, 3)] {
             let model = name.build(channels, axes).expect("a model");
             assert_eq!((model.image_channels(), model.network().rank()), (channels, axes));
+        }
+    }
+
+    #[test]
+    fn alignments_are_those_of_the_networks() {
+        let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../haloscope-nn/fixtures");
+        let file = format!("{fixtures}/drunet_gray.safetensors");
+        for (name, expected) in
+            [("drunet:2-2-2-2:1", 8), ("unet:2-2-2", 4), ("dncnn:2:3", 1), (&file[..], 8)]
+        {
+            let name: NetworkName = name.parse().expect("a network");
+            let model = name.build(1, 2).expect("a model");
+            let real = Footprint::of(model.network()).expect("a footprint").alignment;
+            assert_eq!(name.alignment().expect("an alignment"), expected, "{name}");
+            assert_eq!(real, [expected; 2], "{name}");
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::job::{Job, Settings};
 use crate::network::NetworkName;
 use crate::problem::{Problem, Scene};
 use crate::row::{Backend, Configuration, Mode, Study};
+use crate::tiles;
 
 /// What is chosen for a problem unless the caller does.
 #[derive(Clone, Debug)]
@@ -189,20 +190,21 @@ pub struct BatchStudy {
 impl BatchStudy {
     /// One job per patch and batch; batches of more patches than the image has are left out.
     pub fn jobs(&self) -> Result<Vec<Job>> {
+        check_list("size", &[self.size])?;
         check_list("patches", &self.patches)?;
         check_list("batches", &self.batches)?;
         let mut jobs = Vec::new();
         for &patch in &self.patches {
-            let tiles = self.size.div_ceil(patch).pow(2);
+            let base = Configuration {
+                height: self.size,
+                width: self.size,
+                patch: Some(patch),
+                overlap: Some(self.overlap),
+                ..alone(Study::Batch, &self.model, self.threads)
+            };
+            let tiles = tiles::plan(&base)?.len();
             for &batch in self.batches.iter().filter(|batch| **batch <= tiles) {
-                let configuration = Configuration {
-                    height: self.size,
-                    width: self.size,
-                    patch: Some(patch),
-                    overlap: Some(self.overlap),
-                    batch: Some(batch),
-                    ..alone(Study::Batch, &self.model, self.threads)
-                };
+                let configuration = Configuration { batch: Some(batch), ..base.clone() };
                 jobs.push(job(configuration, &self.settings, self.repetitions));
             }
         }
@@ -403,7 +405,12 @@ mod tests {
             settings: Settings::default(),
         };
         let jobs = study.jobs().expect("jobs");
-        let batches: Vec<Option<usize>> = jobs.iter().map(|job| job.configuration.batch).collect();
-        assert_eq!(batches, [1, 4, 16, 1, 4].map(Some));
+        let batches = |jobs: &[Job]| -> Vec<Option<usize>> {
+            jobs.iter().map(|job| job.configuration.batch).collect()
+        };
+        assert_eq!(batches(&jobs), [1, 4, 16, 1, 4].map(Some));
+        // With an overlap of 8 on either side, 9 patches of 16 are enough.
+        let jobs = BatchStudy { overlap: 8, ..study }.jobs().expect("jobs");
+        assert_eq!(batches(&jobs), [1, 4, 1, 4].map(Some));
     }
 }

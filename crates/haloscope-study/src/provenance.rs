@@ -18,7 +18,7 @@ pub const PROVENANCE: &str = "provenance.json";
 /// What made the rows of a folder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Provenance {
-    /// The version of haloscope.
+    /// The version of haloscope that began the folder; each run has its own, as its commit and its machine.
     pub version: String,
     /// The commit that it was built from, where that is known.
     pub commit: Option<String>,
@@ -45,6 +45,15 @@ pub struct Run {
     pub command: Vec<String>,
     /// When, in seconds since the beginning of 1970.
     pub unix_seconds: u64,
+    /// The version of haloscope. Files that are older than this field do not say it, nor commit and machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// The commit that it was built from, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    /// The machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<Value>,
 }
 
 impl Run {
@@ -52,7 +61,20 @@ impl Run {
     #[must_use]
     pub fn new(study: Study, settings: Settings, command: Vec<String>) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { study, settings, command, unix_seconds: now.as_secs() }
+        let unix_seconds = now.as_secs();
+        let (version, commit, machine) = (None, None, None);
+        Self { study, settings, command, unix_seconds, version, commit, machine }
+    }
+
+    /// This run, by the version and on the machine of `origin`.
+    #[must_use]
+    fn of(self, origin: &Provenance) -> Self {
+        Self {
+            version: Some(origin.version.clone()),
+            commit: origin.commit.clone(),
+            machine: Some(origin.machine.clone()),
+            ..self
+        }
     }
 }
 
@@ -88,8 +110,8 @@ impl Provenance {
         Ok(write_atomically(&path, |file| writeln!(file, "{text}"))?)
     }
 
-    /// Adds a run, unless rows of its study have other settings.
-    pub(crate) fn begin(&mut self, folder: &Path, run: &Run) -> Result<()> {
+    /// Adds a run by the version and on the machine of `origin`, unless rows of its study have other settings.
+    pub(crate) fn begin(&mut self, folder: &Path, origin: &Self, run: &Run) -> Result<()> {
         let earlier = self.runs.iter().find(|earlier| earlier.study == run.study);
         match earlier {
             Some(earlier) if earlier.settings != run.settings => Err(Error::file(
@@ -100,7 +122,7 @@ impl Provenance {
                 ),
             )),
             _ => {
-                self.runs.push(run.clone());
+                self.runs.push(run.clone().of(origin));
                 Ok(())
             }
         }

@@ -4,7 +4,7 @@
 //! repetitions behind; should the last one be torn all the same, it is dropped when the folder is opened again. A
 //! run that is started again with the same settings measures what is missing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ impl Results {
             Some(found) => found,
             None => origin.clone(),
         };
-        provenance.begin(folder, run)?;
+        provenance.begin(folder, origin, run)?;
         provenance.write(folder)?;
         Self::reopen(folder)
     }
@@ -98,9 +98,15 @@ impl Results {
         Ok(())
     }
 
-    /// Replaces all predicted rows.
+    /// Adds predicted rows; they replace those that were predicted before of the same problems, sizes and networks, of
+    /// whatever cluster, because no column tells clusters apart.
     pub fn predict(&mut self, rows: Vec<Row>) -> Result<()> {
-        self.rewrite_without(|row| row.predicted)?;
+        let subject = |row: &Row| {
+            let of = &row.configuration;
+            (of.problem, of.sides(), of.model.clone())
+        };
+        let subjects: BTreeSet<_> = rows.iter().map(subject).collect();
+        self.rewrite_without(|row| row.predicted && subjects.contains(&subject(row)))?;
         self.append(rows)
     }
 
@@ -223,6 +229,8 @@ mod tests {
     use super::*;
     use crate::job::Settings;
     use crate::parquet::read_parquet;
+    use crate::problem::Problem;
+    use crate::row::Configuration;
     use crate::row::tests::configuration;
 
     fn origin() -> Provenance {
@@ -321,6 +329,28 @@ mod tests {
     }
 
     #[test]
+    fn every_run_says_what_made_it_and_older_files_are_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        open(folder.path());
+        let path = folder.path().join("provenance.json");
+        let mut old: Value =
+            serde_json::from_slice(&std::fs::read(&path).expect("a file")).expect("JSON");
+        for name in ["version", "commit", "machine"] {
+            old["runs"][0].as_object_mut().expect("a run").remove(name);
+        }
+        std::fs::write(&path, old.to_string()).expect("written");
+        let machine = serde_json::json!({ "cores": 64 });
+        let now = Provenance::new("2.0", Some("abc".into()), machine.clone());
+        let results = Results::open(folder.path(), &now, &run()).expect("a folder of results");
+        let [first, second] = &results.provenance().runs[..] else { panic!("two runs") };
+        assert_eq!((&first.version, &first.machine), (&None, &None));
+        assert_eq!(second.version.as_deref(), Some("2.0"));
+        assert_eq!(second.commit.as_deref(), Some("abc"));
+        assert_eq!(second.machine, Some(machine));
+        assert_eq!(results.provenance().version, "1.0", "what began the folder");
+    }
+
+    #[test]
     fn other_settings_need_another_folder() {
         let folder = tempfile::tempdir().expect("a folder");
         open(folder.path());
@@ -332,14 +362,24 @@ mod tests {
     }
 
     #[test]
-    fn predicted_rows_are_replaced_and_measured_ones_kept() {
+    fn predicted_rows_replace_those_of_the_same_problem_size_and_network() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut results = open(folder.path());
         results.append(rows(1, 0)).expect("appended");
-        let predicted = |seconds| Row { predicted: true, ..configuration(64).row(0, 0, seconds) };
-        results.predict(vec![predicted(1.0), predicted(2.0)]).expect("predicted");
-        results.predict(vec![predicted(3.0)]).expect("predicted");
-        let expected = [rows(1, 0), vec![predicted(3.0)]].concat();
+        let of = |configuration: Configuration, seconds| Row {
+            predicted: true,
+            ..configuration.row(0, 0, seconds)
+        };
+        let predicted = |ranks, seconds| of(configuration(ranks), seconds);
+        let others = vec![
+            of(configuration(64).with_sides(&[128, 128]), 4.0),
+            of(Configuration { model: "dncnn".into(), ..configuration(64) }, 5.0),
+            of(Configuration { problem: Some(Problem::Tomography2d), ..configuration(64) }, 6.0),
+        ];
+        results.predict(vec![predicted(1, 1.0), predicted(64, 2.0)]).expect("predicted");
+        results.predict(others.clone()).expect("predicted");
+        results.predict(vec![predicted(64, 3.0)]).expect("predicted");
+        let expected = [rows(1, 0), others, vec![predicted(64, 3.0)]].concat();
         assert_eq!(read_rows(folder.path()).expect("rows"), expected);
     }
 }

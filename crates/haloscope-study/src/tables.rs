@@ -6,6 +6,7 @@ use crate::figures::{Scaling, Summary, bend, scaling, summarise};
 use crate::model::Validation;
 use crate::row::{Row, Study};
 use crate::statistics::Median;
+use crate::tiles;
 
 /// The tables of all studies in the rows; predictions apart from measurements.
 #[must_use]
@@ -133,13 +134,12 @@ fn batch_table(summaries: &[Summary]) -> String {
         .iter()
         .map(|summary| {
             let configuration = &summary.configuration;
-            let patch = configuration.patch.unwrap_or(configuration.height).max(1);
-            let patches =
-                configuration.height.div_ceil(patch) * configuration.width.div_ceil(patch);
+            // Weights that are in a file which is not here do not say how patches are aligned.
+            let patches = tiles::plan(configuration).ok().map(|plan| plan.len() as f64);
             vec![
                 configuration.to_string(),
                 interval(&summary.total),
-                format!("{:.2}", patches as f64 / summary.total.value),
+                optional(patches, |count| format!("{:.2}", count / summary.total.value)),
                 format!("{:.3}", 1.0 / summary.total.value),
                 optional(summary.peak_bytes, megabytes),
             ]
@@ -232,6 +232,7 @@ fn optional<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::row::Configuration;
     use crate::row::tests::configuration;
 
     #[test]
@@ -250,5 +251,22 @@ mod tests {
             [1234.4, 12.34, 0.1234, 0.000_123_4, 0.0].map(number),
             ["1234", "12.3", "0.123", "0.000123", "0"]
         );
+    }
+
+    #[test]
+    fn patches_are_those_of_the_plan() {
+        let of = |overlap| Configuration {
+            study: Study::Batch,
+            problem: None,
+            mode: None,
+            patch: Some(16),
+            overlap: Some(overlap),
+            ..configuration(1)
+        };
+        // 64 pixels are four times 16; windows of 32 that overlap by 16 are three.
+        for (overlap, patches) in [(0, "16.00"), (8, "9.00")] {
+            let text = describe(&[of(overlap).row(0, 0, 1.0)]);
+            assert!(text.contains(&format!("  {patches}  ")), "{text}");
+        }
     }
 }

@@ -214,27 +214,29 @@ fn a_point_says_its_values_when_the_mouse_is_over_it() {
 }
 
 #[test]
-fn speedups_are_of_medians_over_repetitions_of_the_slowest_rank() {
-    // One rank: means of 4, 6 and 20 s. Two: the slower rank takes 3 s. The prediction for two is 3.3 s.
+fn speedups_are_of_medians_over_all_iterations_of_the_slowest_rank() {
+    // One rank: 3, 5, 6 and 20 s. Two: the slower rank takes 2.75 s. The prediction for two is 3.025 s.
     let csv = "study,predicted,ranks,rank,repetition,iteration,total_seconds,transfer_seconds,waiting_seconds\n\
                scaling,false,1,0,0,1,3,0,0\nscaling,false,1,0,0,2,5,0,0\n\
                scaling,false,1,0,1,1,6,0,0\nscaling,false,1,0,2,1,20,0,0\n\
-               scaling,false,2,0,0,1,3,0.5,0\nscaling,false,2,1,0,1,2.5,0.5,1\n\
-               scaling,true,2,0,0,1,3.3,,\n";
+               scaling,false,2,0,0,1,2.75,0.5,0\nscaling,false,2,1,0,1,2.5,0.5,1\n\
+               scaling,true,2,0,0,1,3.025,,\n";
     let Some(mut page) = Page::open(csv, 1280, false) else { return };
     let points = page.ask(
-        "curvesOf(all)[0].measured.map(({ seconds, speedup, efficiency, balance, communication }) =>
-            ({ seconds, speedup, efficiency, balance, communication }))",
+        "curvesOf(all)[0].measured.map(({ seconds, low, high, speedup, efficiency, balance, communication }) =>
+            ({ seconds, low, high, speedup, efficiency, balance, communication }))",
     );
     let two = &points[1];
-    assert_eq!(points[0]["seconds"], 6);
+    assert_eq!(points[0]["seconds"], 5.5);
+    // The medians of the fastest and of the slowest repetition.
+    assert_eq!((&points[0]["low"], &points[0]["high"]), (&json!(4), &json!(20)));
     assert_eq!(
         (&two["seconds"], &two["speedup"], &two["efficiency"]),
-        (&json!(3), &json!(2), &json!(1))
+        (&json!(2.75), &json!(2), &json!(1))
     );
-    // The ranks compute for 2.5 s and 1 s.
-    assert_eq!(two["balance"].as_f64(), Some(1.75 / 2.5));
-    assert_eq!(two["communication"].as_f64(), Some(2.5 / 3.0));
+    // The ranks compute for 2.25 s and 1 s.
+    assert_eq!(two["balance"].as_f64(), Some(1.625 / 2.25));
+    assert_eq!(two["communication"].as_f64(), Some(2.25 / 2.75));
     assert!((page.number("predictionError(curvesOf(all))") - 0.1).abs() < 1e-9);
     let table = page.ask("document.querySelector('table').textContent");
     let table = table.as_str().expect("text");

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use haloscope::denoise::{Denoiser, NetworkDenoiser};
+use haloscope_nn::engine::Options;
 use haloscope_study::figures::summarise;
 use haloscope_study::job::{Answer, Job, Question, Settings};
 use haloscope_study::measure::answer;
@@ -163,6 +165,28 @@ fn batches_do_not_change_the_image() {
         assert_eq!(answers.images, found[0].images);
         assert_eq!(answers.rows[0].pixels_computed, Some(32 * 32));
     }
+}
+
+#[test]
+fn memory_of_a_batch_is_that_of_the_windows_of_the_plan() {
+    let study = BatchStudy {
+        model: "drunet:2-2-2-2:1".parse().expect("a network"),
+        size: 64,
+        patches: vec![32],
+        batches: vec![2],
+        overlap: 8,
+        threads: 1,
+        repetitions: 1,
+        settings: settings(),
+    };
+    let rows = measure(&study.jobs().expect("jobs")[0]).rows;
+    // Two windows of 40 pixels cover 64 with 16 in common: they need no overlap at the edges.
+    assert_eq!(rows[0].pixels_computed, Some(4 * 40 * 40));
+    let options = Options { threads: 1, ..Options::default() };
+    let model = study.model.build(3, 2).expect("a model");
+    let network = NetworkDenoiser::new(model, options).expect("a network");
+    let bytes = network.memory(&[2, 3, 40, 40]).expect("a plan").map(|bytes| bytes as u64);
+    assert_eq!(rows[0].predicted_bytes, bytes);
 }
 
 #[test]

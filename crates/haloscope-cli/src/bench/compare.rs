@@ -70,13 +70,17 @@ fn measure(
     // A Ctrl-C ends the search, too, whose result is then not to be believed.
     run::heed_interruption()?;
     match python {
-        Err(reason) => eprintln!("skipped: deepinv, because {reason}"),
+        Err(reason) => {
+            let words = format!("skipped: deepinv, because {reason}");
+            crate::log::message(log::Level::Warn, &words);
+        }
         Ok(python) => {
             // Its cone beam needs a GPU.
             let (there, missing): (Vec<Problem>, Vec<Problem>) =
                 ours.problems.iter().partition(|problem| **problem != Problem::Tomography3d);
             if !missing.is_empty() {
-                eprintln!("skipped: tomography-3d in deepinv, which has no cone beam on a CPU");
+                let words = "skipped: tomography-3d in deepinv, which has no cone beam on a CPU";
+                crate::log::message(log::Level::Warn, words);
             }
             let theirs =
                 CompareStudy { systems: vec!["deepinv".into()], problems: there, ..ours.clone() };

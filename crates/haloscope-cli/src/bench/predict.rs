@@ -13,7 +13,8 @@ use super::run::validate;
 /// The options of `haloscope bench predict`.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Folder of results of `bench scaling`, to which the predicted rows are added
+    /// Folder of results of `bench scaling`, to which the predicted rows are added; they replace predictions of the same
+    /// problem, size and network
     results: PathBuf,
 
     /// Description of the cluster
@@ -47,7 +48,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let ranks: Vec<usize> =
         arguments.ranks.iter().copied().filter(|ranks| *ranks <= cluster.most_ranks()).collect();
     if ranks.len() < arguments.ranks.len() {
-        eprintln!("{} has {} ranks; more are left out", cluster.name, cluster.most_ranks());
+        let words =
+            format!("{} has {} ranks; more are left out", cluster.name, cluster.most_ranks());
+        crate::log::message(log::Level::Warn, &words);
     }
     let is_wanted =
         |problem: Problem| arguments.problem.is_empty() || arguments.problem.contains(&problem);

@@ -14,9 +14,11 @@ use haloscope_study::runner::{Launcher, Progress};
 use haloscope_study::slurm::quote;
 use haloscope_study::tables;
 use indicatif::{ProgressBar, ProgressStyle};
+use log::Level;
 
 use crate::exit::Code;
 use crate::interrupt;
+use crate::log::{is_json, message};
 use crate::machine::Machine;
 
 /// The options that all studies have.
@@ -73,13 +75,13 @@ pub fn until_interrupted(
     };
     let rows = read_rows(&arguments.out)?.len();
     let words: Vec<String> = command_line().iter().map(|word| quote(word)).collect();
-    let message = format!(
+    let said = format!(
         "ended by {}; {rows} rows are in {}, and `{}` goes on with the rest",
         signal.name(),
         arguments.out.display(),
         words.join(" ")
     );
-    crate::log::error(&message, signal.exit_code());
+    crate::log::error(&said, signal.exit_code());
     Ok(Code::Interrupted(signal))
 }
 
@@ -117,9 +119,9 @@ pub fn launcher(mpi: &str) -> Result<Launcher> {
 /// Measures what is missing of `jobs`, with a line for each and a bar below if there is a terminal.
 pub fn measure(launcher: &Launcher, jobs: &[Job], results: &mut Results) -> Result<()> {
     let repetitions = jobs.iter().map(|job| job.repetitions.len() as u64).sum();
-    let bar = ProgressBar::new(repetitions);
+    let bar = if is_json() { ProgressBar::hidden() } else { ProgressBar::new(repetitions) };
     bar.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len}  {msg}  {eta} left")?);
-    let say = |line: String| bar.suspend(|| eprintln!("{line}"));
+    let say = |line: String| bar.suspend(|| message(Level::Info, &line));
     let mut rows = Vec::new();
     let mut current = (0, 0, String::new());
     let measured = launcher.run(jobs, results, &mut |progress| match progress {
@@ -153,12 +155,13 @@ pub fn measure(launcher: &Launcher, jobs: &[Job], results: &mut Results) -> Resu
 
 /// Says where rows go before they come.
 pub fn announce(arguments: &RunArguments, jobs: &[Job]) {
-    eprintln!(
+    let words = format!(
         "{} configuration{}; rows go to {}, Ctrl-C keeps them, and the same command goes on",
         jobs.len(),
         if jobs.len() == 1 { "" } else { "s" },
         arguments.out.display()
     );
+    message(Level::Info, &words);
 }
 
 /// Compares the model with the measured rows, on the machine that they were measured on.

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use haloscope::Array;
 use haloscope::denoise::{Denoiser, NetworkDenoiser};
 use haloscope::distribute::distribute_with;
 use haloscope::memory::{peak_resident_bytes, resident_bytes};
@@ -12,11 +11,12 @@ use haloscope_comm::ContextOptions;
 use haloscope_nn::engine::Options;
 
 use super::Tell;
-use super::reconstruct::{Work, tiling};
+use super::reconstruct::Work;
 use crate::error::Result;
 use crate::job::{Answer, Digest, Job};
 use crate::network::NetworkName;
-use crate::row::{Configuration, Row};
+use crate::row::Row;
+use crate::tiles::tiling;
 
 /// Denoises the image, once for nothing and once for each repetition.
 pub fn measure(job: &Job, tell: &Tell<'_>) -> Result<()> {
@@ -38,7 +38,10 @@ pub fn measure(job: &Job, tell: &Tell<'_>) -> Result<()> {
     let level = job.settings.sigma.into();
 
     denoiser.denoise(&image, &level)?;
-    let predicted = network.memory(&batch_shape(configuration, &image))?;
+    // What the network gets at once.
+    let mut shape = vec![configuration.batch.unwrap_or(1), channels];
+    shape.extend(tiling(configuration).plan(image.shape(), network.alignment(), 1)?.window());
+    let predicted = network.memory(&shape)?;
     for &repetition in &job.repetitions {
         let begin = Instant::now();
         let denoised = denoiser.denoise(&image, &level)?;
@@ -57,12 +60,4 @@ pub fn measure(job: &Job, tell: &Tell<'_>) -> Result<()> {
         tell(Answer::Repetition { rows: vec![row], image: Some(digest.to_string()) })?;
     }
     Ok(())
-}
-
-/// The shape of what the network gets at once.
-fn batch_shape(configuration: &Configuration, image: &Array) -> Vec<usize> {
-    let overlap = 2 * configuration.overlap.unwrap_or(0);
-    let window = |side: usize| configuration.patch.map_or(side, |patch| patch.min(side) + overlap);
-    let batch = configuration.batch.unwrap_or(1);
-    vec![batch, image.shape()[1], window(configuration.height), window(configuration.width)]
 }

@@ -7,8 +7,6 @@ mod reconstruct;
 
 use std::time::Duration;
 
-pub(crate) use reconstruct::tiling;
-
 use haloscope_comm::{Context, ContextOptions};
 
 use crate::error::{Error, Result};

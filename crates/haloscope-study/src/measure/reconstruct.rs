@@ -13,7 +13,6 @@ use haloscope::fidelity::{Fidelities, L2};
 use haloscope::memory::peak_resident_bytes;
 use haloscope::metrics::psnr;
 use haloscope::solve::{Plug, ProximalGradient, Range, Start, State, Stopping, solve};
-use haloscope::tiling::{Batch, Strategy, Tiling};
 use haloscope::{Array, Measurements};
 use haloscope_comm::{Collectives, Context};
 use haloscope_nn::engine::Options;
@@ -23,7 +22,8 @@ use crate::error::{Error, Result};
 use crate::job::{Answer, Digest, Job};
 use crate::network::NetworkName;
 use crate::problem::{Scene, read_prepared, step_size};
-use crate::row::{Configuration, Row};
+use crate::row::Row;
+use crate::tiles::tiling;
 
 /// Measures all repetitions of a job on one rank; the first rank tells of them.
 pub fn reconstruct(ctx: &Context, job: &Job, tell: &Tell<'_>) -> Result<()> {
@@ -122,23 +122,6 @@ type Note<'a> = dyn FnMut(&haloscope::solve::Record, &State, u64) -> haloscope::
 
 fn missing(what: &'static str) -> Error {
     Error::argument(what, "none was given; a reconstruction needs it")
-}
-
-/// How a configuration cuts images.
-pub fn tiling(configuration: &Configuration) -> Tiling {
-    let overlap = configuration.overlap.unwrap_or(0);
-    let strategy = if overlap == 0 { Strategy::Basic } else { Strategy::Overlap };
-    let mut tiling = Tiling { overlap: overlap.into(), ..Tiling::new(strategy) };
-    if let Some(patch) = configuration.patch {
-        let sides = configuration.sides();
-        // A patch that is larger than the image would be reported as a surprise; here it means all of it.
-        let patch = patch.min(sides.iter().copied().max().unwrap_or(patch));
-        tiling.patch = patch.into();
-    }
-    if let Some(batch) = configuration.batch {
-        tiling.batch = Batch::AtMost(batch);
-    }
-    tiling
 }
 
 /// The pixels that a rank's tiles are computed on, and those that they contribute.

@@ -1,7 +1,7 @@
 //! How long an iteration would take on more ranks than there are.
 //!
-//! The seconds of one operator, of one tile and of the vector operations are taken from measurements on the fewest
-//! ranks, the cost of messages from a [`Cluster`]. The rest is counting: which rank has the most operators and the
+//! The seconds per pixel of one operator, of one tile and of the vector operations are taken from measurements on the
+//! fewest ranks, the cost of messages from a [`Cluster`]. The rest is counting: which rank has the most operators and the
 //! most tiles, and what it sends and receives, as the implementation does it. So a prediction is right as far as
 //! ranks do not slow each other down by more than the description says; [`validate`] compares it with what was
 //! measured.
@@ -13,15 +13,12 @@
 mod cluster;
 mod traffic;
 
-use haloscope::tiling::TilePlan;
-
 use crate::error::{Error, Result};
 use crate::figures::{Summary, summarise};
 use crate::job::LinkSpeed;
-use crate::measure::tiling;
-use crate::network::NetworkName;
 use crate::problem::{Reach, Scene};
 use crate::row::{Backend, Configuration, Mode, Row, Study};
+use crate::tiles;
 use traffic::{Shard, Traffic};
 
 pub use cluster::Cluster;
@@ -51,8 +48,8 @@ impl Layout {
 pub struct Costs {
     /// The gradient of one operator's data term, per pixel of the image.
     pub operator_per_pixel: f64,
-    /// One tile.
-    pub tile: f64,
+    /// A tile, per pixel of its window.
+    pub tile_per_pixel: f64,
     /// What is done to the image besides, per pixel.
     pub rest_per_pixel: f64,
 }
@@ -66,6 +63,8 @@ pub struct Workload {
     operators: usize,
     reach: Reach,
     tiles: usize,
+    /// Pixels of a tile's window.
+    window: f64,
     overlap: usize,
 }
 
@@ -94,13 +93,14 @@ impl Workload {
         let overlap = configuration.overlap.unwrap_or(0);
         let sides = configuration.sides();
         let scene = Scene::new(problem, &sides, operators, 0)?;
-        let plan = tiles(configuration, scene.shape())?;
+        let plan = tiles::plan(configuration)?;
         Ok(Self {
             sides,
             channels: problem.channels(),
             operators,
             reach: scene.reach()?,
             tiles: plan.len(),
+            window: plan.window().iter().map(|side| *side as f64).product(),
             overlap,
         })
     }
@@ -112,17 +112,6 @@ impl Workload {
     fn image_bytes(&self) -> f64 {
         4.0 * self.channels as f64 * self.pixels()
     }
-}
-
-/// The tiles that a network of this name makes; nothing of it is built but its alignment.
-fn tiles(configuration: &Configuration, shape: &[usize]) -> Result<TilePlan> {
-    let alignment = match configuration.model.parse()? {
-        NetworkName::Drunet { .. } => 8,
-        NetworkName::Unet(channels) => 1 << (channels.len() - 1).min(16),
-        NetworkName::Dncnn { .. } | NetworkName::File(_) => 1,
-    };
-    let shape: Vec<usize> = [1].iter().chain(shape).copied().collect();
-    Ok(tiling(configuration).plan(&shape, alignment, 1)?)
 }
 
 impl Costs {
@@ -139,7 +128,7 @@ impl Costs {
         let most = |count: usize| count.div_ceil(ranks) as f64;
         Ok(Self {
             operator_per_pixel: data * computing / most(workload.operators) / workload.pixels(),
-            tile: prior * computing / most(workload.tiles),
+            tile_per_pixel: prior * computing / most(workload.tiles) / workload.window,
             rest_per_pixel: (summary.total.value - data - prior).max(0.0) / workload.pixels(),
         })
     }
@@ -185,7 +174,7 @@ pub fn predict(
             (operators, sum, costs.rest_per_pixel * pixels / ranks as f64)
         }
     };
-    let tiles = share(workload.tiles) * costs.tile;
+    let tiles = share(workload.tiles) * costs.tile_per_pixel * workload.window;
     let join = match layout {
         Layout::Replicated => traffic.assembly(bytes),
         Layout::Sharded => {

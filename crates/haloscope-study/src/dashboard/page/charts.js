@@ -62,7 +62,7 @@ function secondsChart(view) {
   const series = curves.flatMap((curve) => pointSeries(curve, "seconds"));
   return series.length === 0 ? null : {
     id: "seconds", title: "Time of an iteration",
-    words: "Median over repetitions of the mean iteration; whiskers from the fastest repetition to the slowest.",
+    words: "Median over all iterations of the slowest rank; whiskers from the fastest repetition to the slowest.",
     notes: [hasPredictions(series) && PREDICTED],
     x: { name: "ranks", log: 2 }, y: { log: 2, label: format.seconds }, series,
   };
@@ -332,7 +332,7 @@ function compareChart(view) {
   })).filter(({ values }) => values.some((value) => value !== null));
   const fastest = (index) => smallest(cases[index][1].map((one) => one.seconds));
   return {
-    id: "compare", title: "Time of an iteration in each system", words: "Median over repetitions; shorter is better.",
+    id: "compare", title: "Time of an iteration in each system", words: "Median over all iterations; shorter is better.",
     x: { categories: cases.map(([name]) => name) }, y: { label: format.seconds }, bars, isHorizontal: true,
     hover: (index) => ({
       title: cases[index][0], pairs: systems.map((system, at) => [system, find(cases[index], system)])

@@ -96,6 +96,7 @@ function configurationsOf(rows) {
 
 function measure(rows) {
   const repetitions = [...groupBy(rows, (row) => row.repetition).values()].map(measureRepetition);
+  const iterations = repetitions.flatMap((repetition) => repetition.iterations);
   const all = (name) => repetitions.map((repetition) => repetition[name]);
   const ranks = [...groupBy(rows, (row) => row.rank).entries()]
     .sort(([a], [b]) => a - b)
@@ -106,11 +107,11 @@ function measure(rows) {
     }));
   return {
     repetitions: repetitions.length,
-    seconds: median(all("seconds")),
+    seconds: median(iterations.map(({ seconds }) => seconds)),
     low: smallest(all("seconds")),
     high: largest(all("seconds")),
     parts: Object.fromEntries(PARTS.map((part) => [part, median(repetitions.map(({ parts }) => parts[part]))])),
-    slowest: Object.fromEntries(PARTS.map((part) => [part, largest(ranks.map(({ parts }) => parts[part]))])),
+    slowest: Object.fromEntries(PARTS.map((part) => [part, median(iterations.map(({ slowest }) => slowest[part]))])),
     balance: median(all("balance")),
     communication: median(all("communication")),
     bytes: median(all("bytes")),
@@ -123,7 +124,10 @@ function measure(rows) {
   };
 }
 
-/** An iteration lasts as long as its slowest rank; the other figures are means over ranks, or sums of them. */
+/**
+ * An iteration lasts as long as its slowest rank; the other figures are means over ranks, or sums of them. The time of
+ * a repetition is its median, so that of all iterations is between those of the repetitions.
+ */
 function measureRepetition(rows) {
   const iterations = [...groupBy(rows, (row) => row.iteration).values()].map((ranks) => {
     const seconds = largest(ranks.map((row) => row.total_seconds));
@@ -136,6 +140,7 @@ function measureRepetition(rows) {
     return {
       seconds,
       parts: meanParts(parts),
+      slowest: Object.fromEntries(PARTS.map((part) => [part, largest(parts.map((one) => one[part]))])),
       balance: busiest && stands === 1 ? mean(computing) / busiest : null,
       communication: busiest && seconds ? busiest / seconds : null,
       bytes: total(ranks.map((row) => row.bytes_sent)),
@@ -143,8 +148,10 @@ function measureRepetition(rows) {
       kept: total(ranks.map((row) => row.pixels_kept)),
     };
   });
-  const names = ["seconds", "balance", "communication", "bytes", "computed", "kept"];
+  const names = ["balance", "communication", "bytes", "computed", "kept"];
   return {
+    iterations,
+    seconds: median(iterations.map(({ seconds }) => seconds)),
     ...Object.fromEntries(names.map((name) => [name, mean(iterations.map((one) => one[name]))])),
     parts: meanParts(iterations.map(({ parts }) => parts)),
   };

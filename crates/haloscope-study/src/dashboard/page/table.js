@@ -68,7 +68,7 @@ class Table {
     const rows = this.items.reduce((count, one) => count + one.rows.length, 0);
     const more = this.items.length > SHOWN_ROWS ? `; the first ${SHOWN_ROWS} are shown, the download has all` : "";
     this.count.textContent = `${plural(this.items.length, "configuration")} of ${plural(rows, "row")}${more}. `
-      + "Times are medians over repetitions.";
+      + "Times are medians over all iterations.";
     const head = this.columns.map((column) => {
       const isSorted = this.sorting?.column === column;
       const sort = isSorted ? (this.sorting.isDescending ? "descending" : "ascending") : "none";
