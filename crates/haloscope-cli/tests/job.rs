@@ -142,7 +142,7 @@ fn checkpoints_that_are_given_up_are_gone_after_a_run_that_needs_none() {
 
 #[test]
 fn a_volume_too_thin_for_similarity_is_reconstructed_without_it() {
-    let job = "[measurements]\nphantom = 'shepp-logan'\nsize = [4, 16, 16]\n[[operators]]\nkind = 'identity'\n\
+    let job = "[measurements]\nphantom = 'shepp-logan'\nsize = [4, 16, 16]\nnoise = { gaussian = 0.01 }\n[[operators]]\nkind = 'identity'\n\
                [solver]\nmethod = 'landweber'\n[stop]\niterations = 2\n[output]\nfolder = 'pictures'\n";
     let summary = json(&Folder::new().run(job, &[]));
     assert!(

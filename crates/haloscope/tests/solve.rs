@@ -268,11 +268,7 @@ fn rules_and_watchers_stop_all_ranks_at_once() {
         let rank = ctx.rank();
         let mut watch = |record: &Record, _: &State| {
             let stop = rank == 1 && record.iteration == 4;
-            Ok(if stop {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            })
+            Ok(if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         };
         let outcome = solve(&problem, &method, start()?, &Stopping::default(), Some(&mut watch))?;
         reasons.push((outcome.reason, outcome.state.iteration));
