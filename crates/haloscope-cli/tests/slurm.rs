@@ -124,7 +124,7 @@ fn an_interruption_leaves_the_job_running_and_says_how_to_end_it() {
     let mut said = String::new();
     std::io::Read::read_to_string(&mut child.stderr.take().expect("a pipe"), &mut said)
         .expect("text");
-    assert!(status.success(), "{said}");
+    assert_eq!(status.code(), Some(130), "{said}");
     let cancel = said.split('`').nth(1).expect(&said).to_owned();
     assert!(cancel.starts_with("scancel ") && queue().contains(" R "), "{said}{}", queue());
     let id = cancel.trim_start_matches("scancel ");

@@ -110,6 +110,51 @@ fn misuse_of_submit_is_refused_with_what_would_be_accepted() {
     }
 }
 
+/// Commands of a Slurm whose only job, number 7, runs for ever.
+#[cfg(unix)]
+fn pretend_slurm(folder: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    for (name, answer) in [("sbatch", "7"), ("squeue", "RUNNING|None")] {
+        let file = folder.join(name);
+        std::fs::write(&file, format!("#!/bin/sh\necho '{answer}'\n")).expect("a file");
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).expect("permissions");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interruption_is_no_success_and_says_how_to_end_the_jobs() {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+    let folder = tempfile::tempdir().expect("a folder");
+    pretend_slurm(folder.path());
+    std::fs::write(folder.path().join("grid.toml"), "[grid]\nnodes = 1\ntasks-per-node = 1\n")
+        .expect("a file");
+    for (arguments, signal, code) in [
+        (&["submit", "--", "info"][..], "-INT", 130),
+        (&["submit", "--", "info"], "-TERM", 143),
+        (&["submit", "--grid", "grid.toml", "--", "info"], "-INT", 130),
+        (&["bench", "scaling", "--slurm", "grid.toml"], "-TERM", 143),
+    ] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_haloscope"))
+            .current_dir(folder.path())
+            .args(arguments)
+            .env("PATH", folder.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the command starts");
+        let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+        let runs = lines.by_ref().map_while(Result::ok).any(|line| line.ends_with("job 7 runs"));
+        assert!(runs, "{arguments:?}");
+        let sent = Command::new("kill").args([signal, &child.id().to_string()]).status();
+        assert!(sent.expect("kill").success());
+        let said: Vec<String> = lines.map_while(Result::ok).collect();
+        assert_eq!(child.wait().expect("it ends").code(), Some(code), "{arguments:?}: {said:?}");
+        assert!(said.concat().contains("job 7 goes on; `scancel 7` ends it"), "{said:?}");
+    }
+}
+
 #[test]
 fn a_dashboard_is_one_file() {
     let folder = tempfile::tempdir().expect("a folder");

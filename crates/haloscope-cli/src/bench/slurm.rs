@@ -7,10 +7,11 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use haloscope_study::slurm::{Campaign, Grid, Launch};
 
+use crate::exit::Code;
 use crate::submit::{Until, run_campaign};
 
 /// Runs this command line on every allocation of the grid in `file`, as far as is asked for.
-pub fn run(file: &Path, out: &Path, until: Until) -> Result<()> {
+pub fn run(file: &Path, out: &Path, until: Until) -> Result<Code> {
     let grid = Grid::read(file)?;
     let directory = std::env::current_dir().context("the folder that this was started in")?;
     let program = std::env::current_exe().context("the path of this program")?;
