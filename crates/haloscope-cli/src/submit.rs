@@ -50,7 +50,7 @@ pub struct Arguments {
     no_wait: bool,
 
     /// A command of haloscope instead of a job file: `-- demo --size 512`. In it, {out} is a folder of the job's own,
-    /// {ranks}, {nodes} and {tasks} are numbers. srun runs it once for each rank, but `bench` once: it starts ranks
+    /// {ranks}, {nodes}, {tasks} and {cpus} are numbers. srun runs it once for each rank, but `bench` once: it starts ranks
     /// itself
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,

@@ -86,6 +86,22 @@ fn a_study_on_a_cluster_is_a_job_for_each_number_of_ranks() {
 }
 
 #[test]
+fn ranks_of_a_study_have_the_cores_of_their_job() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let grid = "[grid]\nnodes = [1, 2]\ntasks-per-node = 1\ncpus-per-task = [4, 8]\n";
+    std::fs::write(folder.path().join("grid.toml"), grid).expect("a file");
+    let output =
+        haloscope(folder.path(), &["bench", "scaling", "--slurm", "grid.toml", "--dry-run"]);
+    let scripts = text(&output.stdout);
+    for (ranks, cores) in [(1, 4), (2, 8)] {
+        let words = format!(
+            "--ranks {ranks} --launcher 'srun --cpus-per-task={cores} -n' --threads {cores} --out "
+        );
+        assert!(scripts.contains(&words), "{words} in\n{scripts}");
+    }
+}
+
+#[test]
 fn misuse_of_submit_is_refused_with_what_would_be_accepted() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("grid.toml"), "[grid]\nnodes = [1, 2]\ntasks-per-node = [1]")

@@ -10,8 +10,8 @@ use super::queue::{Ending, Job};
 use super::script::{Allocation, Launch, Script};
 use crate::dashboard::{PROVENANCE, ROWS, Table};
 
-/// A command for one allocation: `{out}` becomes the job's folder of results, `{ranks}`, `{nodes}` and `{tasks}` the
-/// numbers of ranks, of nodes, and of ranks on each node.
+/// A command for one allocation: `{out}` becomes the job's folder of results, `{ranks}`, `{nodes}`, `{tasks}` and
+/// `{cpus}` the numbers of ranks, of nodes, of ranks on each node, and of cores of each rank.
 #[must_use]
 pub fn fill_in(command: &[String], allocation: &Allocation, results: &Path) -> Vec<String> {
     let replaced = [
@@ -19,6 +19,7 @@ pub fn fill_in(command: &[String], allocation: &Allocation, results: &Path) -> V
         ("{ranks}", allocation.ranks().to_string()),
         ("{nodes}", allocation.nodes.to_string()),
         ("{tasks}", allocation.tasks_per_node.to_string()),
+        ("{cpus}", allocation.cpus_per_task.unwrap_or(1).to_string()),
     ];
     let fill = |word: &String| {
         replaced.iter().fold(word.clone(), |word, (name, value)| word.replace(name, value))
