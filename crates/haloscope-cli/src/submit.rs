@@ -5,14 +5,15 @@
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use haloscope_study::slurm::{
     Allocation, Campaign, Ending, Event, Grid, Job, Launch, Script, State, Watch, fill_in, follow,
 };
+
+use crate::exit::Code;
+use crate::interrupt::{self, Signal};
 
 /// The options of `haloscope submit`.
 #[derive(clap::Args)]
@@ -49,7 +50,7 @@ pub struct Arguments {
     no_wait: bool,
 
     /// A command of haloscope instead of a job file: `-- demo --size 512`. In it, {out} is a folder of the job's own,
-    /// {ranks}, {nodes} and {tasks} are numbers. srun runs it once for each rank, but `bench` once: it starts ranks
+    /// {ranks}, {nodes}, {tasks} and {cpus} are numbers. srun runs it once for each rank, but `bench` once: it starts ranks
     /// itself
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -102,8 +103,16 @@ struct AllocationArguments {
 /// How often the queue is asked.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Writes, submits, follows and collects.
+/// Writes, submits, follows and collects. An interruption is no success: what comes after in a script may need the job.
 pub fn run(arguments: &Arguments) -> Result<()> {
+    match submit(arguments)? {
+        Code::Success => Ok(()),
+        // There is nothing to clean up: the job has its folder to itself.
+        Code::Interrupted(signal) => std::process::exit(signal.exit_code().into()),
+    }
+}
+
+fn submit(arguments: &Arguments) -> Result<Code> {
     let directory = std::env::current_dir().context("the folder that this was started in")?;
     let command = arguments.command_line()?;
     let Some(file) = &arguments.grid else { return run_one(arguments, &directory, &command) };
@@ -173,50 +182,63 @@ impl AllocationArguments {
     }
 }
 
-fn run_one(arguments: &Arguments, directory: &Path, command: &[String]) -> Result<()> {
+fn run_one(arguments: &Arguments, directory: &Path, command: &[String]) -> Result<Code> {
     let allocation = arguments.allocation.allocation();
     let results = directory.join(&arguments.out).join("results");
     let command = fill_in(command, &allocation, &results);
     let launch = arguments.launch();
     let script = Script::new(&arguments.name, &allocation, directory, launch, &command)?;
     if arguments.until() == Until::Written {
-        return crate::print(script.text());
+        crate::print(script.text())?;
+        return Ok(Code::Success);
     }
     let job = Job::submit(&script, &arguments.out)?;
     note(&format!("job {} is submitted, its output goes to {}", job.id, job.output().display()));
     if arguments.until() == Until::Submitted {
-        return Ok(());
+        return Ok(Code::Success);
     }
-    let Some(endings) = watch(std::slice::from_ref(&job), true)? else { return Ok(()) };
-    judge(&[job], &endings)
+    match watch(std::slice::from_ref(&job), true)? {
+        Watched::Ended(endings) => judge(&[job], &endings),
+        Watched::Left(signal) => Ok(Code::Interrupted(signal)),
+    }
 }
 
 /// Runs the jobs of a grid as far as is asked for.
-pub fn run_campaign(campaign: &Campaign, until: Until) -> Result<()> {
+pub fn run_campaign(campaign: &Campaign, until: Until) -> Result<Code> {
     if until == Until::Written {
         let texts: Vec<&str> = campaign.scripts().map(Script::text).collect();
-        return crate::print(&texts.join("\n"));
+        crate::print(&texts.join("\n"))?;
+        return Ok(Code::Success);
     }
     let jobs = campaign.submit()?;
     for job in &jobs {
         note(&format!("job {} ({}) is submitted", job.id, job.name));
     }
     if until == Until::Submitted {
-        return Ok(());
+        return Ok(Code::Success);
     }
-    let Some(endings) = watch(&jobs, false)? else { return Ok(()) };
+    let endings = match watch(&jobs, false)? {
+        Watched::Ended(endings) => endings,
+        Watched::Left(signal) => return Ok(Code::Interrupted(signal)),
+    };
     let rows = campaign.collect(&jobs, &endings)?;
     let folder = campaign.folder().display();
     crate::print(&format!("{} jobs, {rows} rows\nwritten   {folder}\n", jobs.len()))?;
     judge(&jobs, &endings)
 }
 
-/// Shows what happens; `None` if the user has enough of it.
-fn watch(jobs: &[Job], shows_output: bool) -> Result<Option<Vec<Ending>>> {
-    let is_interrupted = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&is_interrupted))
-        .context("cannot watch for Ctrl-C")?;
-    let watch = Watch { pause: PAUSE, is_interrupted: &is_interrupted };
+/// Why nobody looks at jobs any more.
+enum Watched {
+    /// They have ended.
+    Ended(Vec<Ending>),
+    /// The user has enough of it; they go on.
+    Left(Signal),
+}
+
+/// Shows what happens.
+fn watch(jobs: &[Job], shows_output: bool) -> Result<Watched> {
+    interrupt::watch()?;
+    let watch = Watch { pause: PAUSE, is_interrupted: || interrupt::requested().is_some() };
     let endings = follow(jobs, watch, &mut |job, event| match event {
         Event::Output(text) if shows_output => {
             // If nobody reads it, it is still in the file.
@@ -233,7 +255,7 @@ fn watch(jobs: &[Job], shows_output: bool) -> Result<Option<Vec<Ending>>> {
             note(&format!("job {} has ended: {}", job.id, ending.word));
         }
     })?;
-    if endings.is_none() {
+    let Some(endings) = endings else {
         for job in jobs {
             note(&format!(
                 "job {} goes on; `{}` ends it, and its output is in {}",
@@ -242,12 +264,14 @@ fn watch(jobs: &[Job], shows_output: bool) -> Result<Option<Vec<Ending>>> {
                 job.output().display()
             ));
         }
-    }
-    Ok(endings)
+        let signal = interrupt::requested().context("jobs were left without a signal")?;
+        return Ok(Watched::Left(signal));
+    };
+    Ok(Watched::Ended(endings))
 }
 
 /// An error that names the jobs that failed.
-fn judge(jobs: &[Job], endings: &[Ending]) -> Result<()> {
+fn judge(jobs: &[Job], endings: &[Ending]) -> Result<Code> {
     let failed: Vec<String> = jobs
         .iter()
         .zip(endings)
@@ -257,7 +281,7 @@ fn judge(jobs: &[Job], endings: &[Ending]) -> Result<()> {
             format!("job {} ended as {}{code}: see {}", job.id, ending.word, job.output().display())
         })
         .collect();
-    if failed.is_empty() { Ok(()) } else { bail!("{}", failed.join("; ")) }
+    if failed.is_empty() { Ok(Code::Success) } else { bail!("{}", failed.join("; ")) }
 }
 
 /// A line about the job, apart from what the job itself prints.

@@ -124,7 +124,7 @@ fn an_interruption_leaves_the_job_running_and_says_how_to_end_it() {
     let mut said = String::new();
     std::io::Read::read_to_string(&mut child.stderr.take().expect("a pipe"), &mut said)
         .expect("text");
-    assert!(status.success(), "{said}");
+    assert_eq!(status.code(), Some(130), "{said}");
     let cancel = said.split('`').nth(1).expect(&said).to_owned();
     assert!(cancel.starts_with("scancel ") && queue().contains(" R "), "{said}{}", queue());
     let id = cancel.trim_start_matches("scancel ");
@@ -193,6 +193,10 @@ fn a_study_on_a_cluster_leaves_one_table() {
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
     // Two iterations on 1, 2 and 4 ranks.
     assert!(text(&output.stdout).starts_with("3 jobs, 14 rows\n"), "{}", text(&output.stdout));
+    let summary =
+        haloscope(folder.path(), &["bench", "summary", "jobs"]).output().expect("it starts");
+    assert!(text(&summary.stdout).contains("4 ranks (mpi)"), "{}", text(&summary.stderr));
+    assert!(folder.path().join("jobs/rows.parquet").exists());
     let page = haloscope(folder.path(), &["dashboard", "jobs"]).output().expect("it starts");
     assert!(text(&page.stdout).starts_with("14 rows of 1 run\n"), "{}", text(&page.stderr));
 }

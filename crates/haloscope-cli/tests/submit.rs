@@ -86,6 +86,22 @@ fn a_study_on_a_cluster_is_a_job_for_each_number_of_ranks() {
 }
 
 #[test]
+fn ranks_of_a_study_have_the_cores_of_their_job() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let grid = "[grid]\nnodes = [1, 2]\ntasks-per-node = 1\ncpus-per-task = [4, 8]\n";
+    std::fs::write(folder.path().join("grid.toml"), grid).expect("a file");
+    let output =
+        haloscope(folder.path(), &["bench", "scaling", "--slurm", "grid.toml", "--dry-run"]);
+    let scripts = text(&output.stdout);
+    for (ranks, cores) in [(1, 4), (2, 8)] {
+        let words = format!(
+            "--ranks {ranks} --launcher 'srun --cpus-per-task={cores} -n' --threads {cores} --out "
+        );
+        assert!(scripts.contains(&words), "{words} in\n{scripts}");
+    }
+}
+
+#[test]
 fn misuse_of_submit_is_refused_with_what_would_be_accepted() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("grid.toml"), "[grid]\nnodes = [1, 2]\ntasks-per-node = [1]")
@@ -107,6 +123,51 @@ fn misuse_of_submit_is_refused_with_what_would_be_accepted() {
         let complaint = text(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {complaint}");
         assert!(complaint.contains(words), "{arguments:?}: {complaint}");
+    }
+}
+
+/// Commands of a Slurm whose only job, number 7, runs for ever.
+#[cfg(unix)]
+fn pretend_slurm(folder: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    for (name, answer) in [("sbatch", "7"), ("squeue", "RUNNING|None")] {
+        let file = folder.join(name);
+        std::fs::write(&file, format!("#!/bin/sh\necho '{answer}'\n")).expect("a file");
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).expect("permissions");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interruption_is_no_success_and_says_how_to_end_the_jobs() {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+    let folder = tempfile::tempdir().expect("a folder");
+    pretend_slurm(folder.path());
+    std::fs::write(folder.path().join("grid.toml"), "[grid]\nnodes = 1\ntasks-per-node = 1\n")
+        .expect("a file");
+    for (arguments, signal, code) in [
+        (&["submit", "--", "info"][..], "-INT", 130),
+        (&["submit", "--", "info"], "-TERM", 143),
+        (&["submit", "--grid", "grid.toml", "--", "info"], "-INT", 130),
+        (&["bench", "scaling", "--slurm", "grid.toml"], "-TERM", 143),
+    ] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_haloscope"))
+            .current_dir(folder.path())
+            .args(arguments)
+            .env("PATH", folder.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the command starts");
+        let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+        let runs = lines.by_ref().map_while(Result::ok).any(|line| line.ends_with("job 7 runs"));
+        assert!(runs, "{arguments:?}");
+        let sent = Command::new("kill").args([signal, &child.id().to_string()]).status();
+        assert!(sent.expect("kill").success());
+        let said: Vec<String> = lines.map_while(Result::ok).collect();
+        assert_eq!(child.wait().expect("it ends").code(), Some(code), "{arguments:?}: {said:?}");
+        assert!(said.concat().contains("job 7 goes on; `scancel 7` ends it"), "{said:?}");
     }
 }
 

@@ -32,6 +32,9 @@ pub struct Provenance {
     pub images: BTreeMap<String, String>,
     /// What messages cost, by backend.
     pub links: BTreeMap<String, LinkSpeed>,
+    /// The jobs of a cluster, if the rows are theirs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub jobs: Vec<Value>,
 }
 
 /// Something that was started.
@@ -90,6 +93,7 @@ impl Provenance {
             data: BTreeMap::new(),
             images: BTreeMap::new(),
             links: BTreeMap::new(),
+            jobs: Vec::new(),
         }
     }
 
@@ -135,7 +139,7 @@ impl Provenance {
         let operators =
             of.operators.map_or_else(String::new, |count| format!(", {count} operators"));
         let key = format!("{problem} {}{}{operators}", sides.join("x"), of_volume(&job.settings));
-        note(&mut self.data, key, digest, of, "other data than before were made")
+        note(&mut self.data, key, digest, of, OTHER_DATA)
     }
 
     pub(crate) fn note_image(&mut self, job: &Job, digest: &str) -> Result<()> {
@@ -147,9 +151,27 @@ impl Provenance {
             alone.overlap.unwrap_or_default(),
             of_volume(&job.settings)
         );
-        note(&mut self.images, key, digest, of, "another image than before was found")
+        note(&mut self.images, key, digest, of, ANOTHER_IMAGE)
+    }
+
+    /// Adds that of a part of the same study, which must have made the same data and found the same images.
+    pub(crate) fn merge(&mut self, part: Self, name: &str) -> Result<()> {
+        for (key, digest) in part.data {
+            note(&mut self.data, key.clone(), &digest, format!("{name}, {key}"), OTHER_DATA)?;
+        }
+        for (key, digest) in part.images {
+            note(&mut self.images, key.clone(), &digest, format!("{name}, {key}"), ANOTHER_IMAGE)?;
+        }
+        for (backend, speed) in part.links {
+            self.links.entry(backend).or_insert(speed);
+        }
+        self.runs.extend(part.runs);
+        Ok(())
     }
 }
+
+const OTHER_DATA: &str = "other data than before were made";
+const ANOTHER_IMAGE: &str = "another image than before was found";
 
 /// The settings that are others now: `iterations 10 and not 3`.
 fn differences(before: &Settings, now: &Settings) -> String {
@@ -180,7 +202,7 @@ fn note(
     digests: &mut BTreeMap<String, String>,
     key: String,
     digest: &str,
-    of: &Configuration,
+    of: impl std::fmt::Display,
     complaint: &str,
 ) -> Result<()> {
     let known = digests.entry(key).or_insert_with(|| digest.to_owned());

@@ -145,7 +145,7 @@ impl Results {
 
 /// The name of the table in a folder of results.
 pub const ROWS: &str = "rows.csv";
-const PARQUET: &str = "rows.parquet";
+pub(crate) const PARQUET: &str = "rows.parquet";
 
 /// The rows of a results folder, or of a CSV file.
 pub fn read_rows(path: &Path) -> Result<Vec<Row>> {

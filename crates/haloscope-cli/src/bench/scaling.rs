@@ -171,7 +171,7 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
     let mut jobs = study.jobs()?;
     if let Some(grid) = &arguments.slurm {
         let until = if arguments.dry_run { Until::Written } else { Until::Collected };
-        return super::slurm::run(grid, &arguments.run.out, until).map(|()| Code::Success);
+        return super::slurm::run(grid, &arguments.run.out, until);
     }
     if study.backends.contains(&Backend::Mpi) && !cfg!(feature = "mpi") {
         let reason = "this build has no MPI; rebuild with `cargo build --release --features mpi`";

@@ -7,23 +7,39 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use haloscope_study::slurm::{Campaign, Grid, Launch};
 
+use crate::exit::Code;
 use crate::submit::{Until, run_campaign};
 
 /// Runs this command line on every allocation of the grid in `file`, as far as is asked for.
-pub fn run(file: &Path, out: &Path, until: Until) -> Result<()> {
+pub fn run(file: &Path, out: &Path, until: Until) -> Result<Code> {
     let grid = Grid::read(file)?;
     let directory = std::env::current_dir().context("the folder that this was started in")?;
     let program = std::env::current_exe().context("the path of this program")?;
-    // The options of srun are those of the file, which are the same for all of its jobs.
-    let options = grid.cells().first().map_or(&[][..], |cell| &cell.allocation.srun);
-    let launcher = format!("srun {} -n", options.join(" "));
     let mut command = vec![program.display().to_string()];
     command.extend(without_slurm(std::env::args().skip(1)));
-    let of_job =
-        ["--backend", "mpi", "--ranks", "{ranks}", "--launcher", &launcher, "--out", "{out}"];
-    command.extend(of_job.map(String::from));
+    command.extend(of_job(&grid, &command));
     let campaign = Campaign::new("haloscope", &grid, &directory, out, Launch::Once, &command)?;
     run_campaign(&campaign, until)
+}
+
+/// The options of each job's study. Those of srun, and whether cores are asked for, are the same for all jobs.
+fn of_job(grid: &Grid, given: &[String]) -> Vec<String> {
+    let first = grid.cells().first().map(|cell| &cell.allocation);
+    let has_cores = first.is_some_and(|allocation| allocation.cpus_per_task.is_some());
+    let mut launcher = vec!["srun"];
+    // Slurm does not pass the cores of a task on from the script to srun, and a rank would compute on one of them.
+    launcher.extend(has_cores.then_some("--cpus-per-task={cpus}"));
+    launcher.extend(first.iter().flat_map(|allocation| &allocation.srun).map(String::as_str));
+    launcher.push("-n");
+    let launcher = launcher.join(" ");
+    let mut words = vec!["--backend", "mpi", "--ranks", "{ranks}", "--launcher", &launcher];
+    let has_threads =
+        given.iter().any(|word| word == "--threads" || word.starts_with("--threads="));
+    if has_cores && !has_threads {
+        words.extend(["--threads", "{cpus}"]);
+    }
+    words.extend(["--out", "{out}"]);
+    words.into_iter().map(String::from).collect()
 }
 
 /// The words of a command line, but for the options that are about jobs and not about what they measure.
@@ -53,5 +69,26 @@ mod tests {
         let line = "bench scaling --slurm grid.toml --sizes 64 --out=here --dry-run --problem x --out there";
         let words = without_slurm(line.split(' ').map(String::from));
         assert_eq!(words.join(" "), "bench scaling --sizes 64 --problem x");
+    }
+
+    #[test]
+    fn ranks_get_the_cores_that_the_grid_asks_for() {
+        let options = |grid: &str, given: &str| {
+            let grid = Grid::parse(grid).expect("a grid");
+            let given: Vec<String> = given.split(' ').map(String::from).collect();
+            of_job(&grid, &given).join(" ")
+        };
+        let grid = "srun = ['--mpi=pmi2']\n[grid]\nnodes = 1\ntasks-per-node = 2\n";
+        let with_cores = format!("{grid}cpus-per-task = [4, 8]\n");
+        assert_eq!(
+            options(&with_cores, "bench scaling"),
+            "--backend mpi --ranks {ranks} --launcher srun --cpus-per-task={cpus} --mpi=pmi2 -n --threads {cpus} \
+             --out {out}"
+        );
+        assert!(!options(&with_cores, "bench scaling --threads=2").contains("--threads"));
+        assert_eq!(
+            options(grid, "bench scaling"),
+            "--backend mpi --ranks {ranks} --launcher srun --mpi=pmi2 -n --out {out}"
+        );
     }
 }

@@ -8,10 +8,14 @@ use super::error::{Error, Result};
 use super::grid::{Cell, Grid};
 use super::queue::{Ending, Job};
 use super::script::{Allocation, Launch, Script};
+use crate::columns;
 use crate::dashboard::{PROVENANCE, ROWS, Table};
+use crate::parquet::write_parquet;
+use crate::provenance::Provenance;
+use crate::results::{PARQUET, read_rows};
 
-/// A command for one allocation: `{out}` becomes the job's folder of results, `{ranks}`, `{nodes}` and `{tasks}` the
-/// numbers of ranks, of nodes, and of ranks on each node.
+/// A command for one allocation: `{out}` becomes the job's folder of results, `{ranks}`, `{nodes}`, `{tasks}` and
+/// `{cpus}` the numbers of ranks, of nodes, of ranks on each node, and of cores of each rank.
 #[must_use]
 pub fn fill_in(command: &[String], allocation: &Allocation, results: &Path) -> Vec<String> {
     let replaced = [
@@ -19,6 +23,7 @@ pub fn fill_in(command: &[String], allocation: &Allocation, results: &Path) -> V
         ("{ranks}", allocation.ranks().to_string()),
         ("{nodes}", allocation.nodes.to_string()),
         ("{tasks}", allocation.tasks_per_node.to_string()),
+        ("{cpus}", allocation.cpus_per_task.unwrap_or(1).to_string()),
     ];
     let fill = |word: &String| {
         replaced.iter().fold(word.clone(), |word, (name, value)| word.replace(name, value))
@@ -88,11 +93,15 @@ impl Campaign {
 
     /// Puts the rows of all jobs into one table in the campaign's folder, beside a description of the jobs, and
     /// returns how many there are. Jobs that left no table are in the description only.
+    ///
+    /// What jobs of a study leave becomes a folder of results like any other. That they made other data or found another
+    /// image than each other is an error, as it is within a job.
     pub fn collect(&self, submitted: &[Job], endings: &[Ending]) -> Result<usize> {
         let mut text: Vec<u8> = Vec::new();
         let mut header: Option<(PathBuf, Vec<u8>)> = None;
         let mut rows = 0;
         let mut described = Vec::new();
+        let mut whole: Option<Provenance> = None;
         for (((cell, _), job), ending) in self.jobs.iter().zip(submitted).zip(endings) {
             let results = job.folder.join("results");
             let file = results.join(ROWS);
@@ -100,6 +109,16 @@ impl Campaign {
             if file.exists() {
                 found = append(&file, &mut header, &mut text)?;
                 rows += found;
+            }
+            let study = provenance(&results.join(PROVENANCE))?;
+            // Other commands may describe their results in another way.
+            if let Ok(part) = serde_json::from_value::<Provenance>(study.clone()) {
+                match &mut whole {
+                    None => whole = Some(part),
+                    Some(whole) => whole
+                        .merge(part, &format!("job {}", cell.name))
+                        .map_err(|error| content(&results, error))?,
+                }
             }
             described.push(json!({
                 "name": cell.name,
@@ -110,16 +129,30 @@ impl Campaign {
                 "gres": cell.allocation.gres,
                 "ending": ending.word,
                 "rows": found,
-                "study": provenance(&results.join(PROVENANCE))?,
+                "study": study,
             }));
         }
         if rows > 0 {
             replace(&self.folder.join(ROWS), &text)?;
         }
-        let description = format!("{:#}\n", json!({ "jobs": described }));
-        replace(&self.folder.join(PROVENANCE), description.as_bytes())?;
+        if header.is_some_and(|(_, names)| has_columns_of_studies(&names)) {
+            let file = self.folder.join(PARQUET);
+            read_rows(&self.folder)
+                .and_then(|rows| write_parquet(&file, &rows))
+                .map_err(|error| content(&file, error))?;
+        }
+        let description = match whole {
+            Some(whole) => json!(Provenance { jobs: described, ..whole }),
+            None => json!({ "jobs": described }),
+        };
+        replace(&self.folder.join(PROVENANCE), format!("{description:#}\n").as_bytes())?;
         Ok(rows)
     }
+}
+
+/// Whether a table is one of `haloscope bench`, and not of another program that the dashboard reads.
+fn has_columns_of_studies(header: &[u8]) -> bool {
+    String::from_utf8_lossy(header).trim_end().split(',').eq(columns::names())
 }
 
 /// Adds a table that has the columns of those before it.
@@ -154,19 +187,28 @@ fn provenance(file: &Path) -> Result<Value> {
     match std::fs::read(file) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Value::Null),
         Err(error) => Err(Error::file(file, error)),
-        Ok(content) => serde_json::from_slice(&content)
-            .map_err(|error| Error::Content { file: file.to_owned(), reason: error.to_string() }),
+        Ok(text) => serde_json::from_slice(&text).map_err(|error| content(file, error)),
     }
 }
 
-fn replace(file: &Path, content: &[u8]) -> Result<()> {
-    haloscope::io::write_atomically(file, |writer| writer.write_all(content))
-        .map_err(|error| Error::Content { file: file.to_owned(), reason: error.to_string() })
+fn replace(file: &Path, text: &[u8]) -> Result<()> {
+    haloscope::io::write_atomically(file, |writer| writer.write_all(text))
+        .map_err(|error| content(file, error))
+}
+
+fn content(file: &Path, reason: impl std::fmt::Display) -> Error {
+    Error::Content { file: file.to_owned(), reason: reason.to_string() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::{Job as Measured, LinkSpeed, Settings};
+    use crate::parquet::read_parquet;
+    use crate::provenance::Run;
+    use crate::results::Results;
+    use crate::row::tests::configuration;
+    use crate::row::{Backend, Study};
 
     fn campaign(folder: &Path) -> Campaign {
         let grid = Grid::parse("[grid]\nnodes = [1, 2]\ntasks-per-node = 2").expect("a grid");
@@ -211,6 +253,49 @@ mod tests {
         assert_eq!(table.rows, 2);
         let run = crate::dashboard::Run::open(folder.path()).expect("a run");
         assert_eq!(run.provenance.expect("a description")["jobs"][1]["job"], 8);
+    }
+
+    /// What a job of a study leaves: the folder of its results.
+    fn leave_study(folder: &Path, name: &str, ranks: usize, data: &str) {
+        let origin = Provenance::new("1.0", None, json!({ "cores": 2 }));
+        let run = Run::new(Study::Scaling, Settings::default(), vec!["bench".into()]);
+        let results = folder.join(name).join("results");
+        let mut results = Results::open(&results, &origin, &run).expect("a folder of results");
+        let configuration = configuration(ranks);
+        let rows = (0..ranks).map(|rank| configuration.row(0, rank, 1.0)).collect();
+        let settings = Settings::default();
+        let job = Measured { configuration, settings, repetitions: vec![0], truth: None };
+        results.note_data(&job, data).expect("data");
+        results.note_image(&job, "image").expect("an image");
+        let speed = LinkSpeed { latency_seconds: 1e-6, bytes_per_second: 1e9 };
+        results.note_link(Backend::Mpi, speed);
+        results.append(rows).expect("rows");
+        results.save().expect("saved");
+    }
+
+    #[test]
+    fn results_of_all_jobs_are_results_like_any_other() {
+        let folder = tempfile::tempdir().expect("a folder");
+        leave_study(folder.path(), "1x2", 2, "data");
+        leave_study(folder.path(), "2x2", 4, "data");
+        let rows = campaign(folder.path()).collect(&jobs(folder.path()), &completed());
+        assert_eq!(rows.expect("rows"), 6);
+        let parquet = read_parquet(&folder.path().join(PARQUET)).expect("Parquet");
+        let results = Results::reopen(folder.path()).expect("results");
+        assert_eq!(parquet, results.rows());
+        let whole = results.provenance();
+        assert_eq!((whole.runs.len(), whole.jobs.len()), (2, 2));
+        assert_eq!((whole.data.len(), whole.images.len(), whole.links.len()), (1, 1, 1));
+    }
+
+    #[test]
+    fn jobs_that_made_other_data_are_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        leave_study(folder.path(), "1x2", 2, "data");
+        leave_study(folder.path(), "2x2", 4, "others");
+        let error = campaign(folder.path()).collect(&jobs(folder.path()), &completed());
+        let error = error.expect_err("other data").to_string();
+        assert!(error.contains("job 2x2") && error.contains("other data than before"), "{error}");
     }
 
     #[test]

@@ -2,22 +2,24 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::error::Result;
+use super::error::{Error, Result};
 use super::queue::{Ending, Job, State};
 
-/// The controller of a busy cluster does not answer every time.
-const PATIENCE: u32 = 10;
+/// A controller that is restarted, or of a busy cluster, does not answer for minutes, while jobs go on.
+const PATIENCE: Duration = Duration::from_mins(10);
+
+/// How long the file of a job that nobody knows any more may take until it is seen from here.
+const DELAY: Duration = Duration::from_secs(20);
 
 /// How to follow.
 #[derive(Clone, Copy, Debug)]
-pub struct Watch<'a> {
+pub struct Watch {
     /// The time between two looks.
     pub pause: Duration,
-    /// Becomes true when the caller has enough; the jobs go on.
-    pub is_interrupted: &'a AtomicBool,
+    /// Whether the caller has enough; the jobs go on.
+    pub is_interrupted: fn() -> bool,
 }
 
 /// What happened to a job.
@@ -37,8 +39,10 @@ pub fn follow(
 ) -> Result<Option<Vec<Ending>>> {
     let mut trackers: Vec<Tracker> = jobs.iter().map(Tracker::new).collect();
     loop {
-        for tracker in &mut trackers {
-            tracker.look(on_event)?;
+        for index in 0..trackers.len() {
+            if let Err(error) = trackers[index].look(on_event) {
+                return Err(with_jobs_left(error, &trackers));
+            }
         }
         let endings: Option<Vec<Ending>> =
             trackers.iter().map(|tracker| tracker.ending().cloned()).collect();
@@ -51,19 +55,40 @@ pub fn follow(
     }
 }
 
+/// Nobody looks any more, but the jobs do not know.
+fn with_jobs_left(error: Error, trackers: &[Tracker]) -> Error {
+    let Error::Slurm { command, reason } = error else { return error };
+    let left: Vec<String> = trackers
+        .iter()
+        .filter(|tracker| tracker.ending().is_none())
+        .map(|tracker| {
+            let job = tracker.job;
+            let (cancel, output) = (job.cancel_command(), job.output());
+            format!(
+                "job {} goes on; `{cancel}` ends it, and its output is in {}",
+                job.id,
+                output.display()
+            )
+        })
+        .collect();
+    let minutes = PATIENCE.as_secs() / 60;
+    let reason = format!("{reason} (no answer for {minutes} minutes; {})", left.join("; "));
+    Error::Slurm { command, reason }
+}
+
 /// What is known of a job so far.
 struct Tracker<'a> {
     job: &'a Job,
     state: Option<State>,
     /// How much of its output has been passed on.
     read: u64,
-    /// Looks in a row that gave no answer.
-    missed: u32,
+    /// Since when looks have given no answer.
+    silent_since: Option<Instant>,
 }
 
 impl<'a> Tracker<'a> {
     fn new(job: &'a Job) -> Self {
-        Self { job, state: None, read: 0, missed: 0 }
+        Self { job, state: None, read: 0, silent_since: None }
     }
 
     fn ending(&self) -> Option<&Ending> {
@@ -77,19 +102,7 @@ impl<'a> Tracker<'a> {
         if self.ending().is_some() {
             return Ok(());
         }
-        let state = match self.job.state() {
-            Err(_) if self.missed < PATIENCE => {
-                self.missed += 1;
-                return Ok(());
-            }
-            // A job that nobody knows may have ended before its file is seen from here.
-            Ok(State::Ended(ending)) if ending.word == "UNKNOWN" && self.missed < PATIENCE => {
-                self.missed += 1;
-                return Ok(());
-            }
-            state => state?,
-        };
-        self.missed = 0;
+        let Some(state) = self.believe(self.job.state(), Instant::now())? else { return Ok(()) };
         // Output comes before the news that the job has ended, and after the news that it runs.
         let is_end = matches!(state, State::Ended(_));
         if is_end {
@@ -103,6 +116,21 @@ impl<'a> Tracker<'a> {
             self.pass_output(on_event);
         }
         Ok(())
+    }
+
+    /// What an answer at some time says; nothing if a later one may say more.
+    fn believe(&mut self, answer: Result<State>, now: Instant) -> Result<Option<State>> {
+        let patience = match &answer {
+            Err(_) => PATIENCE,
+            // A job that nobody knows may have ended before its file is seen from here.
+            Ok(State::Ended(ending)) if ending.word == "UNKNOWN" => DELAY,
+            Ok(_) => {
+                self.silent_since = None;
+                return answer.map(Some);
+            }
+        };
+        let since = *self.silent_since.get_or_insert(now);
+        if now.duration_since(since) < patience { Ok(None) } else { answer.map(Some) }
     }
 
     /// Output that cannot be read now is there at the next look, or in the file.
@@ -128,7 +156,7 @@ fn is_interrupted_while(watch: Watch) -> bool {
     let step = Duration::from_millis(50).min(watch.pause);
     let mut left = watch.pause;
     loop {
-        if watch.is_interrupted.load(Ordering::Relaxed) {
+        if (watch.is_interrupted)() {
             return true;
         }
         if left.is_zero() {
@@ -136,5 +164,51 @@ fn is_interrupted_while(watch: Watch) -> bool {
         }
         std::thread::sleep(step);
         left = left.saturating_sub(step);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job() -> Job {
+        Job { id: 7, name: "denoise".into(), folder: "runs".into() }
+    }
+
+    fn silence() -> Result<State> {
+        Err(Error::Slurm { command: "squeue", reason: "Unable to contact controller".into() })
+    }
+
+    #[test]
+    fn a_silent_controller_is_given_minutes_and_each_answer_counts_anew() {
+        let job = job();
+        let mut tracker = Tracker::new(&job);
+        let begin = Instant::now();
+        let second = Duration::from_secs(1);
+        for at in [begin, begin + PATIENCE - second] {
+            assert_eq!(tracker.believe(silence(), at).expect("patience"), None);
+        }
+        let answer = tracker.believe(Ok(State::Running), begin + PATIENCE).expect("an answer");
+        assert_eq!(answer, Some(State::Running));
+        let again = begin + 2 * PATIENCE;
+        assert_eq!(tracker.believe(silence(), again).expect("patience"), None);
+        let error = tracker.believe(silence(), again + PATIENCE).expect_err("silent for too long");
+        let error = with_jobs_left(error, &[tracker]).to_string();
+        assert!(error.starts_with("squeue: Unable to contact controller"), "{error}");
+        assert!(error.contains("job 7 goes on; `scancel 7` ends it"), "{error}");
+    }
+
+    #[test]
+    fn a_job_that_nobody_knows_may_still_leave_its_file() {
+        let unknown = || {
+            let ending = Ending { word: "UNKNOWN".into(), code: None };
+            State::Ended(ending)
+        };
+        let job = job();
+        let mut tracker = Tracker::new(&job);
+        let begin = Instant::now();
+        assert_eq!(tracker.believe(Ok(unknown()), begin).expect("patience"), None);
+        let later = tracker.believe(Ok(unknown()), begin + DELAY).expect("an answer");
+        assert_eq!(later, Some(unknown()));
     }
 }
