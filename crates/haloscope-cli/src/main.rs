@@ -90,7 +90,7 @@ fn main() -> ExitCode {
         Command::Evaluate(arguments) => evaluate::run(&arguments).map(|()| Code::Success),
         Command::Info(arguments) => info::run(&arguments).map(|()| Code::Success),
         Command::Plan(arguments) => plan::run(&arguments).map(|()| Code::Success),
-        Command::Submit(arguments) => submit::run(&arguments).map(|()| Code::Success),
+        Command::Submit(arguments) => submit::run(&arguments),
     };
     match result {
         Ok(code) => code.into(),

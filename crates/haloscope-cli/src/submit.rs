@@ -104,15 +104,7 @@ struct AllocationArguments {
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// Writes, submits, follows and collects. An interruption is no success: what comes after in a script may need the job.
-pub fn run(arguments: &Arguments) -> Result<()> {
-    match submit(arguments)? {
-        Code::Success => Ok(()),
-        // There is nothing to clean up: the job has its folder to itself.
-        Code::Interrupted(signal) => std::process::exit(signal.exit_code().into()),
-    }
-}
-
-fn submit(arguments: &Arguments) -> Result<Code> {
+pub fn run(arguments: &Arguments) -> Result<Code> {
     let directory = std::env::current_dir().context("the folder that this was started in")?;
     let command = arguments.command_line()?;
     let Some(file) = &arguments.grid else { return run_one(arguments, &directory, &command) };
