@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors import safe_open
 
 from model import (
     BLOCKS,
@@ -186,6 +187,16 @@ def annealing(folder, steps):
     return state, folder / f"annealed-{state['step']:08}"
 
 
+def weights_of(path):
+    """The kind and averaged weights of a run's newest checkpoint, or of a file that was exported."""
+    if path.suffix != ".safetensors":
+        state = newest(path)
+        return state["kind"], state["average"]
+    with safe_open(path, framework="pt") as file:
+        weights = {name: file.get_tensor(name).float() for name in file.keys()}
+        return file.metadata()["kind"], weights
+
+
 def begin(options):
     """A run at its start or at its newest checkpoint, and the folder where it goes on."""
     target = options.folder / (options.name or options.kind)
@@ -197,9 +208,8 @@ def begin(options):
         options.channels, options.blocks = state["channels"], state["blocks"]
     run = Run(options)
     if state is None and options.start_from:
-        other = newest(options.start_from)
-        same_kind = other["kind"] == run.kind
-        widen(run.network, other["average"] if same_kind else gray_from_color(other["average"]))
+        kind, weights = weights_of(options.start_from)
+        widen(run.network, weights if kind == run.kind else gray_from_color(weights))
     run.prepare(options.rate)
     if state is not None:
         run.restore(state)
@@ -212,7 +222,9 @@ def parse():
     parser.add_argument("--folder", type=Path, required=True, help="patches and checkpoints")
     parser.add_argument("--name", help="folder of the checkpoints within, if not the kind")
     parser.add_argument(
-        "--start-from", type=Path, help="checkpoints, colour or narrower, that a new run starts as"
+        "--start-from",
+        type=Path,
+        help="checkpoints or exported weights, colour or narrower, that a new run starts as",
     )
     parser.add_argument("--decay-steps", type=int, default=0, help="anneal over so many steps")
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long")
