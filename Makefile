@@ -70,6 +70,10 @@ $(PYTHON):
 	python3 -m venv .venv
 	.venv/bin/pip install --quiet -r bench/requirements.txt
 
+# Today's results on this machine.
+RUN := bench/runs/$(shell date +%F)-$(shell sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1 | tr 'A-Z ' 'a-z-')
+COMPARE = $(PYTHON) bench/compare.py --folder $(RUN)
+
 bench: bench-collectives bench-blur bench-gather bench-networks bench-reconstruction bench-tiling bench-tomography ## compare with the peers; results go to bench/runs
 
 RANKS = release/examples/bench_collectives
@@ -78,7 +82,7 @@ bench-collectives: tools $(PYTHON)
 	cargo build --release -p haloscope-comm --examples
 	MPICC=mpicc.openmpi cargo build --release -p haloscope-comm --examples --features mpi --target-dir target/openmpi
 	MPICC=mpicc.mpich cargo build --release -p haloscope-comm --examples --features mpi --target-dir target/mpich
-	$(PYTHON) bench/compare.py collectives --rounds 5 --baseline Gloo \
+	$(COMPARE) collectives --rounds 5 --baseline Gloo \
 		--peer "Threads=target/$(RANKS) threads" \
 		--peer "Mpi on Open MPI=mpirun.openmpi -n 2 target/openmpi/$(RANKS) mpi" \
 		--peer "Mpi on MPICH=mpirun.mpich -n 2 target/mpich/$(RANKS) mpi" \
@@ -94,7 +98,7 @@ bench-networks: $(PYTHON)
 	cargo build --release -p haloscope-nn --examples
 	for threads in 1 2; do \
 		peer="$(PYTHON) bench/peers/networks.py --threads $$threads --repeats 2"; \
-		$(PYTHON) bench/compare.py networks-$$threads --rounds $(ROUNDS) --reference haloscope \
+		$(COMPARE) networks-$$threads --rounds $(ROUNDS) --reference haloscope \
 			--peer "haloscope=target/release/examples/bench_networks --threads $$threads" \
 			--peer "PyTorch=$$peer torch-nchw" \
 			--peer "PyTorch channels-last=$$peer torch-channels-last" \
@@ -110,7 +114,7 @@ bench-blur: $(PYTHON)
 	cargo build --release -p haloscope --example bench_blur
 	for threads in 1 2; do \
 		peer="$(PYTHON) bench/peers/blur.py --threads $$threads"; \
-		$(PYTHON) bench/compare.py blur-$$threads --rounds $(ROUNDS) --reference haloscope \
+		$(COMPARE) blur-$$threads --rounds $(ROUNDS) --reference haloscope \
 			--peer "haloscope=target/release/examples/bench_blur --threads $$threads" \
 			--peer "deepinv BlurFFT=$$peer blur-fft" \
 			--peer "deepinv Blur with FFT=$$peer blur-use-fft" \
@@ -134,7 +138,7 @@ bench-reconstruction-%: TILES = --patch 256 --overlap 64
 bench-reconstruction-%: $(PYTHON)
 	cargo build --release -p haloscope --example bench_reconstruction
 	target/release/examples/bench_reconstruction prepare $(PROBLEM)
-	$(PYTHON) bench/compare.py reconstruction-$* --rounds $(ROUNDS) --reference haloscope \
+	$(COMPARE) reconstruction-$* --rounds $(ROUNDS) --reference haloscope \
 		--show "peak_mb:{:.0f} MB" --show "psnr_db:{:.3f} dB" \
 		--peer "haloscope=target/release/examples/bench_reconstruction run $(OPTIONS)" \
 		--peer "haloscope in tiles=target/release/examples/bench_reconstruction run $(OPTIONS) $(TILES)" \
@@ -146,12 +150,12 @@ bench-reconstruction-%: $(PYTHON)
 bench-tiling: ROUNDS = 3
 bench-tiling: $(PYTHON)
 	cargo build --release -p haloscope --examples
-	$(PYTHON) bench/compare.py tiling --rounds $(ROUNDS) --peer "haloscope=target/release/examples/bench_tiling"
+	$(COMPARE) tiling --rounds $(ROUNDS) --peer "haloscope=target/release/examples/bench_tiling"
 
 # Three ways to gather measurements; none is a peer of ours.
 bench-gather: $(PYTHON)
 	cargo build --release -p haloscope --examples
-	$(PYTHON) bench/compare.py gather --rounds 3 --peer "haloscope=target/release/examples/bench_gather"
+	$(COMPARE) gather --rounds 3 --peer "haloscope=target/release/examples/bench_gather"
 
 bench-tomography: export MALLOC_MMAP_THRESHOLD_ = 4294967296
 bench-tomography: export MALLOC_TRIM_THRESHOLD_ = 17179869184
@@ -160,7 +164,7 @@ bench-tomography: $(PYTHON)
 	cargo build --release -p haloscope --examples
 	for threads in 1 2; do \
 		peer="$(PYTHON) bench/peers/tomography.py --threads $$threads --repeats 1"; \
-		$(PYTHON) bench/compare.py tomography-$$threads --rounds $(ROUNDS) --reference haloscope \
+		$(COMPARE) tomography-$$threads --rounds $(ROUNDS) --reference haloscope \
 			--peer "haloscope=target/release/examples/bench_tomography --threads $$threads" \
 			--peer "ASTRA linear=$$peer astra-linear" \
 			--peer "ASTRA line=$$peer astra-line" \
@@ -170,14 +174,14 @@ bench-tomography: $(PYTHON)
 	done
 
 # How reconstructions scale, on threads and on processes; memory, batches, deepinv. About twenty minutes on two cores.
-STUDIES = bench/runs/studies
+STUDIES = $(RUN)/studies
 STUDY = target/openmpi/release/haloscope bench
 
 bench-studies: export OMPI_ALLOW_RUN_AS_ROOT = 1
 bench-studies: export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = 1
-bench-studies: tools $(PYTHON) ## measure scaling, memory and batches; results go to bench/runs/studies
+bench-studies: tools $(PYTHON) ## measure scaling, memory and batches; results go to bench/runs
 	MPICC=mpicc.openmpi cargo build --release --features mpi --target-dir target/openmpi
-	$(STUDY) scaling --out $(STUDIES) --backend threads,mpi --launcher "mpirun.openmpi -n"
+	$(STUDY) scaling --out $(STUDIES) --mode strong,weak --backend threads,mpi --launcher "mpirun.openmpi -n"
 	$(STUDY) memory --out $(STUDIES)
 	$(STUDY) batch --out $(STUDIES)
 	$(STUDY) compare --out $(STUDIES) --python $(PYTHON) --repetitions 1

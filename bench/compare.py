@@ -1,10 +1,11 @@
 """Runs several programs in turn, several rounds of all of them, and compares their best times.
 
-Each program prints lines of JSON with `case` and `seconds`; other fields are kept with the raw results, and shown in the table
-if asked for. Interleaving the rounds spreads the noise of the machine over all programs; the minimum over rounds counts. The raw numbers
-and a description of the machine go to a folder, the table to standard output and to the folder.
+Each program prints lines of JSON with `case` and `seconds`; other fields are kept with the raw results, and shown in
+the table if asked for. Interleaving the rounds spreads the noise of the machine over all programs; the minimum over
+rounds counts. The raw numbers and a description of the machine go to a folder, the table to standard output and to
+the folder.
 
-    compare.py NAME --rounds 5 --peer "threads=target/release/x threads" --peer "gloo=python gloo.py"
+    compare.py NAME --folder FOLDER --peer "threads=target/release/x threads" --peer "gloo=python gloo.py"
 
 Only the standard library is needed.
 """
@@ -29,7 +30,7 @@ def parse_arguments():
     parser.add_argument("--reference", help="say how many times the time of this peer the others take")
     parser.add_argument("--show", action="append", default=[], metavar="FIELD:FORMAT",
                         help="show another field of the fastest round in the table, e.g. psnr_db:'{:.2f} dB'")
-    parser.add_argument("--runs", type=Path, default=Path("bench/runs"), help="folder of all runs")
+    parser.add_argument("--folder", type=Path, required=True, help="where the results go")
     return parser.parse_args()
 
 
@@ -112,7 +113,7 @@ def main():
     facts = machine()
     show = [entry.split(":", 1) for entry in arguments.show]
     text = table(results, list(peers), arguments.baseline, arguments.reference, show)
-    folder = arguments.runs / f"{facts['date'][:10]}-{facts['processor'].replace(' ', '-').lower()}"
+    folder = arguments.folder
     folder.mkdir(parents=True, exist_ok=True)
     raw = {"machine": facts, "peers": peers, "rounds": arguments.rounds, "results": results}
     (folder / f"{arguments.name}.json").write_text(json.dumps(raw, indent=1) + "\n")

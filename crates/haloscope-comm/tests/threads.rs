@@ -55,4 +55,5 @@ test_facts! {
     threads_of_a_rank_use_communicators_side_by_side,
     refused_arguments_leave_the_communicator_usable,
     statistics_count_calls_and_bytes,
+    statistics_count_the_time_of_waiting,
 }

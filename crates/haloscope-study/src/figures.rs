@@ -127,7 +127,8 @@ fn summary((predicted, configuration): &(bool, Configuration), rows: &[&Row]) ->
         prior: slowest(&|row| row.prior_seconds),
         transfer: mean(&|row| row.transfer_seconds),
         waiting: mean(&|row| row.waiting_seconds),
-        load_balance,
+        // A prediction has the row of one rank, which stands for all of them.
+        load_balance: load_balance.filter(|_| !predicted),
         communication_efficiency,
         bytes_sent: mean(&|row| row.bytes_sent.map(|bytes| bytes as f64))
             .map(|mean| mean * configuration.ranks as f64),
@@ -276,21 +277,25 @@ mod tests {
     /// The numbers of the test of the same in the dashboard.
     #[test]
     fn times_are_medians_over_all_iterations_of_the_slowest_rank() {
-        let of = |ranks, repetition, iteration, rank, total| Row {
+        let of = |ranks, repetition, iteration, rank, [total, transfer, waiting]: [f64; 3]| Row {
             repetition,
-            ..row(ranks, iteration, rank, [total, 0.0, 0.0, 0.0, 0.0], 100)
+            ..row(ranks, iteration, rank, [total, 0.0, 0.0, transfer, waiting], 100)
         };
         let rows = [
-            of(1, 0, 1, 0, 3.0),
-            of(1, 0, 2, 0, 5.0),
-            of(1, 1, 1, 0, 6.0),
-            of(1, 2, 1, 0, 20.0),
-            of(2, 0, 1, 0, 2.75),
-            of(2, 0, 1, 1, 2.5),
+            of(1, 0, 1, 0, [3.0, 0.0, 0.0]),
+            of(1, 0, 2, 0, [5.0, 0.0, 0.0]),
+            of(1, 1, 1, 0, [6.0, 0.0, 0.0]),
+            of(1, 2, 1, 0, [20.0, 0.0, 0.0]),
+            of(2, 0, 1, 0, [2.75, 0.5, 0.0]),
+            of(2, 0, 1, 1, [2.5, 0.5, 1.0]),
+            of(2, 0, 2, 0, [2.75, 0.5, 1.0]),
+            of(2, 0, 2, 1, [2.75, 0.5, 0.0]),
         ];
         let figures = scaling(&summarise(&rows));
         assert_eq!(figures[0].summary.total.value, 5.5);
         assert_eq!((figures[1].speedup, figures[1].efficiency), (2.0, 1.0));
+        assert_eq!(figures[1].summary.load_balance, Some(3.375 / 3.5));
+        assert_eq!(figures[1].summary.communication_efficiency, Some(3.5 / 5.5));
     }
 
     #[test]
@@ -324,6 +329,8 @@ mod tests {
             .map(|figure| figure.speedup)
             .collect();
         assert_eq!(predicted, [1.0, 20.0]);
+        let says_balance = |figure: &Scaling| figure.summary.load_balance.is_some();
+        assert!(figures.iter().all(|figure| figure.summary.predicted != says_balance(figure)));
     }
 
     #[test]

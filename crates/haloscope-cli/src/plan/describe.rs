@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use anyhow::Result;
+use haloscope::forecast::Prior;
 use haloscope::tiling::{Extent, Strategy};
 
 use super::{Plan, Report};
@@ -177,6 +178,14 @@ pub fn extent(extent: &Extent) -> String {
     match extent {
         Extent::Same(length) => length.to_string(),
         Extent::PerAxis(lengths) => join(lengths),
+    }
+}
+
+pub fn prior(prior: &Prior) -> &'static str {
+    match prior {
+        Prior::None => "no prior",
+        Prior::TotalVariation => "total variation",
+        Prior::Network(_) => "a network",
     }
 }
 

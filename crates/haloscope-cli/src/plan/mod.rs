@@ -162,11 +162,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         operators: arguments.operators,
         solver: setup.method.name(),
         has_inner_iterations: setup.method.has_prox(),
-        prior: match (&setup.denoiser, setup.method) {
-            (Some(_), _) => "a network",
-            (None, Method::ConjugateGradient | Method::Landweber) => "no prior",
-            (None, _) => "total variation",
-        },
+        prior: describe::prior(&setup.prior(&arguments.patch)),
         network: setup.denoiser.as_ref().map(describe_network).transpose()?,
         threads_per_rank: setup.threads,
         memory_budget_bytes: arguments.memory_budget,
@@ -210,24 +206,30 @@ impl<'a> Setup<'a> {
         Ok(Self { arguments, denoiser, method, threads })
     }
 
+    /// The network in these tiles, or what its method uses without one.
+    fn prior(&self, patch: &Patch) -> Prior<'_> {
+        let Arguments { overlap, strategy, .. } = *self.arguments;
+        let tiling =
+            Tiling { patch: patch.clone(), overlap: overlap.into(), ..Tiling::new(strategy) };
+        match (&self.denoiser, self.method) {
+            (Some(denoiser), _) => Prior::Network(Denoising { denoiser, tiling }),
+            (None, Method::ConjugateGradient | Method::Landweber) => Prior::None,
+            (None, _) => Prior::TotalVariation,
+        }
+    }
+
     /// The job with these tiles on so many ranks.
     fn plan(&self, patch: &Patch, ranks: usize) -> Result<Plan> {
-        let Arguments { size, channels, overlap, strategy, .. } = self.arguments;
+        let Arguments { size, channels, .. } = self.arguments;
         let measurement = self.arguments.measurement.as_ref().unwrap_or(size);
         let shape = |sides: &Sides| [&[*channels], &sides.0[..]].concat();
-        let tiling =
-            Tiling { patch: patch.clone(), overlap: (*overlap).into(), ..Tiling::new(*strategy) };
         let forecast = Job {
             image: [&[1], &shape(size)[..]].concat(),
             measurements: vec![shape(measurement); self.arguments.operators],
             ranks,
             method: self.method,
             inner_iterations: self.arguments.inner_iterations,
-            prior: match (&self.denoiser, self.method) {
-                (Some(denoiser), _) => Prior::Network(Denoising { denoiser, tiling }),
-                (None, Method::ConjugateGradient | Method::Landweber) => Prior::None,
-                (None, _) => Prior::TotalVariation,
-            },
+            prior: self.prior(patch),
         }
         .forecast()?;
         Ok(self.summarise(patch, &forecast))

@@ -127,8 +127,8 @@ fn advance(problem: &Problem, algorithm: &dyn Algorithm, state: &mut State) -> R
     let clock = Instant::now();
     let setting = Setting::new(problem, state.iteration);
     algorithm.step(&setting, state)?;
-    drop(span);
     let total = clock.elapsed();
+    drop(span);
     state.iteration += 1;
 
     let length = norm(&slice(&state.image));

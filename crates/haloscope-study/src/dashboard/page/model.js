@@ -112,8 +112,7 @@ function measure(rows) {
     high: largest(all("seconds")),
     parts: Object.fromEntries(PARTS.map((part) => [part, median(repetitions.map(({ parts }) => parts[part]))])),
     slowest: Object.fromEntries(PARTS.map((part) => [part, median(iterations.map(({ slowest }) => slowest[part]))])),
-    balance: median(all("balance")),
-    communication: median(all("communication")),
+    ...efficiencies(rows, iterations),
     bytes: median(all("bytes")),
     computed: median(all("computed")),
     kept: median(all("kept")),
@@ -125,6 +124,22 @@ function measure(rows) {
 }
 
 /**
+ * Load balance and communication efficiency of the POP project, over all that was measured: what the ranks computed,
+ * the mean over the most, and the most over the time that passed.
+ */
+function efficiencies(rows, iterations) {
+  const computed = [...groupBy(rows, (row) => row.rank).values()]
+    .map((ofRank) => sum(ofRank.map((row) => partsOf(row).computing)));
+  const busiest = largest(computed);
+  const passed = sum(iterations.map(({ seconds }) => seconds));
+  return {
+    // A prediction has the row of one rank, which stands for all of them, and says nothing of the balance.
+    balance: busiest && !rows[0].predicted ? mean(computed) / busiest : null,
+    communication: busiest && passed ? busiest / passed : null,
+  };
+}
+
+/**
  * An iteration lasts as long as its slowest rank; the other figures are means over ranks, or sums of them. The time of
  * a repetition is its median, so that of all iterations is between those of the repetitions.
  */
@@ -132,23 +147,19 @@ function measureRepetition(rows) {
   const iterations = [...groupBy(rows, (row) => row.iteration).values()].map((ranks) => {
     const seconds = largest(ranks.map((row) => row.total_seconds));
     const parts = ranks.map(partsOf);
-    const computing = parts.map((one) => one.computing);
-    const busiest = largest(computing);
-    // A prediction has the row of one rank, which stands for all of them, and says nothing of the balance.
+    // A prediction has the row of one rank, which stands for all of them.
     const stands = (ranks[0].ranks ?? ranks.length) / ranks.length;
     const total = (values) => { const found = sum(values); return found === null ? null : found * stands; };
     return {
       seconds,
       parts: meanParts(parts),
       slowest: Object.fromEntries(PARTS.map((part) => [part, largest(parts.map((one) => one[part]))])),
-      balance: busiest && stands === 1 ? mean(computing) / busiest : null,
-      communication: busiest && seconds ? busiest / seconds : null,
       bytes: total(ranks.map((row) => row.bytes_sent)),
       computed: total(ranks.map((row) => row.pixels_computed)),
       kept: total(ranks.map((row) => row.pixels_kept)),
     };
   });
-  const names = ["balance", "communication", "bytes", "computed", "kept"];
+  const names = ["bytes", "computed", "kept"];
   return {
     iterations,
     seconds: median(iterations.map(({ seconds }) => seconds)),
