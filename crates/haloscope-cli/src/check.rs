@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use haloscope::forecast::Forecast;
-use haloscope::{Array, Error};
 use haloscope_comm::Launch;
 
 use crate::exit::{Code, Misuse};
@@ -54,9 +53,9 @@ fn check(job: &Job, ranks: usize) -> haloscope::Result<String> {
         }
     }
     if let StartPlan::File(file) = &job.start {
-        check_start(&file.load()?, &layout.image)?;
+        layout.load_start(file)?;
     }
-    let network = job.prior.open((Machine::detect().cores / ranks).max(1), &layout.image)?;
+    let network = job.open_network((Machine::detect().cores / ranks).max(1), &layout.image)?;
     let expected = Expected::of(job, &layout, ranks, network.as_ref())?;
     expected.check(ranks)?;
     let checkpoints = job.checkpoint.open()?;
@@ -87,17 +86,6 @@ fn check(job: &Job, ranks: usize) -> haloscope::Result<String> {
         line("", format!("{} is there: --resume or --start-over is needed", latest.display()));
     }
     Ok(text)
-}
-
-fn check_start(image: &Array, expected: &[usize]) -> haloscope::Result<()> {
-    if image.shape() == expected {
-        return Ok(());
-    }
-    Err(Error::Shape {
-        what: "the image to start from".into(),
-        expected: format!("the image has {expected:?}"),
-        found: image.shape().to_vec(),
-    })
 }
 
 fn describe_image(layout: &Layout) -> String {

@@ -63,7 +63,7 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
     };
     let (text, printing, trace) =
         (problem.job(&choices), arguments.printing, arguments.trace.clone());
-    let output = OutputPlan { folder: Some(arguments.out.clone()), ..OutputPlan::default() };
+    let output = OutputPlan::pictures(&arguments.out);
     let result = arguments.ranks.run(move |ctx| {
         trace.run(ctx, |ctx| {
             let job = Job::parse(&choices.name, &text, Path::new(""));

@@ -5,9 +5,19 @@ mod jobs;
 use jobs::{Folder, PRIMAL_DUAL, deblurring, haloscope, identity_network, json, npy, text};
 
 /// Every method with a prior that it takes.
-const METHODS: [(&str, &str); 12] = [
+const METHODS: [(&str, &str); 15] = [
     ("primal-dual", PRIMAL_DUAL),
+    (
+        "primal-dual in a range",
+        "[solver]\nmethod = 'primal-dual'\n[prior]\nkind = 'total-variation'\nweight = 0.002\n\
+         clamp = [0.2, 0.8]",
+    ),
     ("pgd", "[solver]\nmethod = 'pgd'\n[prior]\nkind = 'total-variation'\nweight = 0.002"),
+    (
+        "pgd in any units",
+        "[solver]\nmethod = 'pgd'\n[prior]\nkind = 'network'\nmodel = 'identity.safetensors'\n\
+         normalise = true",
+    ),
     (
         "pgd in a range",
         "[solver]\nmethod = 'pgd'\nstep = 0.3\nrelaxation = 20\n[prior]\nkind = 'network'\n\
@@ -33,6 +43,7 @@ const METHODS: [(&str, &str); 12] = [
     ),
     ("cg", "[solver]\nmethod = 'cg'"),
     ("landweber", "[solver]\nmethod = 'landweber'\n[start]\nkind = 'zeros'"),
+    ("landweber in a range", "[solver]\nmethod = 'landweber'\n[prior]\nclamp = [0, 1]"),
 ];
 
 fn folder() -> Folder {
@@ -109,6 +120,54 @@ fn conjugate_gradients_stop_at_the_noise() {
     let summary = json(&Folder::new().run(&job, &["--ranks", "2"]));
     assert!(summary["reason"].as_str().is_some_and(|why| why.contains("as well as asked for")));
     assert!(summary["per_rank"][0]["data_seconds"].as_f64() > Some(0.0), "{summary}");
+}
+
+#[test]
+fn images_stay_in_the_range_of_the_prior() {
+    let folder = Folder::new();
+    for solver in ["method = 'primal-dual'", "method = 'pgd'", "method = 'fista'"] {
+        let job = deblurring(
+            8,
+            &format!(
+                "[solver]\n{solver}\n[prior]\nkind = 'total-variation'\nweight = 0.002\nclamp = [0.3, 0.7]"
+            ),
+        )
+        .replace("[output]", "[output]\nfile = 'out.npy'");
+        json(&folder.run(&job, &["--ranks", "2"]));
+        let bytes = std::fs::read(folder.path("out.npy")).expect("the image");
+        let values: Vec<f32> = bytes[bytes.len() - 4 * 3 * 24 * 20..]
+            .chunks_exact(4)
+            .map(|bytes| f32::from_le_bytes(bytes.try_into().expect("four bytes")))
+            .collect();
+        let reaches = |value: f32| values.contains(&value);
+        assert!(values.iter().all(|value| (0.3..=0.7).contains(value)), "{solver}");
+        assert!(reaches(0.3) && reaches(0.7), "{solver}");
+    }
+}
+
+#[test]
+fn pictures_of_images_in_other_units_take_a_contrast_and_say_so() {
+    let folder = Folder::new();
+    folder.write("counts.npy", npy(&[8, 8], |index| 1000.0 * index as f32 / 63.0));
+    let job = |contrast: &str| {
+        format!(
+            "[measurements]\nfiles = 'counts.npy'\n[[operators]]\nkind = 'identity'\n[solver]\nmethod = 'cg'\n\
+             [stop]\niterations = 2\n[output]\nfile = 'out.png'\n{contrast}\n"
+        )
+    };
+    let shown = |job: &str| {
+        let output = folder.run(job, &[]);
+        json(&output);
+        let picture = image::open(folder.path("out.png")).expect("a picture").to_luma8();
+        (picture.into_raw(), text(&output.stderr))
+    };
+    let (white, message) = shown(&job(""));
+    assert!(white[1..].iter().all(|value| *value == 255), "{white:?}");
+    assert!(message.contains("`contrast` in [output]"), "{message}");
+    let (shades, message) = shown(&job("contrast = [0, 1000]"));
+    let expected = |index: usize| (255.0 * index as f32 / 63.0).round() as u8;
+    let near = shades.iter().enumerate().all(|(i, shade)| shade.abs_diff(expected(i)) <= 1);
+    assert!(near && !message.contains("contrast"), "{shades:?} {message}");
 }
 
 #[test]

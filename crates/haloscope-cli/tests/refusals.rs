@@ -30,6 +30,12 @@ const BROKEN_JOBS: &[(&str, &str, &str, &[&str])] = &[
         &["job.toml:17: outputs", "did you mean `output`?"],
     ),
     (
+        "a misspelt section that need not be there",
+        "[prior]",
+        "[priorr]",
+        &["job.toml:20: priorr", "did you mean `prior`?"],
+    ),
+    (
         "a key of another method",
         "step = 'auto'",
         "relaxation = 1",
@@ -310,7 +316,7 @@ const BROKEN_JOBS: &[(&str, &str, &str, &[&str])] = &[
         "a detector that no machine can hold",
         "kind = \"blur\"\nkernel = \"gaussian\"\nsigma = [1.5, 0.7]\nangle = [0, 60, 120]",
         "kind = 'parallel-beam'\nangles = 9\ndetector = 9000000000000000000",
-        &["at most"],
+        &["operators[0]", "views of 9000000000000000000 bins", "at most 2^24"],
     ),
     (
         "a schedule of more levels than there can be",
@@ -423,6 +429,68 @@ fn broken_data_are_refused_by_name() {
         ),
     ] {
         refused(&folder, files, &job(files, operators), words);
+    }
+}
+
+/// What would fail in the end, or in the middle, is refused at the beginning.
+#[test]
+fn jobs_that_cannot_end_well_do_not_begin() {
+    let folder = Folder::new();
+    folder.write("good.npy", npy(&[8, 8], |index| index as f32 / 64.0));
+    folder.write("small.npy", npy(&[4, 4], |_| 1.0));
+    folder.write("negative.npy", npy(&[8, 8], |index| index as f32 - 1.0));
+    let files = "files = 'good.npy'";
+    let landweber = "[solver]\nmethod = 'landweber'";
+    let network = "[prior]\nkind = 'network'\nmodel = 'builtin:gray'";
+    for (measurements, sections, output, words) in [
+        (
+            files,
+            landweber.to_owned(),
+            "file = ['out.npy', './good.npy']",
+            &["output", "good.npy would be written over", "which the job reads"][..],
+        ),
+        (
+            "phantom = 'shepp-logan'\nsize = [8, 8, 8]",
+            landweber.to_owned(),
+            "file = 'out.png'",
+            &["output", "out.png is for one image of 1 or 3 channels", "[1, 1, 8, 8, 8]"],
+        ),
+        (
+            files,
+            format!("{network}\nsigma = 0.3\n[solver]\nmethod = 'pgd'"),
+            "file = 'out.npy'",
+            &["prior.sigma", "noise level", "0 to 0.294"],
+        ),
+        (
+            files,
+            format!("{network}\n[solver]\nmethod = 'hqs'\nnoise = 0.1\nlevels = [0.05, 0.5]"),
+            "file = 'out.npy'",
+            &["solver", "noise level", "0 to 0.294"],
+        ),
+        (
+            "files = 'negative.npy'",
+            "[solver]\nmethod = 'pgd'\nstep = 0.1\n[fidelity]\nkind = 'poisson'".to_owned(),
+            "file = 'out.npy'",
+            &["operators[0]", "element 0 of the data is -1"],
+        ),
+        (
+            files,
+            format!("{landweber}\n[start]\nkind = 'file'\nfile = 'small.npy'"),
+            "file = 'out.npy'",
+            &["small.npy: the image to start from has shape [1, 1, 4, 4]"],
+        ),
+        (
+            "phantom = 'shepp-logan'\nsize = 8\nnoise = 0.1",
+            landweber.to_owned(),
+            "file = 'out.npy'",
+            &["measurements.noise", "{ gaussian = 0.1 }"],
+        ),
+    ] {
+        let job = format!(
+            "[measurements]\n{measurements}\n[[operators]]\nkind = 'identity'\n{sections}\n[stop]\niterations = 2\n\
+             [output]\n{output}\n"
+        );
+        refused(&folder, output, &job, words);
     }
 }
 

@@ -6,14 +6,14 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use dense::{Dense, relative, row};
-use haloscope::denoise::{TotalVariation, denoiser_fn};
+use haloscope::denoise::{Denoiser, NoiseLevel, TotalVariation, denoiser_fn};
 use haloscope::distribute::distribute;
 use haloscope::fidelity::{Fidelities, L2};
 use haloscope::physics::Physics;
 use haloscope::solve::{
     Admm, Algorithm, ConjugateGradient, DouglasRachford, Fista, HalfQuadratic, Landweber, Plug,
-    PrimalDual, Prior, Problem, ProxPrimalDual, ProximalGradient, Reason, Record, RedFixedPoint,
-    RedGradient, Schedule, Start, State, Stopping, TotalVariationPrior, solve,
+    PrimalDual, Prior, Problem, ProxPrimalDual, ProximalGradient, Range, Reason, Record,
+    RedFixedPoint, RedGradient, Schedule, Start, State, Stopping, TotalVariationPrior, solve,
 };
 use haloscope::{Array, Error, Measurements, Result};
 use haloscope_comm::Context;
@@ -56,13 +56,18 @@ fn measured() -> Vec<f32> {
 }
 
 fn problem(ctx: &Context) -> Result<Problem> {
+    problem_in_units(ctx, 1.0)
+}
+
+/// The same measurements in other units.
+fn problem_in_units(ctx: &Context, unit: f32) -> Result<Problem> {
     let operators: Vec<Arc<dyn Physics>> =
         matrices().into_iter().map(|matrix| Arc::new(matrix) as Arc<dyn Physics>).collect();
     let physics = distribute(operators, ctx)?;
     let (mut rest, mut parts) = (measured(), Vec::new());
     for matrix in matrices() {
         let later = rest.split_off(matrix.rows());
-        parts.push(row(&rest));
+        parts.push(row(&rest) * unit);
         rest = later;
     }
     let fidelity = distribute(Fidelities::from(L2::default()), ctx)?;
@@ -109,7 +114,7 @@ fn step_size() -> f64 {
 fn methods_without_a_prior_find_the_least_squares_solution() {
     let expected = ridge_solution(0.0);
     let methods: [(&dyn Algorithm, usize); 2] =
-        [(&Landweber { step: step_size() }, 20_000), (&ConjugateGradient, 40)];
+        [(&Landweber { step: step_size(), range: None }, 20_000), (&ConjugateGradient, 40)];
     for (method, iterations) in methods {
         let error = relative(&run(method, iterations), &expected);
         assert!(error < 1e-4, "{method:?}: {error}");
@@ -184,7 +189,7 @@ fn methods_for_total_variation_agree_and_nothing_near_is_better() {
         denoiser: TotalVariation { iterations: 2000, tolerance: 1e-9 },
     });
     let step = step_size();
-    let one = run(&PrimalDual { lipschitz: 0.99 / step, weight }, 20_000);
+    let one = run(&PrimalDual { lipschitz: 0.99 / step, weight, range: None }, 20_000);
     let other = run(&Fista { step, prior }, 1500);
     let flat = |image: &Array| image.iter().map(|value| f64::from(*value)).collect::<Vec<_>>();
     assert!(relative(&one, &flat(&other)) < 1e-4, "{}", relative(&one, &flat(&other)));
@@ -197,6 +202,90 @@ fn methods_for_total_variation_agree_and_nothing_near_is_better() {
         let near = one.mapv(|x| x + 0.02 * (random.f32() - 0.5));
         assert!(value(&near) >= value(&one) - 1e-6);
     }
+}
+
+#[test]
+fn methods_that_keep_to_a_range_find_the_best_image_in_it() {
+    let (low, high) = (0.1_f32, 0.6_f32);
+    let range = Some((low, high));
+    let step = step_size();
+    let found = run(&Landweber { step, range }, 20_000);
+    let matrix = whole();
+    let residual: Vec<f32> = matrix
+        .forward(&found)
+        .expect("forward")
+        .iter()
+        .zip(measured())
+        .map(|(a, b)| a - b)
+        .collect();
+    let slope = matrix.adjoint_f64(&residual);
+    let mut places = [0; 3];
+    for (value, slope) in found.iter().zip(slope) {
+        // It would go down only below the range, and up only above it.
+        let (place, is_best) = match *value {
+            value if value <= low => (0, slope > -1e-5),
+            value if value >= high => (1, slope < 1e-5),
+            _ => (2, slope.abs() < 1e-5),
+        };
+        places[place] += 1;
+        assert!(is_best, "{value}: {slope}");
+    }
+    assert!(places.iter().all(|count| *count > 0), "{places:?}");
+
+    // In one dimension the prox of TV in a range is that of TV, brought back to the range.
+    let weight = 0.05;
+    let denoiser = TotalVariation { iterations: 2000, tolerance: 1e-9 };
+    let prior = Arc::new(InRange(TotalVariationPrior { weight, denoiser }, low, high));
+    let one = run(&PrimalDual { lipschitz: 0.99 / step, weight, range }, 20_000);
+    let other = run(&Fista { step, prior }, 1500);
+    let other: Vec<f64> = other.iter().map(|value| f64::from(*value)).collect();
+    assert!(relative(&one, &other) < 1e-4, "{}", relative(&one, &other));
+    assert!(one.iter().any(|value| *value == low) && one.iter().any(|value| *value > low));
+}
+
+/// Total variation in a range.
+#[derive(Debug)]
+struct InRange(TotalVariationPrior, f32, f32);
+
+impl Prior for InRange {
+    fn prox(&self, image: &Array, step: f64) -> Result<Array> {
+        Ok(self.0.prox(image, step)?.mapv(|value| value.clamp(self.1, self.2)))
+    }
+}
+
+#[test]
+fn a_normalised_denoiser_does_not_depend_on_the_units_of_the_data() {
+    // It takes values towards their mean, by the level that it is told.
+    let denoiser = denoiser_fn("towards the mean", |image: &Array, level| {
+        let NoiseLevel::Uniform(level) = *level else { unreachable!("the levels are uniform") };
+        assert!(image.iter().all(|value| (0.0..=1.0).contains(value)), "{image}");
+        let mean = image.sum() / image.len() as f32;
+        Ok(image.mapv(|value| value + level * (mean - value)))
+    });
+    let denoiser: Arc<dyn Denoiser> = Arc::new(denoiser);
+    let solve_in_units = |unit: f32| {
+        let problem = problem_in_units(&Context::solo(), unit).expect("a problem");
+        let prior = || Plug::new(denoiser.clone(), 0.2).range(Range::Normalise);
+        let step = problem.step_size().expect("a step size");
+        let noise = 0.3 * f64::from(unit);
+        let schedule = Schedule::falling(0.5, 0.1, 6, noise, 0.23).expect("a schedule");
+        let methods: [Box<dyn Algorithm>; 2] = [
+            Box::new(ProximalGradient { step, prior: Arc::new(prior()), relaxation: None }),
+            Box::new(HalfQuadratic { prior: prior(), schedule }),
+        ];
+        methods.map(|method| {
+            let start = State::new(problem.start(&Start::Adjoint).expect("a start"));
+            let stopping = Stopping { iterations: 6, ..Stopping::default() };
+            solve(&problem, &*method, start, &stopping, None).expect("solved").state.image / unit
+        })
+    };
+    // Powers of two change no bits.
+    assert_eq!(solve_in_units(1.0), solve_in_units(1.0 / 64.0));
+    assert_eq!(solve_in_units(1.0), solve_in_units(1024.0));
+
+    let flat = Array::from_elem(vec![1, 1, COLUMNS], 0.02_f32);
+    let plug = Plug::new(denoiser.clone(), 0.2).range(Range::Normalise);
+    assert_eq!(plug.denoise(&flat).expect("a flat image"), flat);
 }
 
 #[test]
@@ -216,10 +305,10 @@ fn runs_have_the_same_bits_on_any_number_of_ranks_and_when_they_are_continued() 
             }),
             Box::new(RedGradient { step: 0.5 * step, weight: 1.0, prior: prior() }),
             Box::new(RedFixedPoint { weight: 0.5, prior: shrinking(0.9) }),
-            Box::new(PrimalDual { lipschitz: 0.99 / step, weight: 0.01 }),
+            Box::new(PrimalDual { lipschitz: 0.99 / step, weight: 0.01, range: None }),
             Box::new(ProxPrimalDual { squared_norm: 0.99 / step, weight: 0.01, step: 0.3 }),
             Box::new(ConjugateGradient),
-            Box::new(Landweber { step }),
+            Box::new(Landweber { step, range: None }),
         ];
         for method in methods {
             let problem = problem(ctx)?;
@@ -249,7 +338,7 @@ fn rules_and_watchers_stop_all_ranks_at_once() {
     let outcomes = Context::threads(3, move |ctx| {
         let problem = problem(ctx)?;
         let start = || Ok::<_, Error>(State::new(problem.start(&Start::Zeros)?));
-        let method = Landweber { step };
+        let method = Landweber { step, range: None };
         let mut reasons = Vec::new();
         let rules = [
             Stopping { iterations: 100_000, relative_change: 1e-3, ..Stopping::default() },
@@ -289,7 +378,7 @@ fn a_step_that_is_too_large_is_an_error_and_not_an_image() {
     let problem = problem(&Context::solo()).expect("a problem");
     let start = State::new(problem.start(&Start::Adjoint).expect("a start"));
     let stopping = Stopping { iterations: 5000, ..Stopping::default() };
-    let error = solve(&problem, &Landweber { step: 50.0 }, start, &stopping, None)
+    let error = solve(&problem, &Landweber { step: 50.0, range: None }, start, &stopping, None)
         .expect_err("it diverges");
     assert!(error.to_string().contains("a smaller step size may help"), "{error}");
 }

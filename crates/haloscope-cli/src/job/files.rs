@@ -56,6 +56,7 @@ impl StartPlan {
 /// `[output]`.
 #[derive(Clone, Debug, Default)]
 pub struct OutputPlan {
+    place: Option<Place>,
     /// Files for the image, in the formats of their names.
     pub files: Vec<PathBuf>,
     /// A folder for pictures and the report.
@@ -67,6 +68,11 @@ pub struct OutputPlan {
 }
 
 impl OutputPlan {
+    /// Pictures and a report, and no image.
+    pub fn pictures(folder: &Path) -> Self {
+        Self { folder: Some(folder.to_owned()), ..Self::default() }
+    }
+
     pub fn read(section: &Section) -> Result<Self> {
         let single = |range: Option<(f64, f64)>| range.map(|(low, high)| (low as f32, high as f32));
         let files = section.paths("file")?.unwrap_or_default();
@@ -84,12 +90,62 @@ impl OutputPlan {
             ));
         }
         Ok(Self {
+            place: Some(section.place()),
             files,
             folder,
             contrast: single(section.range("contrast")?),
             clamp: single(section.range("clamp")?),
         })
     }
+
+    /// Refuses to write over what the job reads.
+    pub fn check_inputs(&self, inputs: &[PathBuf]) -> Result<()> {
+        // Files that are not there yet are no inputs.
+        let same = |one: &PathBuf, other: &PathBuf| match (one.canonicalize(), other.canonicalize())
+        {
+            (Ok(one), Ok(other)) => one == other,
+            _ => false,
+        };
+        let pictures = self.folder.iter().flat_map(|folder| RESULTS.map(|name| folder.join(name)));
+        for output in self.files.iter().cloned().chain(pictures) {
+            if let Some(input) = inputs.iter().find(|input| same(input, &output)) {
+                return self.refuse(format!(
+                    "{} would be written over {}, which the job reads; another name is expected",
+                    output.display(),
+                    input.display()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses files that cannot hold an image of this shape (batch, channel, spatial…).
+    pub fn check_image(&self, image: &[usize]) -> Result<()> {
+        for file in &self.files {
+            if is_picture(file) && !matches!(image, [1, 1 | 3, _, _]) {
+                return self.refuse(format!(
+                    "{} is for one image of 1 or 3 channels, and this one has the shape {image:?}; .npy, .nii.gz \
+                     and others take any",
+                    file.display()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn refuse(&self, reason: String) -> Result<()> {
+        let place = self.place.clone();
+        place.map_or(Ok(()), |place| Err(place.refuse(reason)))
+    }
+}
+
+/// What is written to the folder of pictures.
+const RESULTS: [&str; 5] =
+    ["truth.png", "before.png", "after.png", "difference.png", "report.html"];
+
+/// Whether a file shows values from 0 to 1 and no others.
+pub fn is_picture(file: &Path) -> bool {
+    matches!(Format::of_name(&file.display().to_string()), Some(Format::Png | Format::Jpeg))
 }
 
 /// What cannot be written is better known before the work than after it.

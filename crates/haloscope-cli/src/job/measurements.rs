@@ -207,7 +207,12 @@ impl Simulation {
         let mut noise = if section.is_table("noise") {
             section.section("noise", read_noise)?.into_iter().collect()
         } else {
-            section.sections("noise", read_noise)?
+            section.sections("noise", read_noise).map_err(|error| match section.get::<f64>("noise") {
+                Ok(Some(sigma)) => section.place_of("noise").refuse(format!(
+                    "{sigma} is given; what kind of noise it is is expected, as in {{ gaussian = {sigma} }}"
+                )),
+                _ => error,
+            })?
         };
         if noise.is_empty() {
             noise.push(Noise::gaussian(0.0)?);

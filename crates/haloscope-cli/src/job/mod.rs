@@ -15,6 +15,7 @@ pub mod solver;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use haloscope::denoise::NetworkDenoiser;
 use haloscope::solve::JobId;
 use haloscope::{Error, Result};
 
@@ -77,55 +78,65 @@ impl Job {
     }
 
     fn of(document: &Document) -> Result<Self> {
-        document.read(|top| {
-            let missing = |key: &str, what: &str| Error::Content {
-                file: document.name.clone(),
-                reason: format!("[{key}] is missing: {what}"),
-            };
-            let image = top.section("image", ImagePlan::read)?.unwrap_or_default();
-            let measurements = top
-                .section("measurements", Source::read)?
-                .ok_or_else(|| missing("measurements", "files, a scan, or what to simulate"))?;
-            let operators = top.sections("operators", Entry::read)?;
-            if operators.is_empty() {
-                return Err(missing("[operators]", "what measured the image"));
-            }
-            let fidelity = top.section("fidelity", FidelityPlan::read)?.unwrap_or_default();
-            let prior = top.section("prior", PriorPlan::read)?.unwrap_or_default();
-            let solver = top
-                .section("solver", SolverPlan::read)?
-                .ok_or_else(|| missing("solver", "the method"))?;
-            solver.check(&prior, &fidelity)?;
-            let stop = top
-                .section("stop", |section| StopPlan::read(section, &solver, &fidelity))?
-                .unwrap_or_default();
-            let start = top.section("start", StartPlan::read)?.unwrap_or_default();
-            let truth = top.section("truth", TruthPlan::read)?;
-            let output = top
-                .section("output", OutputPlan::read)?
-                .ok_or_else(|| missing("output", "where the result goes"))?;
-            let standard = CheckpointPlan::beside(Path::new(&document.name));
-            let checkpoint = top
-                .section("checkpoint", |section| CheckpointPlan::read(section, &standard))?
-                .unwrap_or(standard);
-            let fingerprint = top.fingerprint(&DECISIVE) + &solver.fingerprint(stop.iterations);
-            let name = document.name.clone();
-            Ok(Self {
-                name,
-                image,
-                measurements,
-                operators,
-                fidelity,
-                prior,
-                solver,
-                stop,
-                start,
-                truth,
-                output,
-                checkpoint,
-                fingerprint,
-            })
+        let job = document.read(|top| Self::read(document, top))?;
+        // After all sections are read, so that one whose name is misspelt is not taken for one that is missing.
+        job.solver.check(&job.prior, &job.fidelity)?;
+        job.output.check_inputs(&job.files())?;
+        Ok(job)
+    }
+
+    fn read(document: &Document, top: &Section) -> Result<Self> {
+        let missing = |key: &str, what: &str| Error::Content {
+            file: document.name.clone(),
+            reason: format!("[{key}] is missing: {what}"),
+        };
+        let image = top.section("image", ImagePlan::read)?.unwrap_or_default();
+        let measurements = top
+            .section("measurements", Source::read)?
+            .ok_or_else(|| missing("measurements", "files, a scan, or what to simulate"))?;
+        let operators = top.sections("operators", Entry::read)?;
+        if operators.is_empty() {
+            return Err(missing("[operators]", "what measured the image"));
+        }
+        let fidelity = top.section("fidelity", FidelityPlan::read)?.unwrap_or_default();
+        let prior = top.section("prior", PriorPlan::read)?.unwrap_or_default();
+        let solver = top
+            .section("solver", SolverPlan::read)?
+            .ok_or_else(|| missing("solver", "the method"))?;
+        let stop = top
+            .section("stop", |section| StopPlan::read(section, &solver, &fidelity))?
+            .unwrap_or_default();
+        let start = top.section("start", StartPlan::read)?.unwrap_or_default();
+        let truth = top.section("truth", TruthPlan::read)?;
+        let output = top
+            .section("output", OutputPlan::read)?
+            .ok_or_else(|| missing("output", "where the result goes"))?;
+        let standard = CheckpointPlan::beside(Path::new(&document.name));
+        let checkpoint = top
+            .section("checkpoint", |section| CheckpointPlan::read(section, &standard))?
+            .unwrap_or(standard);
+        let fingerprint = top.fingerprint(&DECISIVE) + &solver.fingerprint(stop.iterations);
+        let name = document.name.clone();
+        Ok(Self {
+            name,
+            image,
+            measurements,
+            operators,
+            fidelity,
+            prior,
+            solver,
+            stop,
+            start,
+            truth,
+            output,
+            checkpoint,
+            fingerprint,
         })
+    }
+
+    /// The network on one rank, if the prior is one, for images of this shape (batch, channel, spatial…).
+    pub fn open_network(&self, threads: usize, image: &[usize]) -> Result<Option<NetworkDenoiser>> {
+        self.prior.open(threads, image, &self.solver.levels())
     }
 
     /// What the job is, for its checkpoints: all that decides its result on so many ranks, the content of its files
@@ -140,6 +151,14 @@ impl Job {
             id = with_file(id, &path)?;
         }
         Ok(id)
+    }
+
+    /// All files that are read.
+    fn files(&self) -> Vec<PathBuf> {
+        let mut paths = self.inputs();
+        paths.push(PathBuf::from(&self.name));
+        paths.extend(self.truth.iter().flat_map(|truth| &truth.file).map(|file| file.path.clone()));
+        paths
     }
 
     /// The files that decide the result.

@@ -39,7 +39,7 @@ pub struct NetworkPlan {
     place: Place,
     /// The path of a file, or the name of a model that the command knows.
     pub model: String,
-    pub sigma: f32,
+    level: Level,
     normalise: bool,
     patch: Option<PatchLength>,
     overlap: Option<Vec<usize>>,
@@ -47,6 +47,13 @@ pub struct NetworkPlan {
     border: Border,
     batch: Option<usize>,
     accuracy: Accuracy,
+}
+
+/// A noise level that a denoiser is told, and where the job says so.
+#[derive(Clone, Debug)]
+pub struct Level {
+    pub place: Place,
+    pub sigma: f32,
 }
 
 #[derive(Clone, Debug)]
@@ -100,7 +107,10 @@ impl PriorPlan {
             }),
             ("network", |section| NetworkPlan::read(section).map(PriorKind::Network)),
         ];
-        let kind = section.require_choice("kind", &kinds)?(section)?;
+        let kind = match section.choose("kind", &kinds)? {
+            Some(read) => read(section)?,
+            None => PriorKind::None,
+        };
         let clamp = section.range("clamp")?.map(|(low, high)| (low as f32, high as f32));
         if let PriorKind::Network(NetworkPlan { normalise: true, .. }) = kind
             && clamp.is_some()
@@ -129,10 +139,22 @@ impl PriorPlan {
         matches!(network.patch, Some(PatchLength::Auto))
     }
 
-    /// The network on one rank, if it is one, for images of this shape (batch, channel, spatial…).
-    pub fn open(&self, threads: usize, image: &[usize]) -> Result<Option<NetworkDenoiser>> {
+    /// The network on one rank, if it is one, for images of this shape (batch, channel, spatial…) and the levels that
+    /// the method tells it, if it has its own.
+    pub fn open(
+        &self,
+        threads: usize,
+        image: &[usize],
+        levels: &[Level],
+    ) -> Result<Option<NetworkDenoiser>> {
         let PriorKind::Network(network) = &self.kind else { return Ok(None) };
-        network.open(threads).and_then(|denoiser| network.check(denoiser, image)).map(Some)
+        let denoiser = network.open(threads)?;
+        network.check_image(&denoiser, image)?;
+        let own = std::slice::from_ref(&network.level);
+        for Level { place, sigma } in if levels.is_empty() { own } else { levels } {
+            denoiser.model().check_level(*sigma).map_err(|error| place.refuse(error))?;
+        }
+        Ok(Some(denoiser))
     }
 
     /// The prior on all ranks, with what `open` returned.
@@ -155,7 +177,7 @@ impl PriorPlan {
                     None if network.normalise => Range::Normalise,
                     None => Range::AsIs,
                 };
-                let plug = Plug::new(Arc::new(shared), network.sigma).range(range);
+                let plug = Plug::new(Arc::new(shared), network.level.sigma).range(range);
                 Ok(RankedPrior::Network(plug))
             }
             _ => Ok(RankedPrior::None(self.clamp)),
@@ -184,7 +206,10 @@ impl NetworkPlan {
         Ok(Self {
             place: section.place_of("model"),
             model: beside.map_or_else(|| name.to_owned(), |path| path.display().to_string()),
-            sigma: section.not_negative("sigma")?.unwrap_or(0.05) as f32,
+            level: Level {
+                place: section.place_of("sigma"),
+                sigma: section.not_negative("sigma")?.unwrap_or(0.05) as f32,
+            },
             normalise: section.get("normalise")?.unwrap_or(false),
             patch: section.get("patch")?,
             overlap: section.get("overlap")?,
@@ -206,12 +231,12 @@ impl NetworkPlan {
     }
 
     /// Refuses a network that does not take such images.
-    fn check(&self, denoiser: NetworkDenoiser, image: &[usize]) -> Result<NetworkDenoiser> {
+    fn check_image(&self, denoiser: &NetworkDenoiser, image: &[usize]) -> Result<()> {
         let (channels, rank) =
             (denoiser.model().image_channels(), denoiser.model().network().rank());
         let fits_whole = image.len() == rank + 2 && image[1] == channels;
         if fits_whole || channels == 1 && image.len() >= rank + 2 {
-            return Ok(denoiser);
+            return Ok(());
         }
         Err(self.place.refuse(Error::Shape {
             what: "the image".into(),
@@ -293,6 +318,14 @@ impl RankedPrior {
                 Ok(Plug::new(Arc::new(denoiser), weight as f32).range(range))
             }
             Self::Network(plug) => Ok(plug),
+        }
+    }
+
+    /// The range that images are brought back to, where the method itself does it.
+    pub fn range(&self) -> Option<(f32, f32)> {
+        match self {
+            Self::None(clamp) | Self::TotalVariation(_, clamp) => *clamp,
+            Self::Network(_) => None,
         }
     }
 

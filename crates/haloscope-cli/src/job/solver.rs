@@ -12,7 +12,7 @@ use haloscope::solve::{
 use toml::de::DeValue;
 
 use super::document::{Place, Section, Value};
-use super::prior::{PriorKind, PriorPlan, RankedPrior};
+use super::prior::{Level, PriorKind, PriorPlan, RankedPrior};
 
 /// `[fidelity]`.
 #[derive(Clone, Debug)]
@@ -146,15 +146,16 @@ impl SolverPlan {
         let has_prior = !matches!(prior.kind, PriorKind::None);
         let refuse = |reason: String| Err(self.place.refuse(reason));
         match self.method {
-            Method::Cg | Method::Landweber if has_prior || prior.clamp.is_some() => {
+            Method::Cg | Method::Landweber if has_prior => {
                 return refuse(format!("{name} takes no prior; pgd and fista take any"));
             }
-            Method::PrimalDual
-                if !matches!(prior.kind, PriorKind::TotalVariation { .. })
-                    || prior.clamp.is_some() =>
-            {
+            Method::Cg if prior.clamp.is_some() => {
+                return refuse(format!("{name} keeps to no range; landweber takes `clamp`"));
+            }
+            Method::PrimalDual if !matches!(prior.kind, PriorKind::TotalVariation { .. }) => {
                 return refuse(format!(
-                    "{name} takes total variation as its prior, without `clamp`; pgd and fista take any"
+                    "{name} takes total variation as its prior, and [prior] has {}; pgd and fista take any",
+                    prior.describe()
                 ));
             }
             Method::Hqs { .. } | Method::Red { .. } | Method::RedFixedPoint { .. }
@@ -179,6 +180,13 @@ impl SolverPlan {
             ));
         }
         Ok(())
+    }
+
+    /// The first and the last of the noise levels that the method tells a denoiser, if it has its own.
+    pub fn levels(&self) -> Vec<Level> {
+        let Method::Hqs { levels: (first, last), .. } = self.method else { return Vec::new() };
+        let level = |sigma: f64| Level { place: self.place.clone(), sigma: sigma as f32 };
+        vec![level(first), level(last)]
     }
 
     /// The most iterations for a prox of the data term.
@@ -235,9 +243,10 @@ impl SolverPlan {
             Method::PrimalDual => Box::new(PrimalDual {
                 lipschitz: 0.99 / step()?,
                 weight: prior.weight().unwrap_or_default(),
+                range: prior.range(),
             }),
             Method::Cg => Box::new(ConjugateGradient),
-            Method::Landweber => Box::new(Landweber { step: step()? }),
+            Method::Landweber => Box::new(Landweber { step: step()?, range: prior.range() }),
         })
     }
 
@@ -340,7 +349,7 @@ impl StopPlan {
         if target.is_some() && !solver.method.knows_data_term() {
             return Err(section.place().refuse(format!(
                 "`data-term` and `discrepancy` are for methods that know the data term of every iteration: \
-                 pgd, fista, red, primal-dual and landweber, and not {}",
+                 pgd, fista, red, primal-dual, cg and landweber, and not {}",
                 solver.method.name()
             )));
         }

@@ -9,7 +9,7 @@ use haloscope::{Array, Error, Measurements, Result};
 use crate::job::Job;
 use crate::job::beam::Measured;
 use crate::job::files::StartPlan;
-use crate::job::measurements::{Affine, Source};
+use crate::job::measurements::{Affine, ImageFile, Source};
 use crate::job::operators::Recipe;
 use crate::memory;
 
@@ -85,8 +85,22 @@ impl Layout {
             recipes.extend(made);
         }
         check_plans(job, &recipes)?;
+        job.output.check_image(&image)?;
         let truth = Truth::of(job, simulated, &image)?;
         Ok(Self { image, recipes: recipes.into(), truth, scan })
+    }
+
+    /// The image to start from.
+    pub fn load_start(&self, file: &ImageFile) -> Result<Array> {
+        let start = file.load()?;
+        if start.shape() == self.image {
+            return Ok(start);
+        }
+        Err(Error::Shape {
+            what: format!("{}: the image to start from", file.path.display()),
+            expected: format!("the image has {:?}", self.image),
+            found: start.shape().to_vec(),
+        })
     }
 
     /// The measurements of some operators, from the files of the job.
@@ -114,6 +128,10 @@ impl Layout {
                     expected: format!("{expected:?} is expected for images of {:?}", self.image),
                     found: part.shape().to_vec(),
                 }));
+            }
+            // Data without a meaning for the fidelity are not even comparable with themselves.
+            if let Some(fidelity) = job.fidelity.fidelities.get(index) {
+                fidelity.value(&part, &part).map_err(|error| recipe.place().refuse(error))?;
             }
             parts.push((index, part));
         }
@@ -164,10 +182,14 @@ fn check_plans(job: &Job, recipes: &[Recipe]) -> Result<()> {
     Ok(())
 }
 
+/// Pictures have something brighter than this; what has not is in other units, attenuations for example.
+pub const DARK: f32 = 0.2;
+
 /// 1 for pictures from 0 to 1, else the difference of the extremes.
 fn range_of(image: &Array) -> f64 {
     let (low, high) = extremes(image);
-    if low >= 0.0 && high <= 1.0 || high <= low { 1.0 } else { f64::from(high - low) }
+    let is_picture = low >= 0.0 && (DARK..=1.0).contains(&high);
+    if is_picture || high <= low { 1.0 } else { f64::from(high - low) }
 }
 
 /// The least and the greatest value.
@@ -206,5 +228,19 @@ fn check_size(job: &Job, truth: &[usize]) -> Result<()> {
             &truth[2..]
         ))),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_range_is_that_of_pictures_or_of_the_values() {
+        let range = |low: f32, high: f32| {
+            range_of(&Array::from_shape_vec(vec![2], vec![low, high]).expect("two values"))
+        };
+        assert_eq!((range(0.0, 1.0), range(0.1, 0.6), range(0.5, 0.5)), (1.0, 1.0, 1.0));
+        assert_eq!((range(0.0, 0.125), range(-1.0, 1.0), range(0.0, 1000.0)), (0.125, 2.0, 1000.0));
     }
 }

@@ -22,6 +22,7 @@ use serde_json::json;
 use crate::exit::{Agreed, Code};
 use crate::interrupt::{self, Signal};
 use crate::job::Job;
+use crate::job::files::is_picture;
 use crate::memory::{self, Expected};
 use crate::ranks::RankArguments;
 use crate::records::RankSummary;
@@ -138,7 +139,7 @@ pub fn reconstruct(
 ) -> Result<Finished> {
     let refused = |error| Agreed::misuse(ctx, error);
     let layout = agree(ctx, Layout::of(job, ctx.local_size())).map_err(refused)?;
-    let opened = job.prior.open(ctx.threads_per_rank(), &layout.image);
+    let opened = job.open_network(ctx.threads_per_rank(), &layout.image);
     let network = agree(ctx, opened).map_err(refused)?;
     let expected = expect(ctx, job, &layout, network.as_ref()).map_err(refused)?;
     let (shape, operators) = (layout.image[1..].to_vec(), layout.recipes.len());
@@ -224,15 +225,15 @@ pub fn reconstruct(
 /// What cannot be written is not lost if there is room for a checkpoint.
 fn rescue(ctx: &Context, ended: &mut Ended, error: haloscope::Error) -> haloscope::Error {
     let Some(Saving { checkpoints, id }) = &mut ended.saving else { return error };
-    match checkpoints.save_together(ctx, &ended.outcome.state, id) {
-        Err(_) => error,
-        Ok(()) => haloscope::Error::File {
-            file: "the result".into(),
+    match (checkpoints.save_together(ctx, &ended.outcome.state, id), error) {
+        (Ok(()), haloscope::Error::File { file, reason }) => haloscope::Error::File {
+            file,
             reason: format!(
-                "{error}; the image is in a checkpoint in {}, and --resume writes it again",
+                "{reason}; the image is in a checkpoint in {}, and --resume writes it again",
                 checkpoints.folder().display()
             ),
         },
+        (_, error) => error,
     }
 }
 
@@ -358,7 +359,11 @@ fn write_result(
     let clamped = output.clamp.map(|(low, high)| found.mapv(|value| value.clamp(low, high)));
     let after = clamped.as_ref().unwrap_or(found);
     for file in &output.files {
-        io::write(file, after, &io::WriteOptions::default())?;
+        if is_picture(file) {
+            pictures::write_image(file, after, output.contrast)?;
+        } else {
+            io::write(file, after, &io::WriteOptions::default())?;
+        }
         summary.files.push(file.display().to_string());
     }
     let truth = prepared.truth.as_ref();

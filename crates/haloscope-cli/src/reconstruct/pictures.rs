@@ -8,7 +8,7 @@ use std::path::Path;
 use haloscope::{Array, Result, io};
 use ndarray::{Axis, concatenate};
 
-use super::layout::Truth;
+use super::layout::{DARK, Truth};
 use crate::job::measurements::Affine;
 
 /// A picture that was written.
@@ -30,8 +30,7 @@ pub fn write(
         Some(truth) => super::layout::extremes(&truth.image),
         None => middle(after),
     });
-    let shown =
-        |image: &Array| image.mapv(|value| (value - low) / (high - low).max(f32::MIN_POSITIVE));
+    let shown = |image: &Array| with_contrast(image, (low, high));
     let difference = |truth: &Truth| {
         let scale = 4.0 / truth.range as f32;
         (after - &truth.image).mapv(|value| (0.5 + scale * value).clamp(0.0, 1.0))
@@ -51,6 +50,32 @@ pub fn write(
         written.push(Written { path: path.display().to_string(), caption });
     }
     Ok(written)
+}
+
+/// Writes the image itself as a picture, in which values from 0 to 1 are shown unless there is a `contrast`.
+pub fn write_image(path: &Path, image: &Array, contrast: Option<(f32, f32)>) -> Result<()> {
+    let options = io::WriteOptions::default();
+    if let Some(contrast) = contrast {
+        return io::write(path, &with_contrast(image, contrast), &options);
+    }
+    let (low, high) = super::layout::extremes(image);
+    let is_bright = (DARK..=1.5).contains(&high);
+    if !is_bright || low < -0.5 {
+        crate::log::message(
+            log::Level::Warn,
+            &format!(
+                "{} shows values from 0 to 1, and the image has {low:.3} to {high:.3}; `contrast` in [output] says \
+                 what is black and white",
+                path.display()
+            ),
+        );
+    }
+    io::write(path, image, &options)
+}
+
+/// The image with the first value at 0 and the second at 1.
+fn with_contrast(image: &Array, (black, white): (f32, f32)) -> Array {
+    image.mapv(|value| (value - black) / (white - black).max(f32::MIN_POSITIVE))
 }
 
 /// Which axes of a volume (depth, height, width) lead to the patient's head or face. The world's axes lead to the right,

@@ -67,11 +67,8 @@ impl Prepared {
         let problem = job.solver.adapt(Problem::new(physics, data, fidelity)?);
         let prior = job.prior.build(ctx, &layout.image, network)?;
         let algorithm = job.solver.algorithm(&problem, &prior, job.stop.iterations)?;
-        let start = if begins {
-            Some(problem.start(&start_of(ctx, job, &layout.image, image)?)?)
-        } else {
-            None
-        };
+        let start =
+            if begins { Some(problem.start(&start_of(ctx, job, &layout, image)?)?) } else { None };
         Ok(Self { problem, algorithm, stopping, truth: layout.truth, before, start })
     }
 }
@@ -137,15 +134,15 @@ fn back_project(first: &Recipe, data: &Measurements, window: Window) -> Result<O
 fn start_of(
     ctx: &Context,
     job: &Job,
-    shape: &[usize],
+    layout: &Layout,
     back_projection: Option<Array>,
 ) -> Result<Start> {
     Ok(match (&job.start, back_projection) {
         (_, Some(image)) => Start::Image(image),
-        (StartPlan::Zeros, _) => Start::Image(Array::zeros(shape)),
+        (StartPlan::Zeros, _) => Start::Image(Array::zeros(layout.image.clone())),
         (StartPlan::PseudoInverse(iterations), _) => Start::PseudoInverse(*iterations),
         (StartPlan::File(file), _) => {
-            let image = agree(ctx, file.load())?;
+            let image = agree(ctx, layout.load_start(file))?;
             Start::Image(image)
         }
         (StartPlan::Adjoint | StartPlan::BackProjection(..), None) => Start::Adjoint,

@@ -98,7 +98,7 @@ impl Fidelity for Poisson {
         if let Some((i, u, _)) = pair.find(outside) {
             let reason = format!(
                 "element {i} of the measurement is {u}, where {} counts are expected and there is no \
-                 gradient; keep the image positive, or give a background above 0",
+                 gradient; keep the image above 0, or give a larger background",
                 self.expected(f64::from(u))
             );
             return Err(Error::Numeric { what: self.name(), reason });

@@ -6,6 +6,9 @@ use super::state::State;
 use crate::error::{Error, Result};
 
 /// `x = prox f(z)` with a step that falls with the level, `z = D(x, σ)`; the image is `z`.
+///
+/// Levels are what the denoiser is told; where it works on images that are scaled to 0 to 1
+/// ([`Range::Normalise`](super::Range::Normalise)), steps are of the levels in the values of `z`.
 #[derive(Clone, Debug)]
 pub struct HalfQuadratic {
     /// The denoiser.
@@ -74,7 +77,8 @@ impl Algorithm for HalfQuadratic {
             ));
         };
         let index = setting.iteration().min(last);
-        let near_data = setting.prox(&state.image, steps[index])?;
+        let unit = self.prior.unit(&state.image);
+        let near_data = setting.prox(&state.image, unit * unit * steps[index])?;
         let denoiser = self.prior.with_level(levels[index]);
         state.image = setting.prior(|| denoiser.denoise(&near_data))?;
         Ok(())

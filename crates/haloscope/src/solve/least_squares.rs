@@ -2,16 +2,19 @@
 //! stopped and continued like the others.
 
 use super::algorithm::{Algorithm, Setting};
+use super::prior::clamp;
 use super::proximal_gradient::descend;
 use super::state::State;
 use crate::array::{add_scaled, dot, scale_and_add, slice, slice_mut, squared_norm};
 use crate::error::Result;
 
-/// `x ← x − γ ∇f(x)`.
+/// `x ← x − γ ∇f(x)`, brought back to a range if there is one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Landweber {
     /// The step size.
     pub step: f64,
+    /// The values that an image may have.
+    pub range: Option<(f32, f32)>,
 }
 
 impl Algorithm for Landweber {
@@ -21,6 +24,7 @@ impl Algorithm for Landweber {
 
     fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<()> {
         state.image = descend(setting, &state.image, self.step)?;
+        clamp(&mut state.image, self.range);
         Ok(())
     }
 }

@@ -2,14 +2,15 @@
 //! (Condat, Vũ).
 
 use super::algorithm::{Algorithm, Setting};
+use super::prior::clamp;
 use super::state::State;
 use crate::array::{Array, add_scaled, slice, slice_mut};
 use crate::denoise::differences::{gradient, gradient_adjoint, project};
 use crate::error::Result;
 
-/// `min f(x) + λ TV(x)`, for an `f` with a gradient.
+/// `min f(x) + λ TV(x)` over all images, or over those in a range, for an `f` with a gradient.
 ///
-/// `x ← x − τ (∇f(x) + ∇ᵀp)`, `p ← p + σ ∇(2x⁺ − x)` brought back to lengths of at most `λ`. The steps follow from
+/// `x ← x − τ (∇f(x) + ∇ᵀp)` brought back to the range, `p ← p + σ ∇(2x⁺ − x)` brought back to lengths of at most `λ`. The steps follow from
 /// the Lipschitz constant `L` of `∇f`: `σ = L / (8 d)` in `d` dimensions, and `1/τ = L/2 + 4 d σ`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PrimalDual {
@@ -17,6 +18,8 @@ pub struct PrimalDual {
     pub lipschitz: f64,
     /// The weight of TV.
     pub weight: f64,
+    /// The values that an image may have.
+    pub range: Option<(f32, f32)>,
 }
 
 impl Algorithm for PrimalDual {
@@ -38,6 +41,7 @@ impl Algorithm for PrimalDual {
         let (mirrored, dual) = setting.prior(|| {
             let back = gradient_adjoint(&slice(&dual), &shape);
             add_scaled(slice_mut(&mut next), -tau as f32, &back);
+            clamp(&mut next, self.range);
             let mirrored = &next * 2.0 - &state.image;
             Ok((mirrored, dual))
         })?;

@@ -35,8 +35,8 @@ pub enum Range {
     AsIs,
     /// Values are brought into these bounds before and after.
     Clamp(f32, f32),
-    /// The image is scaled to 0 to 1, the noise level with it, and back: for images whose values have another range
-    /// than those that the network was trained on.
+    /// The image is scaled to 0 to 1, and back: for images whose values have another range than those that the network
+    /// was trained on. The noise level is one of images from 0 to 1.
     Normalise,
 }
 
@@ -64,34 +64,49 @@ impl Plug {
         match self.range {
             Range::AsIs => self.denoiser.denoise(image, &self.level),
             Range::Clamp(low, high) => {
-                let clamped = image.mapv(|value| value.clamp(low, high));
+                let mut clamped = image.clone();
+                clamp(&mut clamped, Some((low, high)));
                 let mut result = self.denoiser.denoise(&clamped, &self.level)?;
-                result.mapv_inplace(|value| value.clamp(low, high));
+                clamp(&mut result, Some((low, high)));
                 Ok(result)
             }
             Range::Normalise => {
-                let (low, high) =
-                    image.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), v| {
-                        (low.min(*v), high.max(*v))
-                    });
-                let width = high - low;
-                if !(width > 0.0 && width.is_finite()) {
-                    return self.denoiser.denoise(image, &self.level);
+                let (low, high) = extremes(image);
+                // What is flat has nothing to remove.
+                if low == high {
+                    return Ok(image.clone());
                 }
-                let level = match &self.level {
-                    NoiseLevel::Uniform(level) => NoiseLevel::Uniform(level / width),
-                    NoiseLevel::PerImage(levels) => {
-                        NoiseLevel::PerImage(levels.iter().map(|level| level / width).collect())
-                    }
-                    NoiseLevel::Map(map) => NoiseLevel::Map(map / width),
-                };
+                let width = high - low;
                 let scaled = image.mapv(|value| (value - low) / width);
-                let mut result = self.denoiser.denoise(&scaled, &level)?;
+                let mut result = self.denoiser.denoise(&scaled, &self.level)?;
                 result.mapv_inplace(|value| value * width + low);
                 Ok(result)
             }
         }
     }
+
+    /// What a noise level of 1 is in the values of this image.
+    #[must_use]
+    pub fn unit(&self, image: &Array) -> f64 {
+        match (self.range, extremes(image)) {
+            (Range::Normalise, (low, high)) if low < high => f64::from(high - low),
+            _ => 1.0,
+        }
+    }
+}
+
+/// Brings an image back to a range, if there is one.
+pub(super) fn clamp(image: &mut Array, range: Option<(f32, f32)>) {
+    if let Some((low, high)) = range {
+        image.mapv_inplace(|value| value.clamp(low, high));
+    }
+}
+
+/// The least and the greatest value.
+fn extremes(image: &Array) -> (f32, f32) {
+    image.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), value| {
+        (low.min(*value), high.max(*value))
+    })
 }
 
 impl Prior for Plug {

@@ -115,9 +115,11 @@ impl Small {
             }
             Method::Red => Box::new(RedGradient { step, weight: 0.1, prior: Arc::new(plug()?) }),
             Method::RedFixedPoint => Box::new(RedFixedPoint { weight: 0.1, prior: plug()? }),
-            Method::PrimalDual => Box::new(PrimalDual { lipschitz: 3.0, weight: 0.05 }),
+            Method::PrimalDual => {
+                Box::new(PrimalDual { lipschitz: 3.0, weight: 0.05, range: None })
+            }
             Method::ConjugateGradient => Box::new(ConjugateGradient),
-            Method::Landweber => Box::new(Landweber { step }),
+            Method::Landweber => Box::new(Landweber { step, range: None }),
         })
     }
 }

@@ -80,7 +80,9 @@ impl Tomography3d {
                 return Err(Error::argument(
                     "tomography",
                     format!(
-                        "the rays of view {i} lie in its detector, or it is too far away: {view:?}"
+                        "the rays of view {i} lie in its detector, or it is too far away: its middle is \
+                         at {:?}",
+                        view.centre
                     ),
                 ));
             }
