@@ -50,6 +50,18 @@ impl fmt::Display for Misuse {
 
 impl std::error::Error for Misuse {}
 
+/// The outcome of a step before anything is run, in which only what was asked for can be wrong.
+pub trait Preparation<T> {
+    /// Makes its error one of who uses the command.
+    fn or_misuse(self) -> anyhow::Result<T>;
+}
+
+impl<T, E: Into<anyhow::Error>> Preparation<T> for Result<T, E> {
+    fn or_misuse(self) -> anyhow::Result<T> {
+        self.map_err(|error| Misuse::error(format!("{:#}", error.into())))
+    }
+}
+
 /// An error that all ranks have and know that all have: no rank waits for another, and the first speaks for all.
 #[derive(Debug)]
 pub struct Agreed {

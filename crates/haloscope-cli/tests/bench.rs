@@ -78,7 +78,8 @@ fn scaling_measures_every_rank_and_goes_on_with_what_is_missing() {
     assert_eq!(text(&second.stderr).matches("was there").count(), 4, "{}", text(&second.stderr));
 
     let other = command(&scaling(&out, &["--seed", "5"])).output().expect("the command starts");
-    assert!(!other.status.success() && text(&other.stderr).contains("another folder"));
+    assert_eq!(other.status.code(), Some(2));
+    assert!(text(&other.stderr).contains("another folder"));
 }
 
 /// A small NIfTI file whose values are 100 in a ball of so many voxels, and 20 around it.
@@ -351,7 +352,7 @@ fn misuse_is_one_line_that_says_what_would_be_accepted() {
         "nothing is written"
     );
     let missing = command(&["summary", &out]).output().expect("it starts");
-    assert_eq!(missing.status.code(), Some(1));
+    assert_eq!(missing.status.code(), Some(2));
     assert!(text(&missing.stderr).contains("rows.csv"));
 }
 

@@ -90,7 +90,7 @@ fn events_for_programs_are_a_json_object_a_line() {
     assert_eq!(refused.status.code(), Some(2));
     let failed = haloscope(&["plan", "--size", "64x64", "--model", "nowhere.pth", "--log", "json"]);
     let event: Value = serde_json::from_slice(&failed.stderr).expect("one object");
-    assert_eq!((event["event"].as_str(), event["exit_code"].as_i64()), (Some("error"), Some(1)));
+    assert_eq!((event["event"].as_str(), event["exit_code"].as_i64()), (Some("error"), Some(2)));
     assert!(event["message"].as_str().is_some_and(|message| message.contains("nowhere.pth")));
 }
 

@@ -15,6 +15,7 @@ use haloscope_nn::models::{Architecture, Dncnn, Drunet, Fdncnn, Model, Unet};
 use serde::Serialize;
 
 use crate::denoise::parse_bytes;
+use crate::exit::Preparation;
 use crate::model;
 
 /// The options of `haloscope plan`.
@@ -153,30 +154,36 @@ struct Parts {
 
 /// Prints the plan.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let setup = Setup::new(arguments)?;
-    let plan = setup.plan(&arguments.patch, arguments.ranks)?;
-    let alternatives = advice::alternatives(&setup, &plan)?;
-    let report = Report {
-        sides: arguments.size.0.clone(),
-        channels: arguments.channels,
-        operators: arguments.operators,
-        solver: setup.method.name(),
-        has_inner_iterations: setup.method.has_prox(),
-        prior: describe::prior(&setup.prior(&arguments.patch)),
-        network: setup.denoiser.as_ref().map(describe_network).transpose()?,
-        threads_per_rank: setup.threads,
-        memory_budget_bytes: arguments.memory_budget,
-        recommendation: advice::recommend(&plan, &alternatives, arguments.memory_budget),
-        other_ranks: advice::other_ranks(&setup)?,
-        plan,
-        alternatives,
-    };
+    let report = Report::new(arguments).or_misuse()?;
     let text = if arguments.json {
         serde_json::to_string_pretty(&report)? + "\n"
     } else {
         describe::text(&report)?
     };
     crate::print(&text)
+}
+
+impl Report {
+    fn new(arguments: &Arguments) -> Result<Self> {
+        let setup = Setup::new(arguments)?;
+        let plan = setup.plan(&arguments.patch, arguments.ranks)?;
+        let alternatives = advice::alternatives(&setup, &plan)?;
+        Ok(Self {
+            sides: arguments.size.0.clone(),
+            channels: arguments.channels,
+            operators: arguments.operators,
+            solver: setup.method.name(),
+            has_inner_iterations: setup.method.has_prox(),
+            prior: describe::prior(&setup.prior(&arguments.patch)),
+            network: setup.denoiser.as_ref().map(describe_network).transpose()?,
+            threads_per_rank: setup.threads,
+            memory_budget_bytes: arguments.memory_budget,
+            recommendation: advice::recommend(&plan, &alternatives, arguments.memory_budget),
+            other_ranks: advice::other_ranks(&setup)?,
+            plan,
+            alternatives,
+        })
+    }
 }
 
 /// The job but for its tiles.

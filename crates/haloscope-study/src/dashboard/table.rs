@@ -41,7 +41,7 @@ pub enum Values {
 impl Table {
     /// Reads and checks a file.
     pub fn read(file: &Path) -> Result<Self> {
-        let bytes = std::fs::read(file).map_err(|source| Error::file(file, source))?;
+        let bytes = std::fs::read(file).map_err(|error| Error::file(file, error))?;
         Self::parse(file, &bytes)
     }
 

@@ -162,7 +162,7 @@ fn append(
     text: &mut Vec<u8>,
 ) -> Result<usize> {
     let wrong = |reason: String| Error::Content { file: file.to_owned(), reason };
-    let content = std::fs::read(file).map_err(|source| Error::file(file, source))?;
+    let content = std::fs::read(file).map_err(|error| Error::file(file, error))?;
     let table = Table::parse(file, &content).map_err(|error| wrong(error.to_string()))?;
     let end = content.iter().position(|byte| *byte == b'\n').map_or(content.len(), |end| end + 1);
     let (names, body) = content.split_at(end);
