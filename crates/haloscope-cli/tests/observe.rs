@@ -150,6 +150,31 @@ fn a_plan_tells_tiles_memory_messages_and_what_would_be_better() {
 }
 
 #[test]
+fn a_plan_promises_no_speed_where_nothing_can_be_shared() {
+    let arguments = ["plan", "--size", "64x64", "--ranks", "4"];
+    let report = json(&[&arguments[..], &["--json"]].concat());
+    let plans = report["other_ranks"].as_array().expect("a list");
+    // One operator stays one on one rank, and no network has pixels to share.
+    for plan in plans {
+        assert_eq!((&plan["most_operators"], &plan["most_tiles"]), (&1.into(), &0.into()));
+        assert_eq!(plan["largest_load"], 0.0);
+    }
+    let words = text(&haloscope(&arguments).stdout);
+    assert!(!words.contains("fast as") && !words.contains("times"), "{words}");
+    assert_eq!(words.matches("1 of 1 ").count(), plans.len(), "{words}");
+    assert!(words.contains("total variation is computed whole on every rank"), "{words}");
+    assert!(words.contains("advice     use fewer ranks: 3 of 4 have no operator\n"), "{words}");
+
+    let shared = ["plan", "--size", "64x64", "--ranks", "4", "--operators", "6"];
+    let words = text(&haloscope(&[&shared[..], &["--model", "dncnn"]].concat()).stdout);
+    // On 1, 2, 8 and 16 ranks.
+    for share in ["6 of 6 ", "3 of 6 ", "1 of 6 "] {
+        assert!(words.contains(share), "{share} is not in {words}");
+    }
+    assert!(words.contains("pixels are those that its network computes"), "{words}");
+}
+
+#[test]
 fn a_plan_for_a_budget_that_is_too_small_says_what_would_fit() {
     let small =
         ["plan", "--size", "256x256", "--model", "dncnn", "--memory-budget", "1MB", "--json"];

@@ -49,7 +49,15 @@ pub fn recommend(chosen: &Plan, alternatives: &[Plan], budget: Option<usize>) ->
         best.fits && (!chosen.fits || best.largest_load < 0.98 * chosen.largest_load)
     });
     let idle = chosen.ranks.iter().filter(|rank| rank.tiles + rank.operators == 0).count();
+    let of_idle = match chosen.most_tiles {
+        0 => format!("use fewer ranks: {idle} of {} have no operator", chosen.ranks.len()),
+        _ => format!(
+            "use fewer ranks: {idle} of {} have neither operators nor tiles",
+            chosen.ranks.len()
+        ),
+    };
     let advice = match (best, chosen.fits) {
+        (None, true) if idle > 0 => return of_idle,
         (None, true) => "it is fine as it is".to_owned(),
         (Some(best), _) => format!(
             "use --patch {}: the slowest rank computes {:.2} times a fair share instead of {:.2}, in {} instead of {}",
@@ -72,10 +80,7 @@ pub fn recommend(chosen: &Plan, alternatives: &[Plan], budget: Option<usize>) ->
             )
         }
     };
-    if idle == 0 {
-        return advice;
-    }
-    format!("{advice}; {idle} ranks have nothing to do, use fewer")
+    if idle == 0 { advice } else { format!("{advice}; {of_idle}") }
 }
 
 #[cfg(test)]
@@ -95,6 +100,8 @@ mod tests {
             tiles_at_once: 1,
             work_multiplier: load,
             teraflop_per_iteration: 1.0,
+            most_operators: 1,
+            most_tiles: 4,
             largest_load: load,
             largest_memory_bytes: memory,
             bytes_sent_per_iteration: 0,

@@ -53,7 +53,7 @@ pub fn text(report: &Report) -> Result<String> {
         if report.has_inner_iterations { "at most " } else { "" },
         megabytes(plan.bytes_sent_per_iteration as f64)
     )?;
-    write_ranks(&mut text, plan)?;
+    write_ranks(&mut text, report)?;
     let parts = &largest(plan).memory;
     writeln!(
         text,
@@ -71,12 +71,14 @@ pub fn text(report: &Report) -> Result<String> {
     Ok(text)
 }
 
-fn write_ranks(text: &mut String, plan: &Plan) -> Result<()> {
-    writeln!(
-        text,
-        "{:>6} {:>10} {:>6} {:>6} {:>10} {:>10}",
-        "rank", "operators", "tiles", "load", "memory", "sends"
-    )?;
+fn write_ranks(text: &mut String, report: &Report) -> Result<()> {
+    let plan = &report.plan;
+    let of_network = |tiles: &str, load: &str| match report.network {
+        Some(_) => format!(" {tiles:>6} {load:>6}"),
+        None => String::new(),
+    };
+    let names = of_network("tiles", "load");
+    writeln!(text, "{:>6} {:>10}{names} {:>10} {:>10}", "rank", "operators", "memory", "sends")?;
     let by = |key: &dyn Fn(usize) -> f64| {
         (0..plan.ranks.len()).rev().max_by(|one, other| key(*one).total_cmp(&key(*other)))
     };
@@ -92,10 +94,9 @@ fn write_ranks(text: &mut String, plan: &Plan) -> Result<()> {
         let share = &plan.ranks[*rank];
         writeln!(
             text,
-            "{rank:>6} {:>10} {:>6} {:>6.2} {:>10} {:>10}",
+            "{rank:>6} {:>10}{} {:>10} {:>10}",
             share.operators,
-            share.tiles,
-            share.load,
+            of_network(&share.tiles.to_string(), &format!("{:.2}", share.load)),
             megabytes(share.memory_bytes as f64),
             megabytes(share.bytes_sent_per_iteration as f64)
         )?;
@@ -136,25 +137,43 @@ fn write_alternatives(text: &mut String, report: &Report) -> Result<()> {
     Ok(())
 }
 
+/// How much faster an iteration gets is not known here, because how long the data term takes beside the prior is not. What
+/// is known is the part of the rank with the most to do, for which all others wait.
 fn write_other_ranks(text: &mut String, report: &Report) -> Result<()> {
+    let of_network = |windows: &str, tiles: &str, pixels: &str| match report.network {
+        Some(_) => format!(" {windows:>14} {tiles:>12} {pixels:>7}"),
+        None => String::new(),
+    };
     writeln!(
         text,
-        "\n{:>6} {:>14} {:>6} {:>10} {:>10} {:>14}",
-        "ranks", "windows", "load", "memory", "messages", "times as fast"
+        "\n{:>6} {:>12}{} {:>10} {:>10}",
+        "ranks",
+        "operators",
+        of_network("windows", "tiles", "pixels"),
+        "memory",
+        "messages"
     )?;
     for plan in &report.other_ranks {
         let ranks = plan.ranks.len();
+        let tiles = format!("{} of {}", plan.most_tiles, plan.tiles);
+        let pixels = format!("{:.2}", plan.largest_load / ranks as f64);
         writeln!(
             text,
-            "{ranks:>6} {:>14} {:>6.2} {:>10} {:>10} {:>14.1}",
-            join(&plan.window),
-            plan.largest_load,
+            "{ranks:>6} {:>12}{} {:>10} {:>10}",
+            format!("{} of {}", plan.most_operators, report.operators),
+            of_network(&join(&plan.window), &tiles, &pixels),
             megabytes(plan.largest_memory_bytes as f64),
-            megabytes(plan.bytes_sent_per_iteration as f64),
-            ranks as f64 / plan.largest_load
+            megabytes(plan.bytes_sent_per_iteration as f64)
         )?;
     }
-    writeln!(text, "           as fast as one rank without tiles, if messages cost nothing")?;
+    let note = if report.network.is_some() {
+        "on the rank with the most of each; pixels are those that its network computes for each of the image"
+    } else if report.has_total_variation() {
+        "on the rank with the most; total variation is computed whole on every rank, and gets no faster"
+    } else {
+        "on the rank with the most"
+    };
+    writeln!(text, "           {note}")?;
     Ok(())
 }
 
@@ -181,10 +200,19 @@ pub fn extent(extent: &Extent) -> String {
     }
 }
 
+/// What is said of a prior that every rank computes whole.
+const TOTAL_VARIATION: &str = "total variation";
+
+impl Report {
+    fn has_total_variation(&self) -> bool {
+        self.prior == TOTAL_VARIATION
+    }
+}
+
 pub fn prior(prior: &Prior) -> &'static str {
     match prior {
         Prior::None => "no prior",
-        Prior::TotalVariation => "total variation",
+        Prior::TotalVariation => TOTAL_VARIATION,
         Prior::Network(_) => "a network",
     }
 }

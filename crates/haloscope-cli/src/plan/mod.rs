@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use haloscope::denoise::NetworkDenoiser;
-use haloscope::forecast::{Denoising, Forecast, Job, Memory, Method, Prior};
+use haloscope::forecast::{Denoising, Forecast, Job, Memory, Method, Prior, Share};
 use haloscope::tiling::{Patch, Strategy, Tiling};
 use haloscope_nn::Footprint;
 use haloscope_nn::engine::Options;
@@ -125,7 +125,12 @@ struct Plan {
     /// Pixels that are computed for each pixel of the image.
     work_multiplier: f64,
     teraflop_per_iteration: f64,
-    /// The pixels of the rank with the most of them, in fair shares of the image's.
+    /// The operators of the rank with the most of them.
+    most_operators: usize,
+    /// The tiles of the rank with the most of them.
+    most_tiles: usize,
+    /// The pixels that the network computes on the rank with the most of them, in fair shares of the image's; 0 without
+    /// a network.
     largest_load: f64,
     largest_memory_bytes: usize,
     bytes_sent_per_iteration: u64,
@@ -244,7 +249,8 @@ impl<'a> Setup<'a> {
 
     fn summarise(&self, patch: &Patch, forecast: &Forecast) -> Plan {
         let tiles = forecast.tiles.as_ref();
-        let rank = |share: &haloscope::forecast::Share| {
+        let most = |of: fn(&Share) -> usize| forecast.ranks.iter().map(of).max().unwrap_or(0);
+        let rank = |share: &Share| {
             let Memory { images, measurements, tiles, weights, activations } = share.memory;
             Rank {
                 operators: share.operators,
@@ -269,6 +275,8 @@ impl<'a> Setup<'a> {
             tiles_at_once: forecast.batch,
             work_multiplier: tiles.map_or(1.0, haloscope::tiling::TilePlan::work_multiplier),
             teraflop_per_iteration: forecast.flops / 1e12,
+            most_operators: most(|share| share.operators),
+            most_tiles: most(|share| share.tiles),
             largest_load: forecast.largest_load(),
             largest_memory_bytes: forecast.largest_memory(),
             bytes_sent_per_iteration: forecast.bytes_sent(),
