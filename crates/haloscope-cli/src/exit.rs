@@ -11,7 +11,7 @@ use crate::interrupt::Signal;
 pub const HELP: &str = "\
 Exit codes:
   0    it is done
-  1    it failed: a file cannot be written, a rank is gone, a method diverged
+  1    it failed: a file cannot be written, a rank is gone, a method diverged, nothing that `plan` tried fits
   2    the command line, the job file or a file that it names is wrong; nothing was run
   130  ended by Ctrl-C after writing a checkpoint, or with the rows so far; at once, if it came twice
   143  the same by SIGTERM, which queues send when the time is up";

@@ -175,10 +175,30 @@ fn a_plan_promises_no_speed_where_nothing_can_be_shared() {
 }
 
 #[test]
+fn a_plan_that_is_too_large_for_this_machine_says_so() {
+    // 4 TB for each array.
+    let huge = ["plan", "--size", "1000000x1000000", "--channels", "1"];
+    let output = haloscope(&huge);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let message = text(&output.stderr);
+    assert!(message.starts_with("haloscope: nothing fits in the "), "{message}");
+    assert!(message.ends_with(" that are available on this machine\n"), "{message}");
+    let words = text(&output.stdout);
+    assert!(words.contains("advice     nothing fits") && words.contains("  too much"), "{words}");
+    // Ranks of other machines may have more.
+    let elsewhere = haloscope(&[&huge[..], &["--memory-budget", "900000GB"]].concat());
+    assert!(elsewhere.status.success(), "{}", text(&elsewhere.stderr));
+    assert!(text(&elsewhere.stdout).contains("advice     it is fine as it is"));
+}
+
+#[test]
 fn a_plan_for_a_budget_that_is_too_small_says_what_would_fit() {
     let small =
         ["plan", "--size", "256x256", "--model", "dncnn", "--memory-budget", "1MB", "--json"];
-    let report = json(&small);
+    let output = haloscope(&small);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "haloscope: nothing fits in 1.0 MB on each rank\n");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("the plan all the same");
     let advice = report["recommendation"].as_str().expect("words");
     assert!(advice.contains("nothing fits in 1.0 MB"), "{advice}");
     assert_eq!(report["plan"]["fits"], false);

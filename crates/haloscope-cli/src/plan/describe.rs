@@ -6,6 +6,7 @@ use anyhow::Result;
 use haloscope::forecast::Prior;
 use haloscope::tiling::{Extent, Strategy};
 
+use super::room::Room;
 use super::{Plan, Report};
 
 /// Ranks that get a line each; of more, the first, the one with the most work and the one with the most memory do.
@@ -65,6 +66,7 @@ pub fn text(report: &Report) -> Result<String> {
         megabytes(parts.activations as f64)
     )?;
     writeln!(text, "           without the program itself, and tables that operators keep")?;
+    write_room(&mut text, report)?;
     write_alternatives(&mut text, report)?;
     write_other_ranks(&mut text, report)?;
     writeln!(text, "\nadvice     {}", report.recommendation)?;
@@ -112,6 +114,25 @@ fn write_ranks(text: &mut String, report: &Report) -> Result<()> {
     Ok(())
 }
 
+/// What all of it is compared with.
+fn write_room(text: &mut String, report: &Report) -> Result<()> {
+    let Plan { largest_memory_bytes, ranks, .. } = &report.plan;
+    let together = *largest_memory_bytes as f64 * ranks.len() as f64;
+    match report.room {
+        Room::Budget(bytes) => {
+            writeln!(text, "           a rank may take {}", megabytes(bytes as f64))?;
+        }
+        Room::Machine(bytes) => writeln!(
+            text,
+            "           about {} for all ranks together; {} are available on this machine",
+            megabytes(together),
+            megabytes(bytes as f64)
+        )?,
+        Room::Unknown => (),
+    }
+    Ok(())
+}
+
 fn write_alternatives(text: &mut String, report: &Report) -> Result<()> {
     if report.alternatives.is_empty() {
         return Ok(());
@@ -122,16 +143,16 @@ fn write_alternatives(text: &mut String, report: &Report) -> Result<()> {
         "patch", "tiles", "windows", "load", "memory", "messages"
     )?;
     for plan in std::iter::once(&report.plan).chain(&report.alternatives) {
-        let note = if plan.fits { "" } else { "  too much" };
         writeln!(
             text,
-            "{:>6} {:>6} {:>14} {:>6.2} {:>10} {:>10}{note}",
+            "{:>6} {:>6} {:>14} {:>6.2} {:>10} {:>10}{}",
             plan.patch,
             plan.tiles,
             join(&plan.window),
             plan.largest_load,
             megabytes(plan.largest_memory_bytes as f64),
-            megabytes(plan.bytes_sent_per_iteration as f64)
+            megabytes(plan.bytes_sent_per_iteration as f64),
+            note(plan)
         )?;
     }
     Ok(())
@@ -159,22 +180,28 @@ fn write_other_ranks(text: &mut String, report: &Report) -> Result<()> {
         let pixels = format!("{:.2}", plan.largest_load / ranks as f64);
         writeln!(
             text,
-            "{ranks:>6} {:>12}{} {:>10} {:>10}",
+            "{ranks:>6} {:>12}{} {:>10} {:>10}{}",
             format!("{} of {}", plan.most_operators, report.operators),
             of_network(&join(&plan.window), &tiles, &pixels),
             megabytes(plan.largest_memory_bytes as f64),
-            megabytes(plan.bytes_sent_per_iteration as f64)
+            megabytes(plan.bytes_sent_per_iteration as f64),
+            note(plan)
         )?;
     }
-    let note = if report.network.is_some() {
-        "on the rank with the most of each; pixels are those that its network computes for each of the image"
+    let explanation = if report.network.is_some() {
+        "operators, tiles and memory of the rank with the most; pixels are those that its network computes for each of the image"
     } else if report.has_total_variation() {
-        "on the rank with the most; total variation is computed whole on every rank, and gets no faster"
+        "operators and memory of the rank with the most; total variation is computed whole on every rank, and gets no faster"
     } else {
-        "on the rank with the most"
+        "operators and memory of the rank with the most"
     };
-    writeln!(text, "           {note}")?;
+    writeln!(text, "           {explanation}")?;
     Ok(())
+}
+
+/// After the line of a plan.
+fn note(plan: &Plan) -> &'static str {
+    if plan.fits { "" } else { "  too much" }
 }
 
 /// The rank that needs the most memory.

@@ -2,6 +2,7 @@
 
 mod advice;
 mod describe;
+mod room;
 
 use std::path::Path;
 
@@ -17,6 +18,7 @@ use serde::Serialize;
 use crate::denoise::parse_bytes;
 use crate::exit::Preparation;
 use crate::model;
+use room::Room;
 
 /// The options of `haloscope plan`.
 #[derive(clap::Args)]
@@ -70,7 +72,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", value_parser = parse_count)]
     threads: Option<usize>,
 
-    /// The most memory that a rank may take, e.g. 16GB
+    /// The most memory that a rank may take, e.g. 16GB; without it, all ranks must fit on this machine
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     memory_budget: Option<usize>,
 
@@ -93,6 +95,11 @@ struct Report {
     network: Option<Network>,
     threads_per_rank: usize,
     memory_budget_bytes: Option<usize>,
+    /// What is free on this machine, unless there is a budget.
+    available_bytes: Option<u64>,
+    /// What the plans must fit in.
+    #[serde(skip)]
+    room: Room,
     plan: Plan,
     /// The same job with other tiles, the best of those that fit first.
     alternatives: Vec<Plan>,
@@ -157,7 +164,7 @@ struct Parts {
     activations: usize,
 }
 
-/// Prints the plan.
+/// Prints the plan; it is a failure if nothing fits.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let report = Report::new(arguments).or_misuse()?;
     let text = if arguments.json {
@@ -165,7 +172,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     } else {
         describe::text(&report)?
     };
-    crate::print(&text)
+    crate::print(&text)?;
+    if !std::iter::once(&report.plan).chain(&report.alternatives).any(|plan| plan.fits) {
+        anyhow::bail!("nothing fits in {}", report.room);
+    }
+    Ok(())
 }
 
 impl Report {
@@ -173,6 +184,8 @@ impl Report {
         let setup = Setup::new(arguments)?;
         let plan = setup.plan(&arguments.patch, arguments.ranks)?;
         let alternatives = advice::alternatives(&setup, &plan)?;
+        let other_ranks = advice::other_ranks(&setup)?;
+        let room = setup.room;
         Ok(Self {
             sides: arguments.size.0.clone(),
             channels: arguments.channels,
@@ -183,10 +196,12 @@ impl Report {
             network: setup.denoiser.as_ref().map(describe_network).transpose()?,
             threads_per_rank: setup.threads,
             memory_budget_bytes: arguments.memory_budget,
-            recommendation: advice::recommend(&plan, &alternatives, arguments.memory_budget),
-            other_ranks: advice::other_ranks(&setup)?,
+            available_bytes: room.available_bytes(),
+            room,
+            recommendation: advice::recommend(&plan, &alternatives, &other_ranks, room),
             plan,
             alternatives,
+            other_ranks,
         })
     }
 }
@@ -197,6 +212,7 @@ struct Setup<'a> {
     denoiser: Option<NetworkDenoiser>,
     method: Method,
     threads: usize,
+    room: Room,
 }
 
 impl<'a> Setup<'a> {
@@ -215,7 +231,8 @@ impl<'a> Setup<'a> {
                 "{method} takes no network: leave --model out, or choose another --solver"
             );
         }
-        Ok(Self { arguments, denoiser, method, threads })
+        let room = Room::new(arguments.memory_budget);
+        Ok(Self { arguments, denoiser, method, threads, room })
     }
 
     /// The network in these tiles, or what its method uses without one.
@@ -261,7 +278,6 @@ impl<'a> Setup<'a> {
                 bytes_sent_per_iteration: share.bytes_sent,
             }
         };
-        let budget = self.arguments.memory_budget.unwrap_or(usize::MAX);
         Plan {
             patch: match patch {
                 Patch::Auto => "auto".into(),
@@ -280,7 +296,7 @@ impl<'a> Setup<'a> {
             largest_load: forecast.largest_load(),
             largest_memory_bytes: forecast.largest_memory(),
             bytes_sent_per_iteration: forecast.bytes_sent(),
-            fits: forecast.largest_memory() <= budget,
+            fits: self.room.holds(forecast.ranks.len(), forecast.largest_memory()),
             ranks: forecast.ranks.iter().map(rank).collect(),
         }
     }
