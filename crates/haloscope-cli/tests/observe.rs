@@ -70,7 +70,7 @@ fn a_trace_has_a_file_for_each_rank_that_shows_its_work_and_its_calls() {
 #[test]
 fn events_for_programs_are_a_json_object_a_line() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (report, lines) = demo(folder.path(), &["--log", "json"]);
+    let (_, lines) = demo(folder.path(), &["--log", "json"]);
     let events: Vec<Value> =
         lines.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
     let named = |name: &str| events.iter().filter(|event| event["event"] == name).count();
@@ -84,7 +84,7 @@ fn events_for_programs_are_a_json_object_a_line() {
     let most = ranks.iter().filter_map(|rank| rank["memory_bytes"].as_u64()).max();
     // The truth and the picture of the measurements are held beside the iterations.
     assert!(ranks.len() == 2 && plan["rank_bytes"].as_u64() > most, "{plan}");
-    assert_eq!(report["per_rank"].as_array().map(Vec::len), Some(2));
+    assert_eq!(last["rank"], 0, "the events of iterations are those of the first rank");
 
     let refused = haloscope(&["demo", "--log", "json", "--model", "none"]);
     assert_eq!(refused.status.code(), Some(2));
@@ -92,6 +92,37 @@ fn events_for_programs_are_a_json_object_a_line() {
     let event: Value = serde_json::from_slice(&failed.stderr).expect("one object");
     assert_eq!((event["event"].as_str(), event["exit_code"].as_i64()), (Some("error"), Some(2)));
     assert!(event["message"].as_str().is_some_and(|message| message.contains("nowhere.pth")));
+}
+
+#[test]
+fn every_iteration_of_every_rank_is_in_the_result_and_in_the_last_event() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (report, lines) = demo(folder.path(), &["--model", "tv", "--log", "json"]);
+    let ranks = report["per_rank"].as_array().expect("a list");
+    assert_eq!(ranks.len(), 2);
+    for (rank, summary) in ranks.iter().enumerate() {
+        let records = summary["records"].as_array().expect("a list");
+        let numbers: Vec<u64> =
+            records.iter().filter_map(|record| record["iteration"].as_u64()).collect();
+        assert_eq!(numbers, [1, 2, 3, 4]);
+        for record in records {
+            assert_eq!(record["rank"], rank);
+            assert!(record["data_term"].is_f64() && record["relative_change"].is_f64(), "{record}");
+            assert!(record["psnr_db"].is_f64() && record["ssim"].is_f64(), "{record}");
+            assert!(record["peak_bytes"].as_u64() > Some(0), "{record}");
+            for part in ["total", "data", "prior", "communication", "waiting"] {
+                assert!(record["seconds"][part].as_f64() >= Some(0.0), "{part}: {record}");
+            }
+        }
+        // The totals are those of the records.
+        let data: f64 = records.iter().filter_map(|one| one["seconds"]["data"].as_f64()).sum();
+        let total = summary["data_seconds"].as_f64().expect("a number");
+        assert!((data - total).abs() <= 1e-9 * total, "{data} and {total}");
+    }
+    let last = lines.lines().last().expect("events");
+    let finished: Value = serde_json::from_str(last).expect("an object");
+    assert_eq!(finished["event"], "finished");
+    assert_eq!(finished["per_rank"], report["per_rank"]);
 }
 
 #[test]
