@@ -6,6 +6,8 @@ use anyhow::{Context as _, Result};
 use haloscope::io;
 use haloscope_study::dashboard::Dashboard;
 
+use crate::exit::Preparation;
+
 /// The options of `haloscope dashboard`.
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -24,7 +26,7 @@ pub struct Arguments {
 
 /// Reads the tables and writes the page.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let dashboard = Dashboard::open(&arguments.title, &arguments.results)?;
+    let dashboard = Dashboard::open(&arguments.title, &arguments.results).or_misuse()?;
     let mut rows = 0;
     for run in dashboard.runs() {
         rows += run.table.rows;

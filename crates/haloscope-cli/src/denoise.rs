@@ -13,6 +13,7 @@ use haloscope_nn::{Shape, Tensor};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
+use crate::exit::Preparation;
 use crate::model;
 
 /// The options of `haloscope denoise`.
@@ -79,18 +80,7 @@ struct Report {
 
 /// Reads, denoises and writes the image.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let picture = Picture::read(&arguments.input)?;
-    // What cannot be written is better known before the work than after it.
-    if io::Format::of_name(&arguments.out.display().to_string()).is_none() {
-        anyhow::bail!(
-            "{}: the ending does not say what to write, as .png would",
-            arguments.out.display()
-        );
-    }
-    let model = match &arguments.model {
-        Some(name) => model::open(name)?,
-        None => Builtin::for_channels(picture.channels).model()?,
-    };
+    let (picture, model, input) = prepare(arguments).or_misuse()?;
     let threads = arguments
         .threads
         .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
@@ -103,14 +93,13 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         memory_budget: arguments.memory_budget,
         ..Options::default()
     };
-    let input = model.input(&arrange(&picture, &model)?, arguments.sigma)?;
-
     let (network, sigma_used) = (model.network().name().to_owned(), model.sigma() == Sigma::Map);
     // The plan has the weights in a form of its own, in whose place these were.
     let weights = (model.network().parameters() * size_of::<f32>()) as u64;
     let before = resident_bytes().map(|bytes| bytes.saturating_sub(weights));
     let begin = Instant::now();
-    let plan = Plan::consuming(model.into_network(), input.shape(), &options)?;
+    // No threads, or too little memory.
+    let plan = Plan::consuming(model.into_network(), input.shape(), &options).or_misuse()?;
     let planning = begin.elapsed();
     let mut output = vec![0.0; plan.output_shape().count()];
     let seconds = denoise(&plan, &input, &mut output)?;
@@ -143,6 +132,24 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         describe(&report)?
     };
     crate::print(&text)
+}
+
+/// The picture, the network, and the one as the other takes it.
+fn prepare(arguments: &Arguments) -> Result<(Picture, Model, Tensor)> {
+    let picture = Picture::read(&arguments.input)?;
+    // What cannot be written is better known before the work than after it.
+    if io::Format::of_name(&arguments.out.display().to_string()).is_none() {
+        anyhow::bail!(
+            "{}: the ending does not say what to write, as .png would",
+            arguments.out.display()
+        );
+    }
+    let model = match &arguments.model {
+        Some(name) => model::open(name)?,
+        None => Builtin::for_channels(picture.channels).model()?,
+    };
+    let input = model.input(&arrange(&picture, &model)?, arguments.sigma)?;
+    Ok((picture, model, input))
 }
 
 /// A picture of one or three channels.

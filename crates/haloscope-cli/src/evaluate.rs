@@ -18,6 +18,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use ndarray::Axis;
 use serde::Serialize;
 
+use crate::exit::Preparation;
 use crate::model;
 
 /// The options of `haloscope evaluate`.
@@ -67,12 +68,10 @@ struct Level {
 
 /// Adds noise, removes it, and prints the mean quality for each level.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let files = list(arguments)?;
     let threads = arguments
         .threads
         .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    let options = Options { threads, ..Options::default() };
-    let denoiser = NetworkDenoiser::new(model::open(&arguments.model)?, options)?;
+    let (files, denoiser) = prepare(arguments, threads).or_misuse()?;
 
     let bar = ProgressBar::new((files.len() * arguments.levels.len()) as u64);
     bar.set_style(ProgressStyle::with_template("{bar:40} {pos}/{len}  {msg}  {eta} left")?);
@@ -81,7 +80,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         let mut scores = Vec::new();
         for (index, file) in files.iter().enumerate() {
             bar.set_message(file.display().to_string());
-            let clean = fit(io::read(file, &ReadOptions::default())?.array, &denoiser);
+            // Of the images before, nothing is left that a file which is wrong could spoil.
+            let clean = read(file, &denoiser).or_misuse()?;
             scores.push(
                 score(&denoiser, &clean, index, *level)
                     .with_context(|| file.display().to_string())?,
@@ -111,6 +111,17 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     crate::print(&text)
 }
 
+/// The images, and the network, which is for all the levels.
+fn prepare(arguments: &Arguments, threads: usize) -> Result<(Vec<PathBuf>, NetworkDenoiser)> {
+    let files = list(arguments)?;
+    let model = model::open(&arguments.model)?;
+    for level in &arguments.levels {
+        model.check_level(level / 255.0)?;
+    }
+    let options = Options { threads, ..Options::default() };
+    Ok((files, NetworkDenoiser::new(model, options)?))
+}
+
 /// The images that were asked for, in a fixed order.
 fn list(arguments: &Arguments) -> Result<Vec<PathBuf>> {
     let only = match &arguments.only {
@@ -127,7 +138,8 @@ fn list(arguments: &Arguments) -> Result<Vec<PathBuf>> {
     };
     let mut files = Vec::new();
     for path in &arguments.images {
-        if !path.is_dir() {
+        let metadata = std::fs::metadata(path).with_context(|| path.display().to_string())?;
+        if !metadata.is_dir() {
             files.push(path.clone());
             continue;
         }
@@ -150,6 +162,13 @@ fn list(arguments: &Arguments) -> Result<Vec<PathBuf>> {
         );
     }
     Ok(files)
+}
+
+/// An image that the network takes. Planning is done once for each size, and is not what is measured.
+fn read(file: &Path, denoiser: &NetworkDenoiser) -> Result<Array> {
+    let clean = fit(io::read(file, &ReadOptions::default())?.array, denoiser);
+    denoiser.plan(clean.shape()).with_context(|| file.display().to_string())?;
+    Ok(clean)
 }
 
 /// A colour image for a gray network becomes its mean; a gray one for a colour network comes three times.
@@ -175,8 +194,6 @@ fn score(denoiser: &NetworkDenoiser, clean: &Array, index: usize, level: f32) ->
     let mut noisy = clean.clone();
     let source = NoiseSource { seed: level.to_bits().into(), operator: index as u32 };
     Noise::gaussian(sigma.into())?.add(&mut noisy, source)?;
-    // Planning is done once for each size, and is not what is measured.
-    denoiser.plan(noisy.shape())?;
     let clock = Instant::now();
     let mut result = denoiser.denoise(&noisy, &sigma.into())?;
     let seconds = clock.elapsed().as_secs_f64();

@@ -11,7 +11,7 @@ use crate::interrupt::Signal;
 pub const HELP: &str = "\
 Exit codes:
   0    it is done
-  1    it failed: a file cannot be written, a rank is gone, a method diverged
+  1    it failed: a file cannot be written, a rank is gone, a method diverged, nothing that `plan` tried fits
   2    the command line, the job file or a file that it names is wrong; nothing was run
   130  ended by Ctrl-C after writing a checkpoint, or with the rows so far; at once, if it came twice
   143  the same by SIGTERM, which queues send when the time is up";
@@ -49,6 +49,18 @@ impl fmt::Display for Misuse {
 }
 
 impl std::error::Error for Misuse {}
+
+/// The outcome of a step before anything is run, in which only what was asked for can be wrong.
+pub trait Preparation<T> {
+    /// Makes its error one of who uses the command.
+    fn or_misuse(self) -> anyhow::Result<T>;
+}
+
+impl<T, E: Into<anyhow::Error>> Preparation<T> for Result<T, E> {
+    fn or_misuse(self) -> anyhow::Result<T> {
+        self.map_err(|error| Misuse::error(format!("{:#}", error.into())))
+    }
+}
 
 /// An error that all ranks have and know that all have: no rank waits for another, and the first speaks for all.
 #[derive(Debug)]

@@ -104,8 +104,7 @@ fn report(error: &anyhow::Error) -> ExitCode {
         return ExitCode::from(*code);
     }
     let is_misuse =
-        error.downcast_ref::<haloscope_comm::Error>().is_some_and(|error| !error.is_final())
-            || matches!(error.downcast_ref(), Some(haloscope_study::Error::Argument { .. }));
+        error.downcast_ref::<haloscope_comm::Error>().is_some_and(|error| !error.is_final());
     let code = match error.downcast_ref() {
         Some(Agreed { code, .. }) => *code,
         None if is_misuse || error.is::<Misuse>() => 2,

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use crate::reconstruct::Quality;
 use crate::report::Table;
 
-/// The seconds of all iterations of one rank, which do not overlap, and its memory.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+/// What one rank did: the seconds of all its iterations, which do not overlap, its memory, and each iteration.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RankSummary {
     /// The gradient or prox of the data term, with the messages in it.
     pub data_seconds: f64,
@@ -22,11 +22,13 @@ pub struct RankSummary {
     pub waiting_seconds: f64,
     /// The most memory that its process has held.
     pub peak_bytes: Option<u64>,
+    /// The iterations one by one, as [`details`] has them.
+    pub records: Vec<Value>,
 }
 
 impl RankSummary {
-    /// Of the records of a rank.
-    pub fn of(records: &[Record]) -> Self {
+    /// Of the records of a rank, and what is known of the image, which is the same on all ranks.
+    pub fn of(rank: usize, records: &[Record], qualities: &[(usize, Quality)]) -> Self {
         let sum = |part: fn(&Seconds) -> f64| records.iter().map(|one| part(&one.seconds)).sum();
         Self {
             data_seconds: sum(|seconds| seconds.data),
@@ -35,6 +37,7 @@ impl RankSummary {
             communication_seconds: sum(|seconds| seconds.communication),
             waiting_seconds: sum(|seconds| seconds.waiting),
             peak_bytes: records.iter().filter_map(|one| one.peak_bytes).max(),
+            records: records.iter().map(|one| details(rank, one, qualities)).collect(),
         }
     }
 }
@@ -63,10 +66,13 @@ pub fn table(ranks: &[RankSummary]) -> Table {
     }
 }
 
-/// One iteration as the details of an event.
-pub fn details(record: &Record, quality: Option<Quality>) -> Value {
+/// One iteration of one rank, for programs. The image is not compared with the truth after every one.
+pub fn details(rank: usize, record: &Record, qualities: &[(usize, Quality)]) -> Value {
+    let quality = qualities.iter().rev().find(|(at, _)| *at == record.iteration);
+    let quality = quality.map(|(_, quality)| quality);
     let Seconds { total, data, prior, communication, waiting } = record.seconds;
     json!({
+        "rank": rank,
         "iteration": record.iteration,
         "data_term": record.data_term,
         "relative_change": record.relative_change,
@@ -96,10 +102,21 @@ mod tests {
 
     #[test]
     fn seconds_add_up_and_the_peak_is_the_largest() {
-        let summary = RankSummary::of(&[record(1, 7), record(2, 9)]);
+        let summary = RankSummary::of(1, &[record(1, 7), record(2, 9)], &[]);
         let parts = [summary.data_seconds, summary.prior_seconds, summary.rest_seconds];
         assert_eq!((parts, summary.peak_bytes), ([2.0, 4.0, 2.0], Some(9)));
         assert_eq!((summary.communication_seconds, summary.waiting_seconds), (1.0, 0.5));
-        assert_eq!(table(&[summary, summary]).rows.len(), 2);
+        assert_eq!(table(&[summary.clone(), summary]).rows.len(), 2);
+    }
+
+    #[test]
+    fn each_iteration_has_its_rank_its_seconds_and_the_quality_that_is_known() {
+        let quality = Quality { psnr_db: 30.0, ssim: None };
+        let summary = RankSummary::of(3, &[record(1, 7), record(2, 9)], &[(2, quality)]);
+        let [first, second] = &summary.records[..] else { panic!("two iterations") };
+        assert_eq!((&first["rank"], &first["iteration"]), (&json!(3), &json!(1)));
+        assert_eq!((&first["psnr_db"], &second["psnr_db"]), (&Value::Null, &json!(30.0)));
+        assert_eq!((&first["peak_bytes"], &second["peak_bytes"]), (&json!(7), &json!(9)));
+        assert_eq!(second["seconds"]["waiting"], 0.25);
     }
 }

@@ -12,7 +12,7 @@ use haloscope_study::slurm::{
     Allocation, Campaign, Ending, Event, Grid, Job, Launch, Script, State, Watch, fill_in, follow,
 };
 
-use crate::exit::Code;
+use crate::exit::{Code, Preparation};
 use crate::interrupt::{self, Signal};
 
 /// The options of `haloscope submit`.
@@ -108,9 +108,10 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
     let directory = std::env::current_dir().context("the folder that this was started in")?;
     let command = arguments.command_line()?;
     let Some(file) = &arguments.grid else { return run_one(arguments, &directory, &command) };
-    let grid = Grid::read(file)?;
+    let grid = Grid::read(file).or_misuse()?;
     let (name, launch) = (&arguments.name, arguments.launch());
-    let campaign = Campaign::new(name, &grid, &directory, &arguments.out, launch, &command)?;
+    let campaign = Campaign::new(name, &grid, &directory, &arguments.out, launch, &command);
+    let campaign = campaign.or_misuse()?;
     run_campaign(&campaign, arguments.until())
 }
 
@@ -132,7 +133,8 @@ impl Arguments {
         let mut words = vec![program.display().to_string()];
         match &self.job {
             Some(job) => {
-                std::fs::metadata(job).with_context(|| job.display().to_string())?;
+                let found = std::fs::metadata(job).with_context(|| job.display().to_string());
+                found.or_misuse()?;
                 words.extend(["reconstruct".into(), job.display().to_string(), "--resume".into()]);
             }
             None => words.extend(self.command.iter().cloned()),
@@ -179,7 +181,8 @@ fn run_one(arguments: &Arguments, directory: &Path, command: &[String]) -> Resul
     let results = directory.join(&arguments.out).join("results");
     let command = fill_in(command, &allocation, &results);
     let launch = arguments.launch();
-    let script = Script::new(&arguments.name, &allocation, directory, launch, &command)?;
+    let script = Script::new(&arguments.name, &allocation, directory, launch, &command);
+    let script = script.or_misuse()?;
     if arguments.until() == Until::Written {
         crate::print(script.text())?;
         return Ok(Code::Success);

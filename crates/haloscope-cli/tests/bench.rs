@@ -78,7 +78,8 @@ fn scaling_measures_every_rank_and_goes_on_with_what_is_missing() {
     assert_eq!(text(&second.stderr).matches("was there").count(), 4, "{}", text(&second.stderr));
 
     let other = command(&scaling(&out, &["--seed", "5"])).output().expect("the command starts");
-    assert!(!other.status.success() && text(&other.stderr).contains("another folder"));
+    assert_eq!(other.status.code(), Some(2));
+    assert!(text(&other.stderr).contains("another folder"));
 }
 
 /// A small NIfTI file whose values are 100 in a ball of so many voxels, and 20 around it.
@@ -240,6 +241,38 @@ const SMALL: &str =
     "memory --model dncnn:4:3 --height 16 --widths 16 --repetitions 1 --threads 1 --out";
 
 #[test]
+fn a_power_cut_costs_a_study_its_last_row_only() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (out, page) = (path("study"), path("page.html"));
+    let study = SMALL.replace("--widths 16", "--widths 16,24");
+    let arguments: Vec<&str> = study.split(' ').chain([&out[..]]).collect();
+    bench(&arguments);
+    let table = Path::new(&out).join("rows.csv");
+    let text_of = |file: &Path| std::fs::read_to_string(file).expect("a table");
+    let whole = text_of(&table);
+    for end in ["", "\n"] {
+        std::fs::write(&table, whole[..whole.len() - 40].to_owned() + end).expect("a file");
+        let words = "rows.csv: the last row is torn, and is left out";
+        let summary = bench(&["summary", &out]);
+        assert!(text(&summary.stderr).contains(words), "{}", text(&summary.stderr));
+        assert!(text(&summary.stdout).contains("16x16"), "{}", text(&summary.stdout));
+        let mut dashboard = Command::new(env!("CARGO_BIN_EXE_haloscope"));
+        let output =
+            dashboard.args(["dashboard", &out, "--out", &page]).output().expect("it starts");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(words), "{}", text(&output.stderr));
+        assert!(text(&output.stdout).starts_with("1 rows of 1 run\n"), "{}", text(&output.stdout));
+
+        let resumed = bench(&arguments);
+        assert!(text(&resumed.stderr).contains(words), "{}", text(&resumed.stderr));
+        assert_eq!(text(&resumed.stderr).matches("was there").count(), 1);
+        assert_eq!(rows(Path::new(&out)).len(), 2);
+        assert_eq!(text_of(&table).lines().count(), 3);
+    }
+}
+
+#[test]
 fn a_study_reports_in_json_where_programs_listen() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().display().to_string();
@@ -351,7 +384,7 @@ fn misuse_is_one_line_that_says_what_would_be_accepted() {
         "nothing is written"
     );
     let missing = command(&["summary", &out]).output().expect("it starts");
-    assert_eq!(missing.status.code(), Some(1));
+    assert_eq!(missing.status.code(), Some(2));
     assert!(text(&missing.stderr).contains("rows.csv"));
 }
 

@@ -101,6 +101,48 @@ fn misuse_is_one_line_that_says_what_would_be_accepted() {
 }
 
 #[test]
+fn files_and_numbers_that_are_wrong_are_misuse_in_every_command() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (picture, nowhere, out) = (path("picture.png"), path("nowhere"), path("out.png"));
+    image::GrayImage::new(8, 8).save(&picture).expect("the picture is written");
+    for (arguments, words) in [
+        (&["denoise", &nowhere, "--sigma", "0.1", "--out", &out][..], "nowhere"),
+        (&["denoise", &picture, "--sigma", "0.1", "--threads", "0", "--out", &out], "threads"),
+        (&["denoise", &picture, "--sigma", "0.1", "--out", &path("out.gif")], "out.gif"),
+        (&["denoise", &picture, "--sigma", "76/255", "--out", &out], "for 0 to 0.294"),
+        (
+            &["denoise", &picture, "--sigma", "0.1", "--memory-budget", "1KB", "--out", &out],
+            "memory",
+        ),
+        (&["evaluate", &nowhere, "--model", "builtin:gray"], "nowhere"),
+        (&["evaluate", &picture, &nowhere, "--model", "builtin:gray"], "nowhere"),
+        (&["evaluate", &picture, "--model", &nowhere], "nowhere"),
+        (&["evaluate", &picture, "--model", "builtin:gray", "--threads", "0"], "threads"),
+        (&["evaluate", &picture, "--model", "builtin:gray", "--levels", "9,99"], "for 0 to 0.294"),
+        (&["submit", &nowhere, "--dry-run"], "nowhere"),
+        (&["submit", "--grid", &nowhere, "--dry-run", "--", "info"], "nowhere"),
+        (&["bench", "predict", &path(""), "--cluster", &nowhere], "nowhere"),
+        (&["bench", "predict", &path(""), "--cluster", &picture], "picture.png"),
+        (&["bench", "summary", &nowhere], "nowhere"),
+        (&["bench", "scaling", "--slurm", &nowhere, "--dry-run"], "nowhere"),
+        (&["bench", "scaling", "--model", &nowhere, "--out", &path("study")], "nowhere"),
+        (&["dashboard", &nowhere, "--out", &out], "nowhere"),
+        (&["plan", "--size", "64x64", "--model", &nowhere], "nowhere"),
+    ] {
+        let output = haloscope(arguments, &[]);
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+        assert!(message.contains(words), "{arguments:?}: {message}");
+        // What the system says is said once.
+        assert!(message.matches("os error").count() <= 1, "{arguments:?}: {message}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+    let left = std::fs::read_dir(folder.path()).expect("a folder").count();
+    assert_eq!(left, 1, "nothing is written beside the picture");
+}
+
+#[test]
 fn choosing_one_rank_ignores_a_launcher() {
     let variables = [("PMI_RANK", "0"), ("PMI_SIZE", "2"), ("HALOSCOPE_COMM", "solo")];
     assert_eq!(demo("deblur", &[], &variables)["ranks"], 1);

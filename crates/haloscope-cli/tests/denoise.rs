@@ -72,13 +72,13 @@ fn refusals_name_the_file_and_write_nothing() {
     fs::write(path("cut.safetensors"), [200, 0, 0, 0, 0, 0, 0, 0, b'{']).expect("written");
     for (input, output, model, sigma, code, words) in [
         (&input, &output, &model, "25", 2, "25/255"),
-        (&path("none.png"), &output, &model, "0.1", 1, "none.png"),
-        (&path("text.png"), &output, &model, "0.1", 1, "not a PNG"),
-        (&input, &output, &path("none.pth"), "0.1", 1, "none.pth"),
-        (&input, &output, &path("cut.safetensors"), "0.1", 1, "cut.safetensors"),
-        (&input, &output, &input, "0.1", 1, "not a file of weights"),
+        (&path("none.png"), &output, &model, "0.1", 2, "none.png"),
+        (&path("text.png"), &output, &model, "0.1", 2, "not a PNG"),
+        (&input, &output, &path("none.pth"), "0.1", 2, "none.pth"),
+        (&input, &output, &path("cut.safetensors"), "0.1", 2, "cut.safetensors"),
+        (&input, &output, &input, "0.1", 2, "not a file of weights"),
         (&input, &path("no/out.png"), &model, "0.1", 1, "cannot write"),
-        (&input, &path("out.doc"), &model, "0.1", 1, "out.doc"),
+        (&input, &path("out.doc"), &model, "0.1", 2, "out.doc"),
     ] {
         let done =
             haloscope(&["denoise", input, "--out", output, "--model", model, "--sigma", sigma]);
@@ -143,7 +143,7 @@ fn built_in_models_say_what_they_are_for() {
         let arguments = ["denoise", &noisy, "--out", &output, "--sigma", sigma, "--model", model];
         let done = haloscope(&arguments);
         let message = String::from_utf8_lossy(&done.stderr);
-        assert_eq!(done.status.code(), Some(1), "{message}");
+        assert_eq!(done.status.code(), Some(2), "{message}");
         assert!(message.contains(words), "{message}");
     }
 }
@@ -175,7 +175,7 @@ fn evaluate_measures_a_folder_of_images() {
     ] {
         let done = haloscope(&[&common[..], &arguments].concat());
         let message = String::from_utf8_lossy(&done.stderr);
-        assert_eq!(done.status.code(), Some(1), "{message}");
+        assert_eq!(done.status.code(), Some(2), "{message}");
         assert!(message.contains(words), "{message}");
     }
 }

@@ -70,7 +70,7 @@ fn a_trace_has_a_file_for_each_rank_that_shows_its_work_and_its_calls() {
 #[test]
 fn events_for_programs_are_a_json_object_a_line() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (report, lines) = demo(folder.path(), &["--log", "json"]);
+    let (_, lines) = demo(folder.path(), &["--log", "json"]);
     let events: Vec<Value> =
         lines.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
     let named = |name: &str| events.iter().filter(|event| event["event"] == name).count();
@@ -84,14 +84,45 @@ fn events_for_programs_are_a_json_object_a_line() {
     let most = ranks.iter().filter_map(|rank| rank["memory_bytes"].as_u64()).max();
     // The truth and the picture of the measurements are held beside the iterations.
     assert!(ranks.len() == 2 && plan["rank_bytes"].as_u64() > most, "{plan}");
-    assert_eq!(report["per_rank"].as_array().map(Vec::len), Some(2));
+    assert_eq!(last["rank"], 0, "the events of iterations are those of the first rank");
 
     let refused = haloscope(&["demo", "--log", "json", "--model", "none"]);
     assert_eq!(refused.status.code(), Some(2));
     let failed = haloscope(&["plan", "--size", "64x64", "--model", "nowhere.pth", "--log", "json"]);
     let event: Value = serde_json::from_slice(&failed.stderr).expect("one object");
-    assert_eq!((event["event"].as_str(), event["exit_code"].as_i64()), (Some("error"), Some(1)));
+    assert_eq!((event["event"].as_str(), event["exit_code"].as_i64()), (Some("error"), Some(2)));
     assert!(event["message"].as_str().is_some_and(|message| message.contains("nowhere.pth")));
+}
+
+#[test]
+fn every_iteration_of_every_rank_is_in_the_result_and_in_the_last_event() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (report, lines) = demo(folder.path(), &["--model", "tv", "--log", "json"]);
+    let ranks = report["per_rank"].as_array().expect("a list");
+    assert_eq!(ranks.len(), 2);
+    for (rank, summary) in ranks.iter().enumerate() {
+        let records = summary["records"].as_array().expect("a list");
+        let numbers: Vec<u64> =
+            records.iter().filter_map(|record| record["iteration"].as_u64()).collect();
+        assert_eq!(numbers, [1, 2, 3, 4]);
+        for record in records {
+            assert_eq!(record["rank"], rank);
+            assert!(record["data_term"].is_f64() && record["relative_change"].is_f64(), "{record}");
+            assert!(record["psnr_db"].is_f64() && record["ssim"].is_f64(), "{record}");
+            assert!(record["peak_bytes"].as_u64() > Some(0), "{record}");
+            for part in ["total", "data", "prior", "communication", "waiting"] {
+                assert!(record["seconds"][part].as_f64() >= Some(0.0), "{part}: {record}");
+            }
+        }
+        // The totals are those of the records.
+        let data: f64 = records.iter().filter_map(|one| one["seconds"]["data"].as_f64()).sum();
+        let total = summary["data_seconds"].as_f64().expect("a number");
+        assert!((data - total).abs() <= 1e-9 * total, "{data} and {total}");
+    }
+    let last = lines.lines().last().expect("events");
+    let finished: Value = serde_json::from_str(last).expect("an object");
+    assert_eq!(finished["event"], "finished");
+    assert_eq!(finished["per_rank"], report["per_rank"]);
 }
 
 #[test]
@@ -150,10 +181,55 @@ fn a_plan_tells_tiles_memory_messages_and_what_would_be_better() {
 }
 
 #[test]
+fn a_plan_promises_no_speed_where_nothing_can_be_shared() {
+    let arguments = ["plan", "--size", "64x64", "--ranks", "4"];
+    let report = json(&[&arguments[..], &["--json"]].concat());
+    let plans = report["other_ranks"].as_array().expect("a list");
+    // One operator stays one on one rank, and no network has pixels to share.
+    for plan in plans {
+        assert_eq!((&plan["most_operators"], &plan["most_tiles"]), (&1.into(), &0.into()));
+        assert_eq!(plan["largest_load"], 0.0);
+    }
+    let words = text(&haloscope(&arguments).stdout);
+    assert!(!words.contains("fast as") && !words.contains("times"), "{words}");
+    assert_eq!(words.matches("1 of 1 ").count(), plans.len(), "{words}");
+    assert!(words.contains("total variation is computed whole on every rank"), "{words}");
+    assert!(words.contains("advice     use fewer ranks: 3 of 4 have no operator\n"), "{words}");
+
+    let shared = ["plan", "--size", "64x64", "--ranks", "4", "--operators", "6"];
+    let words = text(&haloscope(&[&shared[..], &["--model", "dncnn"]].concat()).stdout);
+    // On 1, 2, 8 and 16 ranks.
+    for share in ["6 of 6 ", "3 of 6 ", "1 of 6 "] {
+        assert!(words.contains(share), "{share} is not in {words}");
+    }
+    assert!(words.contains("pixels are those that its network computes"), "{words}");
+}
+
+#[test]
+fn a_plan_that_is_too_large_for_this_machine_says_so() {
+    // 4 TB for each array.
+    let huge = ["plan", "--size", "1000000x1000000", "--channels", "1"];
+    let output = haloscope(&huge);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let message = text(&output.stderr);
+    assert!(message.starts_with("haloscope: nothing fits in the "), "{message}");
+    assert!(message.ends_with(" that are available on this machine\n"), "{message}");
+    let words = text(&output.stdout);
+    assert!(words.contains("advice     nothing fits") && words.contains("  too much"), "{words}");
+    // Ranks of other machines may have more.
+    let elsewhere = haloscope(&[&huge[..], &["--memory-budget", "900000GB"]].concat());
+    assert!(elsewhere.status.success(), "{}", text(&elsewhere.stderr));
+    assert!(text(&elsewhere.stdout).contains("advice     it is fine as it is"));
+}
+
+#[test]
 fn a_plan_for_a_budget_that_is_too_small_says_what_would_fit() {
     let small =
         ["plan", "--size", "256x256", "--model", "dncnn", "--memory-budget", "1MB", "--json"];
-    let report = json(&small);
+    let output = haloscope(&small);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "haloscope: nothing fits in 1.0 MB on each rank\n");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("the plan all the same");
     let advice = report["recommendation"].as_str().expect("words");
     assert!(advice.contains("nothing fits in 1.0 MB"), "{advice}");
     assert_eq!(report["plan"]["fits"], false);

@@ -108,13 +108,13 @@ fn misuse_of_submit_is_refused_with_what_would_be_accepted() {
         .expect("a file");
     for (arguments, code, words) in [
         (&["submit"][..], 2, "JOB.toml"),
-        (&["submit", "absent.toml"], 1, "absent.toml"),
+        (&["submit", "absent.toml"], 2, "absent.toml"),
         (&["submit", "--nodes", "0", "--", "info"], 2, "--nodes"),
-        (&["submit", "--gres", "gpu 4", "--dry-run", "--", "info"], 1, "gres: \"gpu 4\""),
+        (&["submit", "--gres", "gpu 4", "--dry-run", "--", "info"], 2, "gres: \"gpu 4\""),
         (&["submit", "--grid", "grid.toml", "--nodes", "2", "--", "info"], 2, "--grid"),
         (
             &["submit", "--grid", "grid.toml", "--", "info"],
-            1,
+            2,
             "grid.toml: tasks-per-node: the list has 1",
         ),
         (&["submit", "--", "info"], 1, "sbatch: the command was not found"),
@@ -198,7 +198,7 @@ fn a_bad_table_is_named_with_line_and_column() {
         std::fs::write(folder.path().join("rows.csv"), rows).expect("a file");
         let output = haloscope(folder.path(), &["dashboard", "rows.csv", "--out", "page.html"]);
         let complaint = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(output.status.code(), Some(2));
         assert!(complaint.contains(words), "{complaint}");
         assert!(!folder.path().join("page.html").exists());
     }

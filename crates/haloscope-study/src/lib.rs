@@ -19,5 +19,6 @@ pub mod slurm;
 pub mod statistics;
 pub mod tables;
 mod tiles;
+mod torn;
 
 pub use error::{Error, Result};

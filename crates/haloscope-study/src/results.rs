@@ -18,6 +18,7 @@ use crate::job::{Job, LinkSpeed};
 use crate::parquet::write_parquet;
 use crate::provenance::{Provenance, Run};
 use crate::row::{Backend, Row};
+use crate::torn::whole_rows;
 
 /// A folder of results that can grow.
 #[derive(Debug)]
@@ -156,21 +157,20 @@ pub fn read_rows(path: &Path) -> Result<Vec<Row>> {
     Ok(read_csv(&file)?.0)
 }
 
-/// The rows of a file, none if it is not there, and whether its last line is torn.
+/// The rows of a file, none if it is not there, and whether its last one is torn.
 fn read_csv(path: &Path) -> Result<(Vec<Row>, bool)> {
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
+    let content = match std::fs::read(path) {
+        Ok(content) => content,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Ok((Vec::new(), false));
         }
         Err(error) => return Err(Error::file(path, error)),
     };
-    let whole = text.rfind('\n').map_or(0, |end| end + 1);
-    let is_torn = whole != text.len() || text.is_empty();
-    if whole == 0 {
+    let whole = whole_rows(path, &content);
+    if whole.is_empty() {
         return Ok((Vec::new(), true));
     }
-    let mut reader = csv::Reader::from_reader(&text.as_bytes()[..whole]);
+    let mut reader = csv::Reader::from_reader(whole);
     let headers = reader.headers().map_err(|error| Error::file(path, error))?;
     if headers.iter().ne(columns::names()) {
         return Err(Error::file(
@@ -185,7 +185,7 @@ fn read_csv(path: &Path) -> Result<(Vec<Row>, bool)> {
         let row = parse(&record);
         rows.push(row.map_err(|reason| Error::file(path, format!("line {line}: {reason}")))?);
     }
-    Ok((rows, is_torn))
+    Ok((rows, whole.len() < content.len()))
 }
 
 /// A row of cells in the order of the columns.
@@ -310,12 +310,16 @@ mod tests {
         results.append(rows(2, 1)).expect("appended");
         drop(results);
         let text = std::fs::read_to_string(&path).expect("text");
-        std::fs::write(&path, &text[..text.len() - 7]).expect("torn");
-        let mut again = open(folder.path());
-        assert_eq!(again.rows().len(), 7);
-        assert_eq!(again.missing(&job(2)).expect("missing"), [1, 2]);
-        assert_eq!(again.rows(), rows(2, 0));
-        assert_eq!(read_rows(folder.path()).expect("rows"), rows(2, 0));
+        for end in ["", "\n"] {
+            std::fs::write(&path, text[..text.len() - 30].to_owned() + end).expect("torn");
+            assert_eq!(read_rows(folder.path()).expect("rows").len(), 7);
+            let mut again = open(folder.path());
+            assert_eq!(again.rows().len(), 7);
+            assert_eq!(again.missing(&job(2)).expect("missing"), [1, 2]);
+            assert_eq!(again.rows(), rows(2, 0));
+            again.append(rows(2, 1)).expect("appended");
+            assert_eq!(std::fs::read_to_string(&path).expect("text"), text);
+        }
     }
 
     #[test]

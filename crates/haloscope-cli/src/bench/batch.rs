@@ -7,7 +7,7 @@ use haloscope_study::plan::BatchStudy;
 use haloscope_study::row::Study;
 
 use super::run::{self, RunArguments};
-use crate::exit::Code;
+use crate::exit::{Code, Preparation};
 
 /// The options of `haloscope bench batch`.
 #[derive(clap::Args)]
@@ -59,7 +59,7 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
         repetitions: arguments.run.repetitions,
         settings: settings.clone(),
     };
-    let jobs = study.jobs()?;
+    let jobs = study.jobs().or_misuse()?;
     let launcher = run::launcher("")?;
     let mut results = run::open(&arguments.run, Study::Batch, &settings)?;
     run::announce(&arguments.run, &jobs);

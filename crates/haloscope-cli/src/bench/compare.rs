@@ -13,7 +13,7 @@ use haloscope_study::runner::{DEEPINV, Launcher};
 
 use super::run::{self, RunArguments};
 use super::scaling::ReconstructionArguments;
-use crate::exit::Code;
+use crate::exit::{Code, Preparation};
 
 /// The options of `haloscope bench compare`.
 #[derive(clap::Args)]
@@ -48,7 +48,7 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
         full: arguments.run.full,
         settings: settings.clone(),
     };
-    let jobs = ours.jobs()?;
+    let jobs = ours.jobs().or_misuse()?;
     let launcher = run::launcher("")?;
     let mut results = run::open(&arguments.run, Study::Compare, &settings)?;
     run::announce(&arguments.run, &jobs);

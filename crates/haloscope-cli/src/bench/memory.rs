@@ -7,7 +7,7 @@ use haloscope_study::plan::MemoryStudy;
 use haloscope_study::row::Study;
 
 use super::run::{self, RunArguments};
-use crate::exit::Code;
+use crate::exit::{Code, Preparation};
 
 /// The options of `haloscope bench memory`.
 #[derive(clap::Args)]
@@ -48,7 +48,7 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
         repetitions: arguments.run.repetitions,
         settings: settings.clone(),
     };
-    let jobs = study.jobs()?;
+    let jobs = study.jobs().or_misuse()?;
     let launcher = run::launcher("")?;
     let mut results = run::open(&arguments.run, Study::Memory, &settings)?;
     run::announce(&arguments.run, &jobs);

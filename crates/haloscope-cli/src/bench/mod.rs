@@ -18,7 +18,7 @@ use haloscope_study::job::Question;
 use haloscope_study::results::read_rows;
 use haloscope_study::{measure, tables};
 
-use crate::exit::Code;
+use crate::exit::{Code, Preparation};
 
 /// The options of `haloscope bench`.
 #[derive(clap::Args)]
@@ -65,7 +65,7 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
         Study::Summary { results } => {
             let mut rows = Vec::new();
             for folder in results {
-                rows.extend(read_rows(folder)?);
+                rows.extend(read_rows(folder).or_misuse()?);
             }
             crate::print(&tables::describe(&rows))
         }

@@ -9,6 +9,7 @@ use haloscope_study::results::Results;
 use haloscope_study::tables;
 
 use super::run::validate;
+use crate::exit::{Misuse, Preparation};
 
 /// The options of `haloscope bench predict`.
 #[derive(clap::Args)]
@@ -41,9 +42,9 @@ pub struct Arguments {
 
 /// Predicts, and says how far the model is off where it can be compared.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let cluster = Cluster::read(&arguments.cluster)?;
+    let cluster = Cluster::read(&arguments.cluster).or_misuse()?;
     let folder = &arguments.results;
-    let mut results = Results::reopen(folder)?;
+    let mut results = Results::reopen(folder).or_misuse()?;
     let validations = validate(&results)?;
     let ranks: Vec<usize> =
         arguments.ranks.iter().copied().filter(|ranks| *ranks <= cluster.most_ranks()).collect();
@@ -60,13 +61,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         .filter(|row| row.configuration.problem.is_some_and(is_wanted))
         .cloned()
         .collect();
-    let rows = predicted_rows(&measured, &cluster, &ranks, &arguments.sizes)?;
+    let rows = predicted_rows(&measured, &cluster, &ranks, &arguments.sizes).or_misuse()?;
     if rows.is_empty() {
-        return Err(haloscope_study::Error::argument(
-            "results",
-            "there are no rows of `bench scaling` in strong mode to predict from",
-        )
-        .into());
+        return Err(Misuse::error(format!(
+            "{}: there are no rows of `bench scaling` in strong mode to predict from",
+            folder.display()
+        )));
     }
     let text = tables::describe(&rows);
     results.predict(rows)?;

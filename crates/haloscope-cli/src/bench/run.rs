@@ -16,7 +16,7 @@ use haloscope_study::tables;
 use indicatif::{ProgressBar, ProgressStyle};
 use log::Level;
 
-use crate::exit::Code;
+use crate::exit::{Code, Preparation};
 use crate::interrupt;
 use crate::log::{is_json, message};
 use crate::machine::Machine;
@@ -46,12 +46,12 @@ pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Opens the folder of a study.
+/// Opens the folder of a study; one with other rows is not for it.
 pub fn open(arguments: &RunArguments, study: Study, settings: &Settings) -> Result<Results> {
     let machine = serde_json::to_value(Machine::detect()).context("the machine")?;
     let origin = Provenance::new(env!("CARGO_PKG_VERSION"), commit(), machine);
     let run = Run::new(study, settings.clone(), command_line());
-    Ok(Results::open(&arguments.out, &origin, &run)?)
+    Results::open(&arguments.out, &origin, &run).or_misuse()
 }
 
 /// What was typed; where this program is says nothing to others.

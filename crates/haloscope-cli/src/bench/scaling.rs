@@ -13,7 +13,7 @@ use haloscope_study::runner::Launcher;
 use haloscope_study::tables;
 
 use super::run::{self, RunArguments};
-use crate::exit::Code;
+use crate::exit::{Code, Misuse, Preparation};
 use crate::submit::Until;
 
 /// The options of `haloscope bench scaling`.
@@ -166,16 +166,17 @@ impl Arguments {
 
 /// Runs the study, here or in jobs of a cluster.
 pub fn run(arguments: &Arguments) -> Result<Code> {
-    let volume = arguments.volume()?;
+    let volume = arguments.volume().or_misuse()?;
     let study = arguments.study(volume.as_ref());
-    let mut jobs = study.jobs()?;
+    let mut jobs = study.jobs().or_misuse()?;
     if let Some(grid) = &arguments.slurm {
         let until = if arguments.dry_run { Until::Written } else { Until::Collected };
         return super::slurm::run(grid, &arguments.run.out, until);
     }
     if study.backends.contains(&Backend::Mpi) && !cfg!(feature = "mpi") {
-        let reason = "this build has no MPI; rebuild with `cargo build --release --features mpi`";
-        return Err(haloscope_study::Error::argument("backend", reason).into());
+        return Err(Misuse::error(
+            "backend: this build has no MPI; rebuild with `cargo build --release --features mpi`",
+        ));
     }
     let launcher = run::launcher(&arguments.launcher)?;
     let mut results = run::open(&arguments.run, Study::Scaling, &study.settings)?;

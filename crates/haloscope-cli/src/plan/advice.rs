@@ -3,6 +3,7 @@
 use anyhow::Result;
 use haloscope::tiling::Patch;
 
+use super::room::Room;
 use super::{Plan, Setup, describe};
 
 /// Patch sizes that people use, from what a small network takes to what a large memory holds.
@@ -43,13 +44,21 @@ pub fn other_ranks(setup: &Setup<'_>) -> Result<Vec<Plan>> {
 }
 
 /// What to do.
-pub fn recommend(chosen: &Plan, alternatives: &[Plan], budget: Option<usize>) -> String {
+pub fn recommend(chosen: &Plan, alternatives: &[Plan], other_ranks: &[Plan], room: Room) -> String {
     let best = alternatives.first().filter(|best| {
         // A few percent of work are not worth another choice, unless the first does not fit.
         best.fits && (!chosen.fits || best.largest_load < 0.98 * chosen.largest_load)
     });
     let idle = chosen.ranks.iter().filter(|rank| rank.tiles + rank.operators == 0).count();
+    let of_idle = match chosen.most_tiles {
+        0 => format!("use fewer ranks: {idle} of {} have no operator", chosen.ranks.len()),
+        _ => format!(
+            "use fewer ranks: {idle} of {} have neither operators nor tiles",
+            chosen.ranks.len()
+        ),
+    };
     let advice = match (best, chosen.fits) {
+        (None, true) if idle > 0 => return of_idle,
         (None, true) => "it is fine as it is".to_owned(),
         (Some(best), _) => format!(
             "use --patch {}: the slowest rank computes {:.2} times a fair share instead of {:.2}, in {} instead of {}",
@@ -59,23 +68,38 @@ pub fn recommend(chosen: &Plan, alternatives: &[Plan], budget: Option<usize>) ->
             describe::megabytes(best.largest_memory_bytes as f64),
             describe::megabytes(chosen.largest_memory_bytes as f64),
         ),
-        (None, false) => {
-            let least = std::iter::once(chosen)
-                .chain(alternatives)
-                .min_by_key(|plan| plan.largest_memory_bytes)
-                .unwrap_or(chosen);
-            format!(
-                "nothing fits in {}: the least is {} with --patch {}; use more ranks, a smaller network or a larger budget",
-                describe::megabytes(budget.unwrap_or(0) as f64),
-                describe::megabytes(least.largest_memory_bytes as f64),
-                least.patch,
-            )
+        (None, false) => lament(chosen, alternatives, other_ranks, room),
+    };
+    if idle == 0 { advice } else { format!("{advice}; {of_idle}") }
+}
+
+/// That nothing fits, and what would.
+fn lament(chosen: &Plan, alternatives: &[Plan], other_ranks: &[Plan], room: Room) -> String {
+    let ranks = chosen.ranks.len();
+    let least = std::iter::once(chosen)
+        .chain(alternatives)
+        .min_by_key(|plan| plan.largest_memory_bytes)
+        .unwrap_or(chosen);
+    let patch = match chosen.most_tiles {
+        0 => String::new(),
+        _ => format!(" with --patch {}", least.patch),
+    };
+    let nearest = other_ranks
+        .iter()
+        .filter(|plan| plan.fits)
+        .min_by_key(|plan| plan.ranks.len().abs_diff(ranks));
+    let remedy = match (nearest.map(|plan| plan.ranks.len()), room) {
+        (Some(1), _) => "with one rank it would",
+        (Some(fitting), _) => &format!("with {fitting} ranks it would"),
+        (None, Room::Budget(_)) => "use a smaller image, a smaller network or a larger budget",
+        (None, _) => {
+            "use a smaller image, or more machines, with --memory-budget for what a rank of them may take"
         }
     };
-    if idle == 0 {
-        return advice;
-    }
-    format!("{advice}; {idle} ranks have nothing to do, use fewer")
+    format!(
+        "nothing fits in {room}: the least is {} on each rank{patch}; {remedy}",
+        describe::megabytes(least.largest_memory_bytes as f64),
+    )
 }
 
 #[cfg(test)]
@@ -95,6 +119,8 @@ mod tests {
             tiles_at_once: 1,
             work_multiplier: load,
             teraflop_per_iteration: 1.0,
+            most_operators: 1,
+            most_tiles: 4,
             largest_load: load,
             largest_memory_bytes: memory,
             bytes_sent_per_iteration: 0,
@@ -114,24 +140,33 @@ mod tests {
     fn the_least_work_that_fits_is_recommended() {
         let chosen = plan("64", 2.25, 100_000_000, true);
         let better = plan("256", 1.2, 300_000_000, true);
-        let advice = recommend(&chosen, std::slice::from_ref(&better), None);
+        let room = Room::Machine(1_000_000_000);
+        let advice = recommend(&chosen, std::slice::from_ref(&better), &[], room);
         assert!(advice.contains("--patch 256") && advice.contains("1.20"), "{advice}");
-        assert_eq!(recommend(&better, &[chosen], None), "it is fine as it is");
+        assert_eq!(recommend(&better, &[chosen], &[], room), "it is fine as it is");
     }
 
     #[test]
     fn a_budget_that_nothing_fits_in_is_said_with_the_least_that_would() {
         let chosen = plan("256", 1.2, 300_000_000, false);
         let smaller = plan("64", 2.25, 200_000_000, false);
-        let advice = recommend(&chosen, &[smaller], Some(150_000_000));
-        assert!(advice.contains("150 MB") && advice.contains("200 MB with --patch 64"), "{advice}");
+        let room = Room::Budget(150_000_000);
+        let advice = recommend(&chosen, std::slice::from_ref(&smaller), &[], room);
+        assert_eq!(
+            advice,
+            "nothing fits in 150 MB on each rank: the least is 200 MB on each rank with --patch 64; use a smaller \
+             image, a smaller network or a larger budget"
+        );
+        let other = plan("auto", 1.0, 100_000_000, true);
+        let advice = recommend(&chosen, &[smaller], &[other], room);
+        assert!(advice.ends_with("; with one rank it would"), "{advice}");
     }
 
     #[test]
     fn more_work_is_recommended_only_where_less_does_not_fit() {
         let chosen = plan("512", 1.1, 900_000_000, false);
         let smaller = plan("128", 1.6, 300_000_000, true);
-        let advice = recommend(&chosen, &[smaller], Some(500_000_000));
+        let advice = recommend(&chosen, &[smaller], &[], Room::Budget(500_000_000));
         assert!(advice.contains("--patch 128"), "{advice}");
     }
 }

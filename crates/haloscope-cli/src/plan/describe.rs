@@ -6,6 +6,7 @@ use anyhow::Result;
 use haloscope::forecast::Prior;
 use haloscope::tiling::{Extent, Strategy};
 
+use super::room::Room;
 use super::{Plan, Report};
 
 /// Ranks that get a line each; of more, the first, the one with the most work and the one with the most memory do.
@@ -53,7 +54,7 @@ pub fn text(report: &Report) -> Result<String> {
         if report.has_inner_iterations { "at most " } else { "" },
         megabytes(plan.bytes_sent_per_iteration as f64)
     )?;
-    write_ranks(&mut text, plan)?;
+    write_ranks(&mut text, report)?;
     let parts = &largest(plan).memory;
     writeln!(
         text,
@@ -65,18 +66,21 @@ pub fn text(report: &Report) -> Result<String> {
         megabytes(parts.activations as f64)
     )?;
     writeln!(text, "           without the program itself, and tables that operators keep")?;
+    write_room(&mut text, report)?;
     write_alternatives(&mut text, report)?;
     write_other_ranks(&mut text, report)?;
     writeln!(text, "\nadvice     {}", report.recommendation)?;
     Ok(text)
 }
 
-fn write_ranks(text: &mut String, plan: &Plan) -> Result<()> {
-    writeln!(
-        text,
-        "{:>6} {:>10} {:>6} {:>6} {:>10} {:>10}",
-        "rank", "operators", "tiles", "load", "memory", "sends"
-    )?;
+fn write_ranks(text: &mut String, report: &Report) -> Result<()> {
+    let plan = &report.plan;
+    let of_network = |tiles: &str, load: &str| match report.network {
+        Some(_) => format!(" {tiles:>6} {load:>6}"),
+        None => String::new(),
+    };
+    let names = of_network("tiles", "load");
+    writeln!(text, "{:>6} {:>10}{names} {:>10} {:>10}", "rank", "operators", "memory", "sends")?;
     let by = |key: &dyn Fn(usize) -> f64| {
         (0..plan.ranks.len()).rev().max_by(|one, other| key(*one).total_cmp(&key(*other)))
     };
@@ -92,10 +96,9 @@ fn write_ranks(text: &mut String, plan: &Plan) -> Result<()> {
         let share = &plan.ranks[*rank];
         writeln!(
             text,
-            "{rank:>6} {:>10} {:>6} {:>6.2} {:>10} {:>10}",
+            "{rank:>6} {:>10}{} {:>10} {:>10}",
             share.operators,
-            share.tiles,
-            share.load,
+            of_network(&share.tiles.to_string(), &format!("{:.2}", share.load)),
             megabytes(share.memory_bytes as f64),
             megabytes(share.bytes_sent_per_iteration as f64)
         )?;
@@ -111,6 +114,25 @@ fn write_ranks(text: &mut String, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
+/// What all of it is compared with.
+fn write_room(text: &mut String, report: &Report) -> Result<()> {
+    let Plan { largest_memory_bytes, ranks, .. } = &report.plan;
+    let together = *largest_memory_bytes as f64 * ranks.len() as f64;
+    match report.room {
+        Room::Budget(bytes) => {
+            writeln!(text, "           a rank may take {}", megabytes(bytes as f64))?;
+        }
+        Room::Machine(bytes) => writeln!(
+            text,
+            "           about {} for all ranks together; {} are available on this machine",
+            megabytes(together),
+            megabytes(bytes as f64)
+        )?,
+        Room::Unknown => (),
+    }
+    Ok(())
+}
+
 fn write_alternatives(text: &mut String, report: &Report) -> Result<()> {
     if report.alternatives.is_empty() {
         return Ok(());
@@ -121,41 +143,65 @@ fn write_alternatives(text: &mut String, report: &Report) -> Result<()> {
         "patch", "tiles", "windows", "load", "memory", "messages"
     )?;
     for plan in std::iter::once(&report.plan).chain(&report.alternatives) {
-        let note = if plan.fits { "" } else { "  too much" };
         writeln!(
             text,
-            "{:>6} {:>6} {:>14} {:>6.2} {:>10} {:>10}{note}",
+            "{:>6} {:>6} {:>14} {:>6.2} {:>10} {:>10}{}",
             plan.patch,
             plan.tiles,
             join(&plan.window),
             plan.largest_load,
             megabytes(plan.largest_memory_bytes as f64),
-            megabytes(plan.bytes_sent_per_iteration as f64)
+            megabytes(plan.bytes_sent_per_iteration as f64),
+            note(plan)
         )?;
     }
     Ok(())
 }
 
+/// How much faster an iteration gets is not known here, because how long the data term takes beside the prior is not. What
+/// is known is the part of the rank with the most to do, for which all others wait.
 fn write_other_ranks(text: &mut String, report: &Report) -> Result<()> {
+    let of_network = |windows: &str, tiles: &str, pixels: &str| match report.network {
+        Some(_) => format!(" {windows:>14} {tiles:>12} {pixels:>7}"),
+        None => String::new(),
+    };
     writeln!(
         text,
-        "\n{:>6} {:>14} {:>6} {:>10} {:>10} {:>14}",
-        "ranks", "windows", "load", "memory", "messages", "times as fast"
+        "\n{:>6} {:>12}{} {:>10} {:>10}",
+        "ranks",
+        "operators",
+        of_network("windows", "tiles", "pixels"),
+        "memory",
+        "messages"
     )?;
     for plan in &report.other_ranks {
         let ranks = plan.ranks.len();
+        let tiles = format!("{} of {}", plan.most_tiles, plan.tiles);
+        let pixels = format!("{:.2}", plan.largest_load / ranks as f64);
         writeln!(
             text,
-            "{ranks:>6} {:>14} {:>6.2} {:>10} {:>10} {:>14.1}",
-            join(&plan.window),
-            plan.largest_load,
+            "{ranks:>6} {:>12}{} {:>10} {:>10}{}",
+            format!("{} of {}", plan.most_operators, report.operators),
+            of_network(&join(&plan.window), &tiles, &pixels),
             megabytes(plan.largest_memory_bytes as f64),
             megabytes(plan.bytes_sent_per_iteration as f64),
-            ranks as f64 / plan.largest_load
+            note(plan)
         )?;
     }
-    writeln!(text, "           as fast as one rank without tiles, if messages cost nothing")?;
+    let explanation = if report.network.is_some() {
+        "operators, tiles and memory of the rank with the most; pixels are those that its network computes for each of the image"
+    } else if report.has_total_variation() {
+        "operators and memory of the rank with the most; total variation is computed whole on every rank, and gets no faster"
+    } else {
+        "operators and memory of the rank with the most"
+    };
+    writeln!(text, "           {explanation}")?;
     Ok(())
+}
+
+/// After the line of a plan.
+fn note(plan: &Plan) -> &'static str {
+    if plan.fits { "" } else { "  too much" }
 }
 
 /// The rank that needs the most memory.
@@ -181,10 +227,19 @@ pub fn extent(extent: &Extent) -> String {
     }
 }
 
+/// What is said of a prior that every rank computes whole.
+const TOTAL_VARIATION: &str = "total variation";
+
+impl Report {
+    fn has_total_variation(&self) -> bool {
+        self.prior == TOTAL_VARIATION
+    }
+}
+
 pub fn prior(prior: &Prior) -> &'static str {
     match prior {
         Prior::None => "no prior",
-        Prior::TotalVariation => "total variation",
+        Prior::TotalVariation => TOTAL_VARIATION,
         Prior::Network(_) => "a network",
     }
 }

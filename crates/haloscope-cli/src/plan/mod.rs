@@ -2,12 +2,13 @@
 
 mod advice;
 mod describe;
+mod room;
 
 use std::path::Path;
 
 use anyhow::Result;
 use haloscope::denoise::NetworkDenoiser;
-use haloscope::forecast::{Denoising, Forecast, Job, Memory, Method, Prior};
+use haloscope::forecast::{Denoising, Forecast, Job, Memory, Method, Prior, Share};
 use haloscope::tiling::{Patch, Strategy, Tiling};
 use haloscope_nn::Footprint;
 use haloscope_nn::engine::Options;
@@ -15,7 +16,9 @@ use haloscope_nn::models::{Architecture, Dncnn, Drunet, Fdncnn, Model, Unet};
 use serde::Serialize;
 
 use crate::denoise::parse_bytes;
+use crate::exit::Preparation;
 use crate::model;
+use room::Room;
 
 /// The options of `haloscope plan`.
 #[derive(clap::Args)]
@@ -69,7 +72,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", value_parser = parse_count)]
     threads: Option<usize>,
 
-    /// The most memory that a rank may take, e.g. 16GB
+    /// The most memory that a rank may take, e.g. 16GB; without it, all ranks must fit on this machine
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     memory_budget: Option<usize>,
 
@@ -92,6 +95,11 @@ struct Report {
     network: Option<Network>,
     threads_per_rank: usize,
     memory_budget_bytes: Option<usize>,
+    /// What is free on this machine, unless there is a budget.
+    available_bytes: Option<u64>,
+    /// What the plans must fit in.
+    #[serde(skip)]
+    room: Room,
     plan: Plan,
     /// The same job with other tiles, the best of those that fit first.
     alternatives: Vec<Plan>,
@@ -124,7 +132,12 @@ struct Plan {
     /// Pixels that are computed for each pixel of the image.
     work_multiplier: f64,
     teraflop_per_iteration: f64,
-    /// The pixels of the rank with the most of them, in fair shares of the image's.
+    /// The operators of the rank with the most of them.
+    most_operators: usize,
+    /// The tiles of the rank with the most of them.
+    most_tiles: usize,
+    /// The pixels that the network computes on the rank with the most of them, in fair shares of the image's; 0 without
+    /// a network.
     largest_load: f64,
     largest_memory_bytes: usize,
     bytes_sent_per_iteration: u64,
@@ -151,32 +164,46 @@ struct Parts {
     activations: usize,
 }
 
-/// Prints the plan.
+/// Prints the plan; it is a failure if nothing fits.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let setup = Setup::new(arguments)?;
-    let plan = setup.plan(&arguments.patch, arguments.ranks)?;
-    let alternatives = advice::alternatives(&setup, &plan)?;
-    let report = Report {
-        sides: arguments.size.0.clone(),
-        channels: arguments.channels,
-        operators: arguments.operators,
-        solver: setup.method.name(),
-        has_inner_iterations: setup.method.has_prox(),
-        prior: describe::prior(&setup.prior(&arguments.patch)),
-        network: setup.denoiser.as_ref().map(describe_network).transpose()?,
-        threads_per_rank: setup.threads,
-        memory_budget_bytes: arguments.memory_budget,
-        recommendation: advice::recommend(&plan, &alternatives, arguments.memory_budget),
-        other_ranks: advice::other_ranks(&setup)?,
-        plan,
-        alternatives,
-    };
+    let report = Report::new(arguments).or_misuse()?;
     let text = if arguments.json {
         serde_json::to_string_pretty(&report)? + "\n"
     } else {
         describe::text(&report)?
     };
-    crate::print(&text)
+    crate::print(&text)?;
+    if !std::iter::once(&report.plan).chain(&report.alternatives).any(|plan| plan.fits) {
+        anyhow::bail!("nothing fits in {}", report.room);
+    }
+    Ok(())
+}
+
+impl Report {
+    fn new(arguments: &Arguments) -> Result<Self> {
+        let setup = Setup::new(arguments)?;
+        let plan = setup.plan(&arguments.patch, arguments.ranks)?;
+        let alternatives = advice::alternatives(&setup, &plan)?;
+        let other_ranks = advice::other_ranks(&setup)?;
+        let room = setup.room;
+        Ok(Self {
+            sides: arguments.size.0.clone(),
+            channels: arguments.channels,
+            operators: arguments.operators,
+            solver: setup.method.name(),
+            has_inner_iterations: setup.method.has_prox(),
+            prior: describe::prior(&setup.prior(&arguments.patch)),
+            network: setup.denoiser.as_ref().map(describe_network).transpose()?,
+            threads_per_rank: setup.threads,
+            memory_budget_bytes: arguments.memory_budget,
+            available_bytes: room.available_bytes(),
+            room,
+            recommendation: advice::recommend(&plan, &alternatives, &other_ranks, room),
+            plan,
+            alternatives,
+            other_ranks,
+        })
+    }
 }
 
 /// The job but for its tiles.
@@ -185,6 +212,7 @@ struct Setup<'a> {
     denoiser: Option<NetworkDenoiser>,
     method: Method,
     threads: usize,
+    room: Room,
 }
 
 impl<'a> Setup<'a> {
@@ -203,7 +231,8 @@ impl<'a> Setup<'a> {
                 "{method} takes no network: leave --model out, or choose another --solver"
             );
         }
-        Ok(Self { arguments, denoiser, method, threads })
+        let room = Room::new(arguments.memory_budget);
+        Ok(Self { arguments, denoiser, method, threads, room })
     }
 
     /// The network in these tiles, or what its method uses without one.
@@ -237,7 +266,8 @@ impl<'a> Setup<'a> {
 
     fn summarise(&self, patch: &Patch, forecast: &Forecast) -> Plan {
         let tiles = forecast.tiles.as_ref();
-        let rank = |share: &haloscope::forecast::Share| {
+        let most = |of: fn(&Share) -> usize| forecast.ranks.iter().map(of).max().unwrap_or(0);
+        let rank = |share: &Share| {
             let Memory { images, measurements, tiles, weights, activations } = share.memory;
             Rank {
                 operators: share.operators,
@@ -248,7 +278,6 @@ impl<'a> Setup<'a> {
                 bytes_sent_per_iteration: share.bytes_sent,
             }
         };
-        let budget = self.arguments.memory_budget.unwrap_or(usize::MAX);
         Plan {
             patch: match patch {
                 Patch::Auto => "auto".into(),
@@ -262,10 +291,12 @@ impl<'a> Setup<'a> {
             tiles_at_once: forecast.batch,
             work_multiplier: tiles.map_or(1.0, haloscope::tiling::TilePlan::work_multiplier),
             teraflop_per_iteration: forecast.flops / 1e12,
+            most_operators: most(|share| share.operators),
+            most_tiles: most(|share| share.tiles),
             largest_load: forecast.largest_load(),
             largest_memory_bytes: forecast.largest_memory(),
             bytes_sent_per_iteration: forecast.bytes_sent(),
-            fits: forecast.largest_memory() <= budget,
+            fits: self.room.holds(forecast.ranks.len(), forecast.largest_memory()),
             ranks: forecast.ranks.iter().map(rank).collect(),
         }
     }

@@ -68,10 +68,7 @@ pub fn iterate(
                     qualities.push((record.iteration, Quality::of(&state.image, truth)?));
                 }
                 progress.show(record.iteration, &facts(record, qualities.last()));
-                let latest = qualities.last().filter(|(at, _)| *at == record.iteration);
-                log::event(ctx, "iteration", || {
-                    records::details(record, latest.map(|(_, quality)| *quality))
-                });
+                log::event(ctx, "iteration", || records::details(ctx.rank(), record, &qualities));
             }
             if let Some(Saving { checkpoints, id }) = &mut saving
                 && checkpoints.save_if_due(ctx, state, id)?

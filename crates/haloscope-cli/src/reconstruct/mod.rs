@@ -169,16 +169,15 @@ pub fn reconstruct(
         Progress::new(ctx, printing.quiet, state.iteration, prepared.stopping.iterations)?;
     let mut ended = iterate(ctx, &prepared, state, saving, &mut progress).map_err(failed)?;
     let statistics = ctx.comm().gather_statistics()?;
-    let per_rank: Vec<RankSummary> = gather_records(ctx, &ended.outcome.records)?
-        .iter()
-        .map(|records| RankSummary::of(records))
-        .collect();
+    let records = gather_records(ctx, &ended.outcome.records)?;
     if let Some(signal) = ended.signal {
         let note = ctx.is_root().then(|| interruption(job, &ended, signal));
         return Ok(Finished::Interrupted { signal, note });
     }
     let moved: u64 = statistics.iter().map(|costs| costs.total().bytes_sent).sum();
     let written = if ctx.is_root() {
+        let of_rank =
+            |(rank, records): (usize, &Vec<_>)| RankSummary::of(rank, records, &ended.qualities);
         let mut summary = Summary {
             problem: job.name.clone(),
             shape,
@@ -194,7 +193,7 @@ pub fn reconstruct(
             before: None,
             after: None,
             megabytes_moved: moved as f64 / 1e6,
-            per_rank,
+            per_rank: records.iter().enumerate().map(of_rank).collect(),
             bits: String::new(),
             depends_on_ranks: job.prior.depends_on_ranks(),
             files: Vec::new(),
@@ -279,6 +278,7 @@ fn conclude(ctx: &Context, summary: &Summary) {
             "seconds": summary.seconds,
             "psnr_db": summary.after.map(|quality| quality.psnr_db),
             "files": summary.files,
+            "per_rank": summary.per_rank,
         })
     });
 }

@@ -37,7 +37,7 @@ pub struct Summary {
     pub before: Option<Quality>,
     pub after: Option<Quality>,
     pub megabytes_moved: f64,
-    /// Where the time of each rank went.
+    /// Where the time of each rank went, in all and in each iteration.
     pub per_rank: Vec<RankSummary>,
     /// A digest of the reconstruction's bits.
     pub bits: String,

@@ -10,12 +10,12 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[non_exhaustive]
 pub enum Error {
     /// A file could not be read.
-    #[error("{}: {source}", file.display())]
+    #[error("{}: {reason}", file.display())]
     File {
         /// The file.
         file: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
+        /// What the system said; the message has it, so that it is no source of its own.
+        reason: std::io::Error,
     },
 
     /// A table is not one that a study writes.
@@ -50,8 +50,8 @@ pub enum Error {
 }
 
 impl Error {
-    pub(super) fn file(file: &Path, source: std::io::Error) -> Self {
-        Self::File { file: file.to_owned(), source }
+    pub(super) fn file(file: &Path, reason: std::io::Error) -> Self {
+        Self::File { file: file.to_owned(), reason }
     }
 }
 

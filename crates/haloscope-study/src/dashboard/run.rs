@@ -24,7 +24,7 @@ pub struct Run {
 impl Run {
     /// Reads a folder with [`ROWS`] and perhaps [`PROVENANCE`], or a CSV file.
     pub fn open(path: &Path) -> Result<Self> {
-        let metadata = std::fs::metadata(path).map_err(|source| Error::file(path, source))?;
+        let metadata = std::fs::metadata(path).map_err(|error| Error::file(path, error))?;
         let (rows, provenance) = if metadata.is_dir() {
             (path.join(ROWS), read_provenance(&path.join(PROVENANCE))?)
         } else {
@@ -37,7 +37,7 @@ impl Run {
 fn read_provenance(file: &Path) -> Result<Option<Value>> {
     let text = match std::fs::read_to_string(file) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        text => text.map_err(|source| Error::file(file, source))?,
+        text => text.map_err(|error| Error::file(file, error))?,
     };
     serde_json::from_str(&text).map(Some).map_err(|error| Error::Provenance {
         file: file.to_owned(),

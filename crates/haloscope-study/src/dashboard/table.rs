@@ -10,6 +10,7 @@ use csv::StringRecord;
 
 use super::error::{Error, Result};
 use crate::columns::{COLUMNS, Column, Kind, names};
+use crate::torn::whole_rows;
 
 /// More rows than this would make a page that no browser opens in reasonable time.
 pub const MAX_ROWS: usize = 500_000;
@@ -39,10 +40,10 @@ pub enum Values {
 }
 
 impl Table {
-    /// Reads and checks a file.
+    /// Reads and checks a file, but for a last row that is torn.
     pub fn read(file: &Path) -> Result<Self> {
-        let bytes = std::fs::read(file).map_err(|source| Error::file(file, source))?;
-        Self::parse(file, &bytes)
+        let bytes = std::fs::read(file).map_err(|error| Error::file(file, error))?;
+        Self::parse(file, whole_rows(file, &bytes))
     }
 
     /// Checks the content of `file`.

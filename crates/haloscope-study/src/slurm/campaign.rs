@@ -13,6 +13,7 @@ use crate::dashboard::{PROVENANCE, ROWS, Table};
 use crate::parquet::write_parquet;
 use crate::provenance::Provenance;
 use crate::results::{PARQUET, read_rows};
+use crate::torn::whole_rows;
 
 /// A command for one allocation: `{out}` becomes the job's folder of results, `{ranks}`, `{nodes}`, `{tasks}` and
 /// `{cpus}` the numbers of ranks, of nodes, of ranks on each node, and of cores of each rank.
@@ -162,8 +163,9 @@ fn append(
     text: &mut Vec<u8>,
 ) -> Result<usize> {
     let wrong = |reason: String| Error::Content { file: file.to_owned(), reason };
-    let content = std::fs::read(file).map_err(|source| Error::file(file, source))?;
-    let table = Table::parse(file, &content).map_err(|error| wrong(error.to_string()))?;
+    let content = std::fs::read(file).map_err(|error| Error::file(file, error))?;
+    let content = whole_rows(file, &content);
+    let table = Table::parse(file, content).map_err(|error| wrong(error.to_string()))?;
     let end = content.iter().position(|byte| *byte == b'\n').map_or(content.len(), |end| end + 1);
     let (names, body) = content.split_at(end);
     match header {

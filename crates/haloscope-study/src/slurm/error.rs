@@ -19,12 +19,12 @@ pub enum Error {
     },
 
     /// A file could not be read or written.
-    #[error("{}: {source}", file.display())]
+    #[error("{}: {reason}", file.display())]
     File {
         /// The file.
         file: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
+        /// What the system said; the message has it, so that it is no source of its own.
+        reason: std::io::Error,
     },
 
     /// A file does not hold what it should.
@@ -51,7 +51,7 @@ impl Error {
         Self::Argument { what: what.into(), reason: reason.into() }
     }
 
-    pub(super) fn file(file: &Path, source: std::io::Error) -> Self {
-        Self::File { file: file.to_owned(), source }
+    pub(super) fn file(file: &Path, reason: std::io::Error) -> Self {
+        Self::File { file: file.to_owned(), reason }
     }
 }

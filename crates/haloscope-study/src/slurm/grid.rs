@@ -46,7 +46,7 @@ pub struct Cell {
 impl Grid {
     /// Reads a file.
     pub fn read(file: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(file).map_err(|source| Error::file(file, source))?;
+        let text = std::fs::read_to_string(file).map_err(|error| Error::file(file, error))?;
         Self::parse(&text)
             .map_err(|error| Error::Content { file: file.to_owned(), reason: error.to_string() })
     }

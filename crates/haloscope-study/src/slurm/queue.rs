@@ -53,7 +53,7 @@ impl Job {
     /// Writes the script into `folder` and submits it from there.
     pub fn submit(script: &Script, folder: &Path) -> Result<Self> {
         let file = script.write(folder)?;
-        let folder = folder.canonicalize().map_err(|source| Error::file(folder, source))?;
+        let folder = folder.canonicalize().map_err(|error| Error::file(folder, error))?;
         // What an earlier job left would be taken for this one's.
         for name in [OUTPUT, STATUS] {
             let old = folder.join(name);

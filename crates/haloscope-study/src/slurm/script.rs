@@ -116,9 +116,9 @@ impl Script {
 
     /// Writes the script into a folder, which is made if it is not there.
     pub fn write(&self, folder: &Path) -> Result<PathBuf> {
-        std::fs::create_dir_all(folder).map_err(|source| Error::file(folder, source))?;
+        std::fs::create_dir_all(folder).map_err(|error| Error::file(folder, error))?;
         let file = folder.join("job.sh");
-        std::fs::write(&file, &self.text).map_err(|source| Error::file(&file, source))?;
+        std::fs::write(&file, &self.text).map_err(|error| Error::file(&file, error))?;
         Ok(file)
     }
 }

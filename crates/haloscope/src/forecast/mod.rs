@@ -105,7 +105,8 @@ pub struct Share {
     pub operators: usize,
     /// Its tiles.
     pub tiles: usize,
-    /// The pixels that its network computes, in fair shares of the image's: 1 without overlap on ranks of equal work.
+    /// The pixels that its network computes, in fair shares of the image's: 1 without overlap on ranks of equal work, 0
+    /// without a network.
     pub load: f64,
     /// The most bytes that it holds at once.
     pub memory: Memory,
@@ -226,7 +227,7 @@ impl Job<'_> {
     }
 
     fn loads(&self, tiled: Option<&Tiled>) -> Vec<f64> {
-        let Some(tiled) = tiled else { return vec![1.0; self.ranks] };
+        let Some(tiled) = tiled else { return vec![0.0; self.ranks] };
         let each = tiled.plan.work_multiplier() * self.ranks as f64 / tiled.plan.len() as f64;
         tiled.shares.iter().map(|share| share.len() as f64 * each).collect()
     }
@@ -269,7 +270,7 @@ mod tests {
         let four = total_variation(4, 4).forecast().expect("a job");
         assert_eq!(alone.bytes_sent(), 0);
         assert!(four.bytes_sent() > 0 && four.largest_memory() < alone.largest_memory());
-        assert!(four.ranks.iter().all(|share| share.operators == 1 && share.load == 1.0));
+        assert!(four.ranks.iter().all(|share| share.operators == 1 && share.load == 0.0));
     }
 
     #[test]

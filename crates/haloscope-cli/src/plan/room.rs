@@ -1,0 +1,76 @@
+//! The memory that a plan must fit in: what each rank may take, or else what this machine has for all ranks together.
+//!
+//! `haloscope check` compares in the same way, so that a job that is planned here is not refused there.
+
+use std::fmt;
+
+use super::describe::megabytes;
+use crate::machine::Machine;
+
+/// The memory that there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// So many bytes for each rank, on whatever machines.
+    Budget(usize),
+    /// So many bytes for all ranks: they are threads or processes of this machine.
+    Machine(u64),
+    /// The system does not tell.
+    Unknown,
+}
+
+impl Room {
+    /// The budget, if there is one, or else what is free here.
+    pub fn new(budget: Option<usize>) -> Self {
+        let of_machine =
+            || Machine::detect().memory_available_bytes.map_or(Self::Unknown, Self::Machine);
+        budget.map_or_else(of_machine, Self::Budget)
+    }
+
+    /// Whether so many ranks fit, of which the largest takes so many bytes.
+    pub fn holds(self, ranks: usize, largest: usize) -> bool {
+        match self {
+            Self::Budget(bytes) => largest <= bytes,
+            Self::Machine(bytes) => (largest as u64).saturating_mul(ranks as u64) <= bytes,
+            Self::Unknown => true,
+        }
+    }
+
+    /// The bytes that are free here, if they are what counts.
+    pub fn available_bytes(self) -> Option<u64> {
+        match self {
+            Self::Machine(bytes) => Some(bytes),
+            Self::Budget(_) | Self::Unknown => None,
+        }
+    }
+}
+
+impl fmt::Display for Room {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Budget(bytes) => write!(f, "{} on each rank", megabytes(bytes as f64)),
+            Self::Machine(bytes) => {
+                write!(f, "the {} that are available on this machine", megabytes(bytes as f64))
+            }
+            Self::Unknown => f.write_str("the memory of this machine, which is not known"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_share_the_machine_and_not_the_budget() {
+        assert!(Room::Machine(400).holds(4, 100) && !Room::Machine(399).holds(4, 100));
+        assert!(Room::Budget(100).holds(4, 100) && !Room::Budget(99).holds(1, 100));
+        assert!(Room::Unknown.holds(usize::MAX, usize::MAX));
+        assert!(!Room::Machine(u64::MAX - 1).holds(usize::MAX, usize::MAX));
+    }
+
+    #[test]
+    fn a_budget_counts_instead_of_the_machine() {
+        assert_eq!(Room::new(Some(7)), Room::Budget(7));
+        assert_ne!(Room::new(None), Room::Budget(7));
+    }
+}
