@@ -220,6 +220,26 @@ fn every_operator_and_start_runs_the_same_on_2_ranks() {
     }
 }
 
+#[test]
+fn a_mask_is_where_it_is_not_zero() {
+    let folder = Folder::new();
+    let job = "[measurements]\nphantom = 'landscape'\nsize = [16, 16]\n[[operators]]\nkind = 'inpainting'\n\
+               mask = 'mask.npy'\n[solver]\nmethod = 'landweber'\n[stop]\niterations = 2\n\
+               [output]\nfile = 'a.npy'\n";
+    let bits = |present: f32| {
+        let mask = npy(&[16, 16], |index| if index % 3 > 0 { present } else { 0.0 });
+        folder.write("mask.npy", mask);
+        folder.bits(job, &[])
+    };
+    let expected = bits(1.0);
+    for present in [255.0, 0.25, -1.0] {
+        assert_eq!(bits(present), expected, "{present}");
+    }
+    folder.write("mask.npy", npy(&[16, 16], |_| f32::NAN));
+    let message = text(&folder.run(job, &[]).stderr);
+    assert!(message.contains("the mask holds NaN"), "{message}");
+}
+
 /// Simulated data that are written to files and read again give the bits of the simulation.
 #[test]
 fn measurements_come_from_files_of_any_format() {

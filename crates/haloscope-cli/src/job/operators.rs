@@ -353,7 +353,9 @@ impl Mask {
     fn make(&self, image: &[usize]) -> Result<Array> {
         match self {
             Self::File(path) => {
-                let mask = io::read(path, &ReadOptions::default())?.array;
+                // A mask says what is there, and 255 does so as well as 1; what is no number is left to be refused.
+                let present = |v: f32| if v.is_finite() { f32::from(v != 0.0) } else { v };
+                let mask = io::read(path, &ReadOptions::default())?.array.mapv_into(present);
                 Ok(if mask.shape()[0] == 1 { mask.index_axis_move(Axis(0), 0) } else { mask })
             }
             Self::Random(part, seed) => {
