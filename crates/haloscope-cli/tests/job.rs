@@ -2,6 +2,7 @@
 
 mod jobs;
 
+use haloscope::io;
 use jobs::{Folder, PRIMAL_DUAL, deblurring, haloscope, identity_network, json, npy, text};
 
 /// Every method with a prior that it takes.
@@ -217,6 +218,44 @@ fn every_operator_and_start_runs_the_same_on_2_ranks() {
         assert!(
             folder.path("out/after.png").exists() && folder.path("out/difference.png").exists()
         );
+    }
+}
+
+#[test]
+fn results_are_where_their_images_are() {
+    let folder = Folder::new();
+    let volume = haloscope::Array::from_shape_fn(vec![1, 1, 5, 9, 8], |at| at[4] as f32);
+    let affine = [[-1.0, 0.0, 0.0, 90.0], [0.0, 2.0, 0.0, -126.0], [0.0, 0.0, 3.0, -72.0]];
+    let placed = io::WriteOptions {
+        spacing: Some(vec![3.0, 2.0, 1.0]),
+        affine: Some(affine),
+        ..io::WriteOptions::default()
+    };
+    io::write(folder.path("brain.nii.gz"), &volume, &placed).expect("written");
+    let found = |measurements: &str, operators: &str| {
+        let job = format!(
+            "[measurements]\n{measurements}\n[[operators]]\n{operators}\n[solver]\nmethod = 'landweber'\n\
+             [stop]\niterations = 1\n[output]\nfile = 'out.nii.gz'\n"
+        );
+        json(&folder.run(&job, &[]));
+        let image = io::read(folder.path("out.nii.gz"), &io::ReadOptions::default());
+        let image = image.expect("an image");
+        (image.spacing, image.affine)
+    };
+    let shrunk = [[-2.0, 0.0, 0.0, 89.5], [0.0, 4.0, 0.0, -125.0], [0.0, 0.0, 6.0, -70.5]];
+    let beam = "kind = 'cone-beam'\nangles = 4\ndetector = [5, 9]\nsource-distance = 60\ndetector-distance = 20";
+    let small = "kind = 'parallel-beam'\nangles = 4\ndetector = 9\npixel = [0.5, 0.25]";
+    let phantom = "phantom = 'shepp-logan'\npoints = 1\nsize";
+    for (measurements, operators, spacing, affine) in [
+        ("image = 'brain.nii.gz'", "kind = 'identity'", vec![3.0, 2.0, 1.0], Some(affine)),
+        ("image = 'brain.nii.gz'\nshrink = 2", beam, vec![6.0, 4.0, 2.0], Some(shrunk)),
+        ("files = 'brain.nii.gz'", "kind = 'identity'", vec![3.0, 2.0, 1.0], Some(affine)),
+        (&format!("{phantom} = [3, 4, 5]"), &format!("{beam}\npixel = 0.5"), vec![0.5; 3], None),
+        (&format!("{phantom} = [6, 7]"), small, vec![0.5, 0.25], None),
+        (&format!("{phantom} = [6, 7]"), "kind = 'identity'", vec![1.0, 1.0], None),
+    ] {
+        let expected = (Some(spacing), affine);
+        assert_eq!(found(measurements, operators), expected, "{measurements}: {operators}");
     }
 }
 

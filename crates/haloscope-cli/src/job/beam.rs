@@ -41,7 +41,8 @@ pub struct Beam {
     spacing: Vec<f64>,
     /// Where the rotation axis is seen, in bins from 0; in the middle unless it is given.
     centre: Option<f64>,
-    pixel: Vec<f64>,
+    /// Of size 1 unless it is given.
+    pixel: Option<Vec<f64>>,
     groups: usize,
     normalise: bool,
 }
@@ -115,7 +116,7 @@ impl Beam {
             detector: section.get("detector")?,
             spacing: section.get("spacing")?.unwrap_or_else(|| vec![1.0]),
             centre: section.get("centre")?,
-            pixel: section.get("pixel")?.unwrap_or_else(|| vec![1.0]),
+            pixel: section.get("pixel")?,
             groups: section.count("groups")?.unwrap_or(4),
             normalise: section.get("normalise")?.unwrap_or(false),
         })
@@ -203,6 +204,14 @@ impl Scan {
         self.beam.groups
     }
 
+    /// The size of the image's pixels along each side, if it is given.
+    pub fn pixel(&self) -> Option<Vec<f64>> {
+        match self.beam.pixel.as_deref()? {
+            [same] => Some(vec![*same; self.image.len() - 1]),
+            each => Some(each.to_vec()),
+        }
+    }
+
     /// How many values a group measures of an image.
     pub fn values(&self, group: usize) -> usize {
         let views = self.angles.len().saturating_sub(group).div_ceil(self.groups());
@@ -267,32 +276,32 @@ impl Scan {
 
     fn project(&self, angles: Vec<f64>) -> Result<Projector> {
         let (beam, image) = (&self.beam, &self.image);
-        let spacing = &beam.spacing;
+        let (spacing, pixels) = (&beam.spacing, beam.pixel.as_deref().unwrap_or(&[1.0]));
         match (beam.rays, image.len(), &self.detector[..]) {
             (Rays::Parallel, 3, &[bins]) => {
                 let mut scan = ParallelBeam::new(angles, bins);
                 ([scan.spacing], scan.offset) = (along(spacing, "spacing")?, self.offset(bins));
-                let pixel = along(&beam.pixel, "pixel")?;
+                let pixel = along(pixels, "pixel")?;
                 Ok(Projector::Plane(Tomography2d::with_pixels(image, pixel, scan)?))
             }
             (Rays::Fan(source, to_detector), 3, &[bins]) => {
                 let mut scan = FanBeam::new(angles, bins, source, to_detector);
                 ([scan.spacing], scan.offset) = (along(spacing, "spacing")?, self.offset(bins));
-                let pixel = along(&beam.pixel, "pixel")?;
+                let pixel = along(pixels, "pixel")?;
                 Ok(Projector::Plane(Tomography2d::with_pixels(image, pixel, scan)?))
             }
             (Rays::Parallel, 4, &[rows, columns]) => {
                 let mut scan = ParallelBeam3d::new(angles, [rows, columns]);
                 scan.spacing = along(spacing, "spacing")?;
                 scan.offset[1] = self.offset(columns);
-                let voxel = along(&beam.pixel, "pixel")?;
+                let voxel = along(pixels, "pixel")?;
                 Ok(Projector::Space(Tomography3d::with_voxels(image, voxel, scan)?))
             }
             (Rays::Cone(source, to_detector), 4, &[rows, columns]) => {
                 let mut scan = ConeBeam::new(angles, [rows, columns], source, to_detector);
                 scan.spacing = along(spacing, "spacing")?;
                 scan.offset[1] = self.offset(columns);
-                let voxel = along(&beam.pixel, "pixel")?;
+                let voxel = along(pixels, "pixel")?;
                 Ok(Projector::Space(Tomography3d::with_voxels(image, voxel, scan)?))
             }
             (rays, axes, detector) => Err(Error::argument(

@@ -9,6 +9,7 @@ pub mod files;
 mod kernel;
 pub mod measurements;
 pub mod operators;
+pub mod placement;
 pub mod prior;
 pub mod solver;
 

@@ -163,6 +163,15 @@ impl Entry {
         Ok(whats.into_iter().enumerate().map(recipe).collect())
     }
 
+    /// Whether each pixel that it measures is at the place of one of the image.
+    pub fn keeps_places(&self) -> bool {
+        match &self.kind {
+            Kind::Blur(_, padding) => *padding != Padding::Valid,
+            Kind::Inpainting(_) | Kind::Decolorize(_) | Kind::Identity => true,
+            Kind::Downsampling(_) | Kind::Beam(_) => false,
+        }
+    }
+
     /// Whether its operators are groups of views, which share a file.
     pub fn is_scan(&self) -> bool {
         matches!(self.kind, Kind::Beam(_))

@@ -358,7 +358,7 @@ fn write_result(
     let clamped = output.clamp.map(|(low, high)| found.mapv(|value| value.clamp(low, high)));
     let after = clamped.as_ref().unwrap_or(found);
     for file in &output.files {
-        io::write(file, after, &io::WriteOptions::default())?;
+        io::write(file, after, &prepared.placement.write_options())?;
         summary.files.push(file.display().to_string());
     }
     let truth = prepared.truth.as_ref();
