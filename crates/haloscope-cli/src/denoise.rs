@@ -163,12 +163,25 @@ impl Picture {
                 image.array.shape()
             );
         };
+        check_finite(path, &image.array)?;
         Ok(Self { image, width, height, channels })
     }
 
     fn values(&self) -> Vec<f32> {
         self.image.array.iter().copied().collect()
     }
+}
+
+/// Refuses an image that a network would make nothing but more such values of.
+pub fn check_finite(path: &Path, image: &haloscope::Array) -> Result<()> {
+    let count = image.iter().filter(|value| !value.is_finite()).count();
+    anyhow::ensure!(
+        count == 0,
+        "{}: {count} of its {} values are NaN or infinite, and a network spreads them; replace them first",
+        path.display(),
+        image.len()
+    );
+    Ok(())
 }
 
 /// The picture as the model takes it: a gray one for a colour model three times, the channels of a

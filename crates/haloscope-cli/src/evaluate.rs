@@ -18,6 +18,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use ndarray::Axis;
 use serde::Serialize;
 
+use crate::denoise::check_finite;
 use crate::model;
 
 /// The options of `haloscope evaluate`.
@@ -81,7 +82,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         let mut scores = Vec::new();
         for (index, file) in files.iter().enumerate() {
             bar.set_message(file.display().to_string());
-            let clean = fit(io::read(file, &ReadOptions::default())?.array, &denoiser);
+            let image = io::read(file, &ReadOptions::default())?.array;
+            check_finite(file, &image)?;
+            let clean = fit(image, &denoiser);
             scores.push(
                 score(&denoiser, &clean, index, *level)
                     .with_context(|| file.display().to_string())?,
