@@ -14,6 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::model;
+use crate::threads::{self, parse_threads};
 
 /// The options of `haloscope denoise`.
 #[derive(clap::Args)]
@@ -35,7 +36,7 @@ pub struct Arguments {
     sigma: f32,
 
     /// Threads; by default all cores
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<usize>,
 
     /// How exact the convolutions are
@@ -91,9 +92,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         Some(name) => model::open(name)?,
         None => Builtin::for_channels(picture.channels).model()?,
     };
-    let threads = arguments
-        .threads
-        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let threads = threads::or_all_cores(arguments.threads);
     let options = Options {
         threads,
         accuracy: match arguments.accuracy {

@@ -20,6 +20,7 @@ use serde::Serialize;
 
 use crate::denoise::check_finite;
 use crate::model;
+use crate::threads::{self, parse_threads};
 
 /// The options of `haloscope evaluate`.
 #[derive(clap::Args)]
@@ -41,7 +42,7 @@ pub struct Arguments {
     only: Option<PathBuf>,
 
     /// Threads; by default all cores
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<usize>,
 
     /// Print JSON
@@ -69,9 +70,7 @@ struct Level {
 /// Adds noise, removes it, and prints the mean quality for each level.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let files = list(arguments)?;
-    let threads = arguments
-        .threads
-        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let threads = threads::or_all_cores(arguments.threads);
     let options = Options { threads, ..Options::default() };
     let denoiser = NetworkDenoiser::new(model::open(&arguments.model)?, options)?;
 

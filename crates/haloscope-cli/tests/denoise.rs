@@ -109,6 +109,27 @@ fn images_that_are_no_numbers_are_refused_with_how_many() {
     assert!(!Path::new(&output).exists());
 }
 
+#[test]
+fn more_threads_than_a_system_starts_are_refused() {
+    let run = ["--out", "out.png", "--sigma", "0.1"];
+    for arguments in [
+        [&["denoise", "in.png"][..], &run].concat(),
+        vec!["evaluate", "in.png", "--model", "builtin:gray"],
+        vec!["plan", "--size", "64x64", "--model", "dncnn", "--channels", "1"],
+        vec!["bench", "batch"],
+        vec!["bench", "memory"],
+        vec!["bench", "compare"],
+        vec!["bench", "scaling"],
+    ] {
+        for threads in ["0", "50000"] {
+            let done = haloscope(&[&arguments[..], &["--threads", threads]].concat());
+            let message = String::from_utf8_lossy(&done.stderr);
+            assert!(matches!(done.status.code(), Some(1 | 2)), "{arguments:?}: {message}");
+            assert!(message.contains("a number from 1 to"), "{arguments:?}: {message}");
+        }
+    }
+}
+
 /// A picture of a ramp with noise, and the same without.
 fn write_ramps(folder: &Path) -> [String; 2] {
     let mut state = 1_u32;
