@@ -329,6 +329,12 @@ fn a_sinogram_in_a_file_is_split_into_groups() {
     };
     let bits = folder.bits(&job("20"), &[]);
     assert_eq!(folder.bits(&job("20"), &["--ranks", "2"]), bits);
+    let degrees: Vec<String> = (0..20).map(|index| (index * 9).to_string()).collect();
+    folder.write("angles.csv", degrees.join(", "));
+    folder.write("angles.txt", format!("# degrees\n{}\n", degrees.join("\n")));
+    for angles in ["'angles.csv'", "'angles.txt'"] {
+        assert_eq!(folder.bits(&job(angles), &[]), bits, "{angles}");
+    }
     let summary = json(&folder.run(&job("'angles.npy'"), &[]));
     assert_eq!(summary["shape"], serde_json::json!([1, 24, 24]));
     // Without a truth there is no difference to show.

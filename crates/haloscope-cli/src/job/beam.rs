@@ -6,7 +6,6 @@
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use haloscope::io::{self, Axes, ReadOptions};
 use haloscope::physics::Physics;
 use haloscope::physics::tomography::{
     ConeBeam, FanBeam, ParallelBeam, ParallelBeam3d, Tomography2d, Tomography3d, Window,
@@ -17,6 +16,7 @@ use ndarray::Axis;
 use toml::de::DeValue;
 
 use super::document::{Place, Section, Value};
+use super::numbers;
 
 /// How rays go.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -177,9 +177,8 @@ impl Beam {
             Angles::Count(count) => evenly_spaced(*count, self.arc),
             Angles::Degrees(degrees) => degrees.iter().map(|angle| angle.to_radians()).collect(),
             Angles::File(path) => {
-                let options = ReadOptions { axes: Axes::AsStored, ..ReadOptions::default() };
-                let image = io::read(path, &options).map_err(|error| self.place.refuse(error))?;
-                image.array.iter().map(|angle| f64::from(*angle).to_radians()).collect()
+                let degrees = numbers::read(path).map_err(|error| self.place.refuse(error))?;
+                degrees.into_iter().map(f64::to_radians).collect()
             }
             Angles::Measured => {
                 let angles = measured.and_then(|measured| measured.angles.clone());

@@ -8,6 +8,7 @@ pub mod document;
 pub mod files;
 mod kernel;
 pub mod measurements;
+mod numbers;
 pub mod operators;
 pub mod placement;
 pub mod prior;
