@@ -376,6 +376,11 @@ fn broken_data_are_refused_by_name() {
         ("'nan.npy'", identity, &["nan.npy: element 9", "not a finite number"]),
         ("'line.npy'", identity, &["line.npy", "[64]"]),
         ("'huge.npy'", identity, &["huge.npy"]),
+        (
+            "'good.npy'\naxes = 'channel-first'",
+            identity,
+            &["good.npy", "[8, 8]", "the axes channel-first are (channel, height, width)"],
+        ),
         ("'nothing.zarr'", identity, &["nothing.zarr", "zarr.json"]),
         ("'identity.safetensors'", identity, &["identity.safetensors", "not a PNG"]),
         ("[]", identity, &["an empty list"]),
