@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use crate::exit::Preparation;
 use crate::model;
+use crate::threads::{self, parse_threads};
 
 /// The options of `haloscope denoise`.
 #[derive(clap::Args)]
@@ -36,7 +37,7 @@ pub struct Arguments {
     sigma: f32,
 
     /// Threads; by default all cores
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<usize>,
 
     /// How exact the convolutions are
@@ -81,9 +82,7 @@ struct Report {
 /// Reads, denoises and writes the image.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let (picture, model, input) = prepare(arguments).or_misuse()?;
-    let threads = arguments
-        .threads
-        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let threads = threads::or_all_cores(arguments.threads);
     let options = Options {
         threads,
         accuracy: match arguments.accuracy {
@@ -170,12 +169,25 @@ impl Picture {
                 image.array.shape()
             );
         };
+        check_finite(path, &image.array)?;
         Ok(Self { image, width, height, channels })
     }
 
     fn values(&self) -> Vec<f32> {
         self.image.array.iter().copied().collect()
     }
+}
+
+/// Refuses an image that a network would make nothing but more such values of.
+pub fn check_finite(path: &Path, image: &haloscope::Array) -> Result<()> {
+    let count = image.iter().filter(|value| !value.is_finite()).count();
+    anyhow::ensure!(
+        count == 0,
+        "{}: {count} of its {} values are NaN or infinite, and a network spreads them; replace them first",
+        path.display(),
+        image.len()
+    );
+    Ok(())
 }
 
 /// The picture as the model takes it: a gray one for a colour model three times, the channels of a

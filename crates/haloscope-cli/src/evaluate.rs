@@ -18,8 +18,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use ndarray::Axis;
 use serde::Serialize;
 
+use crate::denoise::check_finite;
 use crate::exit::Preparation;
 use crate::model;
+use crate::threads::{self, parse_threads};
 
 /// The options of `haloscope evaluate`.
 #[derive(clap::Args)]
@@ -41,7 +43,7 @@ pub struct Arguments {
     only: Option<PathBuf>,
 
     /// Threads; by default all cores
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<usize>,
 
     /// Print JSON
@@ -68,9 +70,7 @@ struct Level {
 
 /// Adds noise, removes it, and prints the mean quality for each level.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let threads = arguments
-        .threads
-        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let threads = threads::or_all_cores(arguments.threads);
     let (files, denoiser) = prepare(arguments, threads).or_misuse()?;
 
     let bar = ProgressBar::new((files.len() * arguments.levels.len()) as u64);
@@ -166,7 +166,9 @@ fn list(arguments: &Arguments) -> Result<Vec<PathBuf>> {
 
 /// An image that the network takes. Planning is done once for each size, and is not what is measured.
 fn read(file: &Path, denoiser: &NetworkDenoiser) -> Result<Array> {
-    let clean = fit(io::read(file, &ReadOptions::default())?.array, denoiser);
+    let image = io::read(file, &ReadOptions::default())?.array;
+    check_finite(file, &image)?;
+    let clean = fit(image, denoiser);
     denoiser.plan(clean.shape()).with_context(|| file.display().to_string())?;
     Ok(clean)
 }

@@ -24,6 +24,7 @@ mod reconstruct;
 mod records;
 mod report;
 mod submit;
+mod threads;
 mod trace;
 
 use std::io::Write;

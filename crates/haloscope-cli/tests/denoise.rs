@@ -89,6 +89,47 @@ fn refusals_name_the_file_and_write_nothing() {
     }
 }
 
+#[test]
+fn images_that_are_no_numbers_are_refused_with_how_many() {
+    let folder = jobs::Folder::new();
+    let model = folder.write("model.safetensors", jobs::identity_network());
+    let value = |index| [0.5, f32::NAN, f32::INFINITY][usize::from(index > 60) + index / 63];
+    let input = folder.write("in.npy", jobs::npy(&[8, 8], value));
+    let output = folder.name("out.npy");
+    for arguments in [
+        &["denoise", &input, "--out", &output, "--model", &model, "--sigma", "0.1"][..],
+        &["evaluate", &input, "--model", &model],
+    ] {
+        let done = haloscope(arguments);
+        let message = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(1), "{message}");
+        assert!(message.contains("in.npy: 3 of its 64 values are NaN or infinite"), "{message}");
+        assert!(!message.contains("step size"), "{message}");
+    }
+    assert!(!Path::new(&output).exists());
+}
+
+#[test]
+fn more_threads_than_a_system_starts_are_refused() {
+    let run = ["--out", "out.png", "--sigma", "0.1"];
+    for arguments in [
+        [&["denoise", "in.png"][..], &run].concat(),
+        vec!["evaluate", "in.png", "--model", "builtin:gray"],
+        vec!["plan", "--size", "64x64", "--model", "dncnn", "--channels", "1"],
+        vec!["bench", "batch"],
+        vec!["bench", "memory"],
+        vec!["bench", "compare"],
+        vec!["bench", "scaling"],
+    ] {
+        for threads in ["0", "50000"] {
+            let done = haloscope(&[&arguments[..], &["--threads", threads]].concat());
+            let message = String::from_utf8_lossy(&done.stderr);
+            assert!(matches!(done.status.code(), Some(1 | 2)), "{arguments:?}: {message}");
+            assert!(message.contains("a number from 1 to"), "{arguments:?}: {message}");
+        }
+    }
+}
+
 /// A picture of a ramp with noise, and the same without.
 fn write_ramps(folder: &Path) -> [String; 2] {
     let mut state = 1_u32;

@@ -2,6 +2,7 @@
 
 mod jobs;
 
+use haloscope::io;
 use jobs::{Folder, PRIMAL_DUAL, deblurring, haloscope, identity_network, json, npy, text};
 
 /// Every method with a prior that it takes.
@@ -279,6 +280,64 @@ fn every_operator_and_start_runs_the_same_on_2_ranks() {
     }
 }
 
+#[test]
+fn results_are_where_their_images_are() {
+    let folder = Folder::new();
+    let volume = haloscope::Array::from_shape_fn(vec![1, 1, 5, 9, 8], |at| at[4] as f32);
+    let affine = [[-1.0, 0.0, 0.0, 90.0], [0.0, 2.0, 0.0, -126.0], [0.0, 0.0, 3.0, -72.0]];
+    let placed = io::WriteOptions {
+        spacing: Some(vec![3.0, 2.0, 1.0]),
+        affine: Some(affine),
+        ..io::WriteOptions::default()
+    };
+    io::write(folder.path("brain.nii.gz"), &volume, &placed).expect("written");
+    let found = |measurements: &str, operators: &str| {
+        let job = format!(
+            "[measurements]\n{measurements}\n[[operators]]\n{operators}\n[solver]\nmethod = 'landweber'\n\
+             [stop]\niterations = 1\n[output]\nfile = 'out.nii.gz'\n"
+        );
+        json(&folder.run(&job, &[]));
+        let image = io::read(folder.path("out.nii.gz"), &io::ReadOptions::default());
+        let image = image.expect("an image");
+        (image.spacing, image.affine)
+    };
+    let shrunk = [[-2.0, 0.0, 0.0, 89.5], [0.0, 4.0, 0.0, -125.0], [0.0, 0.0, 6.0, -70.5]];
+    let beam = "kind = 'cone-beam'\nangles = 4\ndetector = [5, 9]\nsource-distance = 60\ndetector-distance = 20";
+    let small = "kind = 'parallel-beam'\nangles = 4\ndetector = 9\npixel = [0.5, 0.25]";
+    let phantom = "phantom = 'shepp-logan'\npoints = 1\nsize";
+    for (measurements, operators, spacing, affine) in [
+        ("image = 'brain.nii.gz'", "kind = 'identity'", vec![3.0, 2.0, 1.0], Some(affine)),
+        ("image = 'brain.nii.gz'\nshrink = 2", beam, vec![6.0, 4.0, 2.0], Some(shrunk)),
+        ("files = 'brain.nii.gz'", "kind = 'identity'", vec![3.0, 2.0, 1.0], Some(affine)),
+        (&format!("{phantom} = [3, 4, 5]"), &format!("{beam}\npixel = 0.5"), vec![0.5; 3], None),
+        (&format!("{phantom} = [6, 7]"), small, vec![0.5, 0.25], None),
+        (&format!("{phantom} = [6, 7]"), "kind = 'identity'", vec![1.0, 1.0], None),
+    ] {
+        let expected = (Some(spacing), affine);
+        assert_eq!(found(measurements, operators), expected, "{measurements}: {operators}");
+    }
+}
+
+#[test]
+fn a_mask_is_where_it_is_not_zero() {
+    let folder = Folder::new();
+    let job = "[measurements]\nphantom = 'landscape'\nsize = [16, 16]\n[[operators]]\nkind = 'inpainting'\n\
+               mask = 'mask.npy'\n[solver]\nmethod = 'landweber'\n[stop]\niterations = 2\n\
+               [output]\nfile = 'a.npy'\n";
+    let bits = |present: f32| {
+        let mask = npy(&[16, 16], |index| if index % 3 > 0 { present } else { 0.0 });
+        folder.write("mask.npy", mask);
+        folder.bits(job, &[])
+    };
+    let expected = bits(1.0);
+    for present in [255.0, 0.25, -1.0] {
+        assert_eq!(bits(present), expected, "{present}");
+    }
+    folder.write("mask.npy", npy(&[16, 16], |_| f32::NAN));
+    let message = text(&folder.run(job, &[]).stderr);
+    assert!(message.contains("the mask holds NaN"), "{message}");
+}
+
 /// Simulated data that are written to files and read again give the bits of the simulation.
 #[test]
 fn measurements_come_from_files_of_any_format() {
@@ -329,6 +388,12 @@ fn a_sinogram_in_a_file_is_split_into_groups() {
     };
     let bits = folder.bits(&job("20"), &[]);
     assert_eq!(folder.bits(&job("20"), &["--ranks", "2"]), bits);
+    let degrees: Vec<String> = (0..20).map(|index| (index * 9).to_string()).collect();
+    folder.write("angles.csv", degrees.join(", "));
+    folder.write("angles.txt", format!("# degrees\n{}\n", degrees.join("\n")));
+    for angles in ["'angles.csv'", "'angles.txt'"] {
+        assert_eq!(folder.bits(&job(angles), &[]), bits, "{angles}");
+    }
     let summary = json(&folder.run(&job("'angles.npy'"), &[]));
     assert_eq!(summary["shape"], serde_json::json!([1, 24, 24]));
     // Without a truth there is no difference to show.

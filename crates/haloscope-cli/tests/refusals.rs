@@ -358,6 +358,7 @@ fn broken_data_are_refused_by_name() {
     folder.write("nan.npy", npy(&[8, 8], |index| if index == 9 { f32::NAN } else { 0.0 }));
     folder.write("huge.npy", huge());
     folder.write("folder.txt", "");
+    folder.write("words.txt", "0\n1\ntwo, 3\n");
     std::fs::create_dir(folder.path("nothing.zarr")).expect("a folder");
     folder.write("identity.safetensors", identity_network());
     let job = |files: &str, operators: &str| {
@@ -381,6 +382,11 @@ fn broken_data_are_refused_by_name() {
         ("'nan.npy'", identity, &["nan.npy: element 9", "not a finite number"]),
         ("'line.npy'", identity, &["line.npy", "[64]"]),
         ("'huge.npy'", identity, &["huge.npy"]),
+        (
+            "'good.npy'\naxes = 'channel-first'",
+            identity,
+            &["good.npy", "[8, 8]", "the axes channel-first are (channel, height, width)"],
+        ),
         ("'nothing.zarr'", identity, &["nothing.zarr", "zarr.json"]),
         ("'identity.safetensors'", identity, &["identity.safetensors", "not a PNG"]),
         ("[]", identity, &["an empty list"]),
@@ -401,6 +407,16 @@ fn broken_data_are_refused_by_name() {
             "'good.npy'",
             "kind = 'parallel-beam'\nangles = 'none.npy'",
             &["none.npy", "No such file"],
+        ),
+        (
+            "'good.npy'",
+            "kind = 'parallel-beam'\nangles = 'none.txt'",
+            &["none.txt", "No such file"],
+        ),
+        (
+            "'good.npy'",
+            "kind = 'parallel-beam'\nangles = 'words.txt'",
+            &["operators[0]", "words.txt:3: \"two\" is not a number"],
         ),
         (
             "'good.npy'",

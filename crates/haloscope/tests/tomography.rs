@@ -243,6 +243,29 @@ fn fans_are_reconstructed_from_full_and_short_scans() {
 }
 
 #[test]
+fn unevenly_spaced_views_give_a_disc_its_value() {
+    const VALUE: f64 = 0.02;
+    let radians = |degree: u32| f64::from(degree).to_radians();
+    let centre = |scan: Scan2d, distance: fn(f64) -> f64| {
+        let (views, bins) = (scan.views().len(), scan.bins());
+        let sinogram = Array::from_shape_fn(vec![1, 1, views, bins], |i| {
+            let across = distance(i[3] as f64 - (bins as f64 - 1.0) / 2.0);
+            (2.0 * VALUE * (400.0 - across * across).max(0.0).sqrt()) as f32
+        });
+        let operator = Tomography2d::new(&[1, 64, 64], scan).expect("a scan");
+        let image = operator.filtered_back_projection(&sinogram, Window::Hann).expect("an image");
+        f64::from(image[[0, 0, 32, 32]])
+    };
+    let half = (0..90).chain((90..180).step_by(5)).map(radians).collect();
+    let parallel = centre(ParallelBeam::new(half, 93).into(), |bin| bin);
+    assert!((parallel - VALUE).abs() < 0.02 * VALUE, "{parallel}");
+    let whole = (0..180).chain((180..360).step_by(10)).map(radians).collect();
+    let fan =
+        centre(FanBeam::new(whole, 129, 150.0, 50.0).into(), |bin| 150.0 * bin / bin.hypot(200.0));
+    assert!((fan - VALUE).abs() < 0.02 * VALUE, "{fan}");
+}
+
+#[test]
 fn a_scan_that_is_too_short_for_its_fan_is_refused() {
     let scan = FanBeam::new(evenly_spaced(90, PI), 64, 100.0, 50.0);
     let operator = Tomography2d::new(&[1, 32, 32], scan).expect("a scan");

@@ -8,6 +8,7 @@ use haloscope_study::row::Study;
 
 use super::run::{self, RunArguments};
 use crate::exit::{Code, Preparation};
+use crate::threads::{self, parse_threads};
 
 /// The options of `haloscope bench batch`.
 #[derive(clap::Args)]
@@ -36,7 +37,7 @@ pub struct Arguments {
     overlap: usize,
 
     /// Threads; by default all cores
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<usize>,
 }
 
@@ -55,7 +56,7 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
         patches,
         batches: arguments.batches.clone(),
         overlap: arguments.overlap,
-        threads: arguments.threads.unwrap_or_else(run::cores),
+        threads: threads::or_all_cores(arguments.threads),
         repetitions: arguments.run.repetitions,
         settings: settings.clone(),
     };

@@ -14,6 +14,7 @@ use haloscope_study::runner::{DEEPINV, Launcher};
 use super::run::{self, RunArguments};
 use super::scaling::ReconstructionArguments;
 use crate::exit::{Code, Preparation};
+use crate::threads::{self, parse_threads};
 
 /// The options of `haloscope bench compare`.
 #[derive(clap::Args)]
@@ -29,7 +30,7 @@ pub struct Arguments {
     python: Option<PathBuf>,
 
     /// Threads; by default all cores
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<usize>,
 }
 
@@ -43,7 +44,7 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
         sizes: reconstruction.sizes.clone(),
         model: reconstruction.model.clone(),
         operators: reconstruction.operators,
-        threads: arguments.threads.unwrap_or_else(run::cores),
+        threads: threads::or_all_cores(arguments.threads),
         repetitions: arguments.run.repetitions,
         full: arguments.run.full,
         settings: settings.clone(),

@@ -8,6 +8,7 @@ use haloscope_study::row::Study;
 
 use super::run::{self, RunArguments};
 use crate::exit::{Code, Preparation};
+use crate::threads::{self, parse_threads};
 
 /// The options of `haloscope bench memory`.
 #[derive(clap::Args)]
@@ -28,7 +29,7 @@ pub struct Arguments {
     widths: Vec<usize>,
 
     /// Threads; by default all cores
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<usize>,
 }
 
@@ -44,7 +45,7 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
         models: arguments.model.clone(),
         height,
         widths,
-        threads: arguments.threads.unwrap_or_else(run::cores),
+        threads: threads::or_all_cores(arguments.threads),
         repetitions: arguments.run.repetitions,
         settings: settings.clone(),
     };

@@ -41,11 +41,6 @@ pub struct RunArguments {
     pub full: bool,
 }
 
-/// Threads that this process can use.
-pub fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
 /// Opens the folder of a study; one with other rows is not for it.
 pub fn open(arguments: &RunArguments, study: Study, settings: &Settings) -> Result<Results> {
     let machine = serde_json::to_value(Machine::detect()).context("the machine")?;

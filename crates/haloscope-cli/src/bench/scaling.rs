@@ -15,6 +15,7 @@ use haloscope_study::tables;
 use super::run::{self, RunArguments};
 use crate::exit::{Code, Misuse, Preparation};
 use crate::submit::Until;
+use crate::threads::{self, parse_threads};
 
 /// The options of `haloscope bench scaling`.
 #[derive(clap::Args)]
@@ -67,7 +68,7 @@ pub struct Arguments {
     batch: usize,
 
     /// Threads of each rank
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_threads)]
     threads: usize,
 }
 
@@ -138,7 +139,7 @@ impl Arguments {
         };
         let ranks = match &self.ranks {
             list if list.is_empty() => std::iter::successors(Some(1), |ranks| Some(2 * ranks))
-                .take_while(|ranks| *ranks <= run::cores())
+                .take_while(|ranks| *ranks <= threads::or_all_cores(None))
                 .collect(),
             list => list.clone(),
         };

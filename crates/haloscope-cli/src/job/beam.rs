@@ -6,7 +6,6 @@
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use haloscope::io::{self, Axes, ReadOptions};
 use haloscope::physics::Physics;
 use haloscope::physics::tomography::{
     ConeBeam, FanBeam, ParallelBeam, ParallelBeam3d, Tomography2d, Tomography3d, Window,
@@ -17,6 +16,7 @@ use ndarray::Axis;
 use toml::de::DeValue;
 
 use super::document::{Place, Section, Value};
+use super::numbers;
 
 /// How rays go.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,7 +41,8 @@ pub struct Beam {
     spacing: Vec<f64>,
     /// Where the rotation axis is seen, in bins from 0; in the middle unless it is given.
     centre: Option<f64>,
-    pixel: Vec<f64>,
+    /// Of size 1 unless it is given.
+    pixel: Option<Vec<f64>>,
     groups: usize,
     normalise: bool,
 }
@@ -115,7 +116,7 @@ impl Beam {
             detector: section.get("detector")?,
             spacing: section.get("spacing")?.unwrap_or_else(|| vec![1.0]),
             centre: section.get("centre")?,
-            pixel: section.get("pixel")?.unwrap_or_else(|| vec![1.0]),
+            pixel: section.get("pixel")?,
             groups: section.count("groups")?.unwrap_or(4),
             normalise: section.get("normalise")?.unwrap_or(false),
         })
@@ -176,9 +177,8 @@ impl Beam {
             Angles::Count(count) => evenly_spaced(*count, self.arc),
             Angles::Degrees(degrees) => degrees.iter().map(|angle| angle.to_radians()).collect(),
             Angles::File(path) => {
-                let options = ReadOptions { axes: Axes::AsStored, ..ReadOptions::default() };
-                let image = io::read(path, &options).map_err(|error| self.place.refuse(error))?;
-                image.array.iter().map(|angle| f64::from(*angle).to_radians()).collect()
+                let degrees = numbers::read(path).map_err(|error| self.place.refuse(error))?;
+                degrees.into_iter().map(f64::to_radians).collect()
             }
             Angles::Measured => {
                 let angles = measured.and_then(|measured| measured.angles.clone());
@@ -201,6 +201,14 @@ impl Scan {
     /// How many operators it is.
     pub fn groups(&self) -> usize {
         self.beam.groups
+    }
+
+    /// The size of the image's pixels along each side, if it is given.
+    pub fn pixel(&self) -> Option<Vec<f64>> {
+        match self.beam.pixel.as_deref()? {
+            [same] => Some(vec![*same; self.image.len() - 1]),
+            each => Some(each.to_vec()),
+        }
     }
 
     /// How many values a group measures of an image.
@@ -267,32 +275,32 @@ impl Scan {
 
     fn project(&self, angles: Vec<f64>) -> Result<Projector> {
         let (beam, image) = (&self.beam, &self.image);
-        let spacing = &beam.spacing;
+        let (spacing, pixels) = (&beam.spacing, beam.pixel.as_deref().unwrap_or(&[1.0]));
         match (beam.rays, image.len(), &self.detector[..]) {
             (Rays::Parallel, 3, &[bins]) => {
                 let mut scan = ParallelBeam::new(angles, bins);
                 ([scan.spacing], scan.offset) = (along(spacing, "spacing")?, self.offset(bins));
-                let pixel = along(&beam.pixel, "pixel")?;
+                let pixel = along(pixels, "pixel")?;
                 Ok(Projector::Plane(Tomography2d::with_pixels(image, pixel, scan)?))
             }
             (Rays::Fan(source, to_detector), 3, &[bins]) => {
                 let mut scan = FanBeam::new(angles, bins, source, to_detector);
                 ([scan.spacing], scan.offset) = (along(spacing, "spacing")?, self.offset(bins));
-                let pixel = along(&beam.pixel, "pixel")?;
+                let pixel = along(pixels, "pixel")?;
                 Ok(Projector::Plane(Tomography2d::with_pixels(image, pixel, scan)?))
             }
             (Rays::Parallel, 4, &[rows, columns]) => {
                 let mut scan = ParallelBeam3d::new(angles, [rows, columns]);
                 scan.spacing = along(spacing, "spacing")?;
                 scan.offset[1] = self.offset(columns);
-                let voxel = along(&beam.pixel, "pixel")?;
+                let voxel = along(pixels, "pixel")?;
                 Ok(Projector::Space(Tomography3d::with_voxels(image, voxel, scan)?))
             }
             (Rays::Cone(source, to_detector), 4, &[rows, columns]) => {
                 let mut scan = ConeBeam::new(angles, [rows, columns], source, to_detector);
                 scan.spacing = along(spacing, "spacing")?;
                 scan.offset[1] = self.offset(columns);
-                let voxel = along(&beam.pixel, "pixel")?;
+                let voxel = along(pixels, "pixel")?;
                 Ok(Projector::Space(Tomography3d::with_voxels(image, voxel, scan)?))
             }
             (rays, axes, detector) => Err(Error::argument(

@@ -10,6 +10,7 @@ use ndarray::Axis;
 
 use super::beam::Measured;
 use super::document::{Place, Section};
+use super::placement::Placement;
 
 /// `[measurements]`.
 #[derive(Clone, Debug)]
@@ -126,6 +127,11 @@ impl Files {
 
     /// The measurements of a file, with the axes (batch, channel, …).
     pub fn load(&self, file: usize) -> Result<Array> {
+        Ok(self.load_with_placement(file)?.0)
+    }
+
+    /// The measurements of a file, and where it says that they are.
+    pub fn load_with_placement(&self, file: usize) -> Result<(Array, Placement)> {
         let Some(path) = self.paths.get(file) else {
             return Err(self.place.refuse(format!(
                 "{} files for more operators; one for each operator, or for each scan, is expected",
@@ -134,7 +140,8 @@ impl Files {
         };
         let read = io::read(path, &self.options).map_err(|error| self.place.refuse(error))?;
         check_finite(&self.place, path, &read.array)?;
-        Ok(scaled(read.array, self.white))
+        let placement = Placement::of(&read);
+        Ok((scaled(read.array, self.white), placement))
     }
 
     /// Refuses files that no operator has.
@@ -242,16 +249,14 @@ impl Simulation {
     }
 
     /// The image that is to be found, and where its file says that it is.
-    pub fn truth(&self) -> Result<(Array, Option<Affine>)> {
+    pub fn truth(&self) -> Result<(Array, Placement)> {
+        let nowhere = |image| (image, Placement::default());
         match &self.image {
-            KnownImage::File(file) => file.load_with_place(),
-            KnownImage::Landscape(sides) => {
-                landscape(sides[0], sides[1]).map(|image| (image, None))
+            KnownImage::File(file) => file.load_with_placement(),
+            KnownImage::Landscape(sides) => landscape(sides[0], sides[1]).map(nowhere),
+            KnownImage::SheppLogan { sides, points } => {
+                SheppLogan::new(Table::Modified).with_points(*points).draw(sides).map(nowhere)
             }
-            KnownImage::SheppLogan { sides, points } => SheppLogan::new(Table::Modified)
-                .with_points(*points)
-                .draw(sides)
-                .map(|image| (image, None)),
         }
         .map_err(|error| match error {
             error @ haloscope::Error::Content { .. } => error,
@@ -259,9 +264,6 @@ impl Simulation {
         })
     }
 }
-
-/// Where voxels are in the world, as [`io::Image::affine`] has it.
-pub type Affine = [[f64; 4]; 3];
 
 impl ImageFile {
     /// The file under a key, which must be there, with the keys beside it that say how it is read.
@@ -274,15 +276,19 @@ impl ImageFile {
     }
 
     pub fn load(&self) -> Result<Array> {
-        Ok(self.load_with_place()?.0)
+        Ok(self.load_with_placement()?.0)
     }
 
-    /// The image, and where the voxels of the file are.
-    pub fn load_with_place(&self) -> Result<(Array, Option<Affine>)> {
+    /// The image, and where its file says that it is.
+    pub fn load_with_placement(&self) -> Result<(Array, Placement)> {
         let read = io::read(&self.path, &self.options).map_err(|error| self.place.refuse(error))?;
         check_finite(&self.place, &self.path, &read.array)?;
+        let placement = Placement::of(&read);
         match shrunk(&scaled(read.array, self.white), self.shrink) {
-            Some(image) => Ok((image, read.affine)),
+            Some(image) => {
+                let sides = image.ndim() - 2;
+                Ok((image, placement.shrunk(self.shrink, sides)))
+            }
             None => Err(self
                 .place
                 .refuse(format!("it has no blocks of {} pixels along each side", self.shrink))),

@@ -8,7 +8,9 @@ pub mod document;
 pub mod files;
 mod kernel;
 pub mod measurements;
+mod numbers;
 pub mod operators;
+pub mod placement;
 pub mod prior;
 pub mod solver;
 

@@ -163,6 +163,15 @@ impl Entry {
         Ok(whats.into_iter().enumerate().map(recipe).collect())
     }
 
+    /// Whether each pixel that it measures is at the place of one of the image.
+    pub fn keeps_places(&self) -> bool {
+        match &self.kind {
+            Kind::Blur(_, padding) => *padding != Padding::Valid,
+            Kind::Inpainting(_) | Kind::Decolorize(_) | Kind::Identity => true,
+            Kind::Downsampling(_) | Kind::Beam(_) => false,
+        }
+    }
+
     /// Whether its operators are groups of views, which share a file.
     pub fn is_scan(&self) -> bool {
         matches!(self.kind, Kind::Beam(_))
@@ -353,7 +362,9 @@ impl Mask {
     fn make(&self, image: &[usize]) -> Result<Array> {
         match self {
             Self::File(path) => {
-                let mask = io::read(path, &ReadOptions::default())?.array;
+                // A mask says what is there, and 255 does so as well as 1; what is no number is left to be refused.
+                let present = |v: f32| if v.is_finite() { f32::from(v != 0.0) } else { v };
+                let mask = io::read(path, &ReadOptions::default())?.array.mapv_into(present);
                 Ok(if mask.shape()[0] == 1 { mask.index_axis_move(Axis(0), 0) } else { mask })
             }
             Self::Random(part, seed) => {

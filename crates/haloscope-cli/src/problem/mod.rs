@@ -48,14 +48,15 @@ impl Problem {
         }
     }
 
-    /// The network of the prior: the one that is named, or what suits the problem; `None` for total variation, which is
-    /// all that there is to know of the phantoms of tomography.
+    /// The network of the prior: the one that is named, or what suits the problem; `None` for total variation.
     pub fn model(self, name: Option<&str>) -> Option<String> {
-        match (name, self) {
-            (Some("tv"), _) | (None, Self::Tomography2d | Self::Tomography3d) => None,
-            (Some(name), _) => Some(name.to_owned()),
-            (None, _) => Some("builtin:color".to_owned()),
-        }
+        let model = match (name, self) {
+            (Some("tv"), _) => return None,
+            (Some(name), _) => name,
+            (None, Self::Tomography2d | Self::Tomography3d) => "builtin:gray",
+            (None, _) => "builtin:color",
+        };
+        Some(model.to_owned())
     }
 
     /// The text of the job file.

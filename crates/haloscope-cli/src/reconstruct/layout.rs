@@ -9,8 +9,9 @@ use haloscope::{Array, Error, Measurements, Result};
 use crate::job::Job;
 use crate::job::beam::Measured;
 use crate::job::files::StartPlan;
-use crate::job::measurements::{Affine, ImageFile, Source};
+use crate::job::measurements::{ImageFile, Source};
 use crate::job::operators::Recipe;
+use crate::job::placement::Placement;
 use crate::memory;
 
 /// The image and the operators of a job.
@@ -20,6 +21,8 @@ pub struct Layout {
     pub image: Vec<usize>,
     pub recipes: Arc<[Recipe]>,
     pub truth: Option<Truth>,
+    /// Where the image is.
+    pub placement: Placement,
     /// The scan, if the data are one.
     scan: Option<Array>,
 }
@@ -31,7 +34,7 @@ pub struct Truth {
     /// The difference between black and white.
     pub range: f64,
     /// Where its file says that it is.
-    pub affine: Option<Affine>,
+    pub placement: Placement,
 }
 
 impl Layout {
@@ -55,14 +58,17 @@ impl Layout {
                 Self::new(job, image, Some(array), None, |_| Ok(Some(measured.clone())))
             }
             Source::Files(files) => {
-                let first = files.load(0)?;
+                let (first, placement) = files.load_with_placement(0)?;
                 let image = image_shape(job, first.shape())?;
                 memory::check_image(&image, here)?;
                 let measured = |file: usize| match file {
                     0 => Ok(Some(Measured::of(&first, None))),
                     file => Ok(Some(Measured::of(&files.load(file)?, None))),
                 };
-                let layout = Self::new(job, image, None, None, measured)?;
+                let mut layout = Self::new(job, image, None, None, measured)?;
+                if job.operators[0].keeps_places() {
+                    layout.placement = layout.placement.or(placement);
+                }
                 let needed = layout.recipes.last().map_or(0, |recipe| recipe.file + 1);
                 files.check_count(needed)?;
                 Ok(layout)
@@ -74,7 +80,7 @@ impl Layout {
         job: &Job,
         image: Vec<usize>,
         scan: Option<Array>,
-        simulated: Option<(Array, Option<Affine>)>,
+        simulated: Option<(Array, Placement)>,
         measured: impl Fn(usize) -> Result<Option<Measured>>,
     ) -> Result<Self> {
         let (mut recipes, mut file) = (Vec::new(), 0);
@@ -87,7 +93,9 @@ impl Layout {
         check_plans(job, &recipes)?;
         job.output.check_image(&image)?;
         let truth = Truth::of(job, simulated, &image)?;
-        Ok(Self { image, recipes: recipes.into(), truth, scan })
+        let known = truth.as_ref().map(|truth| truth.placement.clone()).unwrap_or_default();
+        let placement = known.or_pixels(recipes.iter().find_map(|recipe| recipe.scan()?.pixel()));
+        Ok(Self { image, recipes: recipes.into(), truth, placement, scan })
     }
 
     /// The image to start from.
@@ -142,7 +150,7 @@ impl Layout {
 impl Truth {
     fn of(
         job: &Job,
-        simulated: Option<(Array, Option<Affine>)>,
+        simulated: Option<(Array, Placement)>,
         shape: &[usize],
     ) -> Result<Option<Self>> {
         let plan = job.truth.as_ref();
@@ -152,10 +160,10 @@ impl Truth {
                     place.refuse("the image that is simulated is the truth; leave `file` out")
                 );
             }
-            Some((_, file)) => Some(file.load_with_place()?),
+            Some((_, file)) => Some(file.load_with_placement()?),
             None => simulated,
         };
-        let Some((image, affine)) = known else { return Ok(None) };
+        let Some((image, placement)) = known else { return Ok(None) };
         if image.shape() != shape {
             return Err(Error::Shape {
                 what: format!("{}: the truth", job.name),
@@ -164,7 +172,7 @@ impl Truth {
             });
         }
         let range = plan.and_then(|plan| plan.range).unwrap_or_else(|| range_of(&image));
-        Ok(Some(Self { image, range, affine }))
+        Ok(Some(Self { image, range, placement }))
     }
 }
 

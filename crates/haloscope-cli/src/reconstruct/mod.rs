@@ -362,7 +362,7 @@ fn write_result(
         if is_picture(file) {
             pictures::write_image(file, after, output.contrast)?;
         } else {
-            io::write(file, after, &io::WriteOptions::default())?;
+            io::write(file, after, &prepared.placement.write_options())?;
         }
         summary.files.push(file.display().to_string());
     }

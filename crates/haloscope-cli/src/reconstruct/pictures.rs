@@ -9,7 +9,7 @@ use haloscope::{Array, Result, io};
 use ndarray::{Axis, concatenate};
 
 use super::layout::{DARK, Truth};
-use crate::job::measurements::Affine;
+use crate::job::placement::Affine;
 
 /// A picture that was written.
 pub struct Written {
@@ -41,7 +41,8 @@ pub fn write(
         ("after", "reconstruction", Some(shown(after))),
         ("difference", "four times the difference to the truth", truth.map(difference)),
     ];
-    let upwards = truth.and_then(|truth| truth.affine.as_ref()).map_or([false; 3], upwards);
+    let upwards =
+        truth.and_then(|truth| truth.placement.affine.as_ref()).map_or([false; 3], upwards);
     let mut written = Vec::new();
     for (name, caption, picture) in pictures {
         let Some(picture) = picture else { continue };

@@ -14,6 +14,7 @@ use crate::job::Job;
 use crate::job::files::StartPlan;
 use crate::job::measurements::Source;
 use crate::job::operators::Recipe;
+use crate::job::placement::Placement;
 
 /// All that a run needs.
 pub struct Prepared {
@@ -21,6 +22,8 @@ pub struct Prepared {
     pub algorithm: Box<dyn Algorithm>,
     pub stopping: Stopping,
     pub truth: Option<Truth>,
+    /// Where the image is.
+    pub placement: Placement,
     /// The measurements as one would look at them without a reconstruction; on rank 0, if pictures are wanted.
     pub before: Option<Array>,
     /// Where it begins, unless it goes on from a checkpoint.
@@ -69,7 +72,8 @@ impl Prepared {
         let algorithm = job.solver.algorithm(&problem, &prior, job.stop.iterations)?;
         let start =
             if begins { Some(problem.start(&start_of(ctx, job, &layout, image)?)?) } else { None };
-        Ok(Self { problem, algorithm, stopping, truth: layout.truth, before, start })
+        let Layout { truth, placement, .. } = layout;
+        Ok(Self { problem, algorithm, stopping, truth, placement, before, start })
     }
 }
 

@@ -197,7 +197,10 @@ fn fill(jobs: &[Job], threads: usize) {
     };
     std::thread::scope(|scope| {
         for _ in 1..threads {
-            scope.spawn(work);
+            // A thread that cannot be started is done without: the others take its panels.
+            if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                break;
+            }
         }
         work();
     });

@@ -19,6 +19,6 @@ mod team;
 mod weights;
 
 pub use kernels::InstructionSet;
-pub use options::{Accuracy, Options};
+pub use options::{Accuracy, MAX_THREADS, Options};
 pub use plan::{Memory, Plan, Scratch};
 pub use step::Step;

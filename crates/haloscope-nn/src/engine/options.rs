@@ -2,6 +2,9 @@
 
 use super::kernels::InstructionSet;
 
+/// The most threads that a plan takes: more than machines have cores, and fewer than systems start.
+pub const MAX_THREADS: usize = 4096;
+
 /// Options of a [`Plan`](super::Plan).
 ///
 /// ```
@@ -12,7 +15,8 @@ use super::kernels::InstructionSet;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Threads that a run uses, the caller's included. The result does not depend on it.
+    /// Threads that a run uses, the caller's included, up to [`MAX_THREADS`]. The result does not
+    /// depend on it.
     pub threads: usize,
     /// How exact the convolutions are.
     pub accuracy: Accuracy,

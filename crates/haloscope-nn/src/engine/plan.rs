@@ -13,7 +13,7 @@ use super::kernels::InstructionSet;
 use super::layout::Tensor as Values;
 use super::lower::{Program, lower};
 use super::operation::{Operands, Value};
-use super::options::Options;
+use super::options::{MAX_THREADS, Options};
 use super::place::{clear_borders, pad, place};
 use super::step::Step;
 use super::team::Team;
@@ -134,8 +134,9 @@ impl Plan {
         options: &Options,
         shared: HashMap<String, Weights>,
     ) -> Result<Self> {
-        if options.threads == 0 {
-            return Err(argument("threads", "0; at least 1 is needed".into()));
+        if !(1..=MAX_THREADS).contains(&options.threads) {
+            let reason = format!("{}; a number from 1 to {MAX_THREADS} is needed", options.threads);
+            return Err(argument("threads", reason));
         }
         let instructions = options.instructions.unwrap_or_else(InstructionSet::detect);
         if !instructions.is_available() {

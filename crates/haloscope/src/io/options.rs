@@ -91,6 +91,23 @@ pub enum Axes {
 }
 
 impl Axes {
+    /// What they would be, under the names that they have in job files.
+    fn expected(self) -> &'static str {
+        match self {
+            Self::Automatic => {
+                "automatic are 2 or 3 sides of one channel, or batch, channel and 2 or 3 sides"
+            }
+            Self::Spatial => "spatial are (height, width) or (depth, height, width)",
+            Self::ChannelFirst => {
+                "channel-first are (channel, height, width) or (channel, depth, height, width)"
+            }
+            Self::ChannelLast => {
+                "channel-last are (height, width, channel) or (depth, height, width, channel)"
+            }
+            Self::AsStored => "of the file are taken as they are",
+        }
+    }
+
     /// The array with the axes (batch, channel, spatial…).
     pub(super) fn arrange(self, name: &str, array: Array) -> Result<Array> {
         let axes = array.ndim();
@@ -104,9 +121,9 @@ impl Axes {
             return Err(Error::Unsupported {
                 file: name.into(),
                 reason: format!(
-                    "the array has shape {:?}, which is no image under the axes {self:?}; `AsStored` \
-                     takes any shape",
-                    array.shape()
+                    "the array has shape {:?}; the axes {}",
+                    array.shape(),
+                    self.expected()
                 ),
             });
         }

@@ -1,5 +1,6 @@
 //! PNG and JPEG, by the crate `image`.
 
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use image::codecs::jpeg::JpegDecoder;
@@ -7,7 +8,7 @@ use image::codecs::png::PngDecoder;
 use image::{ColorType, ExtendedColorType, ImageDecoder, ImageEncoder, ImageError};
 use ndarray::IxDyn;
 
-use super::samples::{Encoded, Order, reserve};
+use super::samples::{Encoded, Order, failed_read, reserve};
 use super::{Format, Image, Sample, Scaling, Source, Target};
 use crate::array::Array;
 use crate::error::{Error, Result};
@@ -16,10 +17,13 @@ use crate::error::{Error, Result};
 const MOST_SHRUNK: u64 = 1100;
 
 pub(super) fn read(source: &mut Source, format: Format) -> Result<Image> {
+    if format == Format::Jpeg {
+        check_whole(source)?;
+    }
     // Chunks that are not pixels may hold what they like within this.
     let mut limits = image::Limits::default();
     limits.max_alloc = Some(64 << 20);
-    let reader = std::io::BufReader::new(&mut *source.reader);
+    let reader = BufReader::new(&mut *source.reader);
     let name = source.name;
     let decoder: Box<dyn ImageDecoder> = match format {
         Format::Png => {
@@ -66,6 +70,35 @@ pub(super) fn read(source: &mut Source, format: Format) -> Result<Image> {
     let array =
         Array::from_shape_vec(shape, planes).map_err(|error| source.damaged(error.to_string()))?;
     Ok(Image { array, format, sample, scaling, spacing: None, affine: None })
+}
+
+/// Refuses a JPEG file that is cut short, which the decoder would fill up with gray. Segments are
+/// passed by their lengths, because one with a small picture for previews has an end of its own.
+fn check_whole(source: &mut Source) -> Result<()> {
+    const END: u8 = 0xd9;
+    let mut reader = BufReader::new(&mut *source.reader);
+    let mut find_end = || -> std::io::Result<()> {
+        loop {
+            reader.skip_until(0xff)?;
+            let mut marker = [0xff];
+            while marker == [0xff] {
+                reader.read_exact(&mut marker)?;
+            }
+            match marker {
+                [END] => return Ok(()),
+                // An escaped byte of the values, and marks that have no length.
+                [0x00 | 0x01 | 0xd0..=0xd8] => {}
+                _ => {
+                    let mut length = [0; 2];
+                    reader.read_exact(&mut length)?;
+                    let rest = u16::from_be_bytes(length).saturating_sub(2);
+                    reader.seek_relative(rest.into())?;
+                }
+            }
+        }
+    };
+    find_end().map_err(|error| failed_read(source.name, &error))?;
+    source.reader.rewind().map_err(|error| failed_read(source.name, &error))
 }
 
 /// Channels one after the other. What is stored behind them is transparency, which must be `opaque`.
@@ -149,7 +182,7 @@ fn refused(name: &str, error: &ImageError) -> Error {
     match error {
         ImageError::Unsupported(_) => Error::Unsupported { file, reason },
         ImageError::Limits(_) => Error::Limit { file, reason },
-        ImageError::IoError(error) => super::samples::failed_read(name, error),
+        ImageError::IoError(error) => failed_read(name, error),
         _ => Error::Content { file, reason },
     }
 }

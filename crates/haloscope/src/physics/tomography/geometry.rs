@@ -7,8 +7,6 @@
 //! distance `s` is at `s (sin θ, −cos θ)` with the detector across the origin. All of this is
 //! ASTRA's convention. The checks are in the constructors of the operators.
 
-use std::f64::consts::TAU;
-
 use crate::error::{Error, Result};
 
 /// Angles that divide an arc into equal parts, from 0, without its end.
@@ -374,43 +372,6 @@ pub(super) fn check_finite(what: &str, values: &[f64]) -> Result<()> {
     }
 }
 
-/// The part of a turn that each view stands for: half of the way to its neighbours on a circle of
-/// `period`. A gap of more than four times the median is not scanned, so nobody stands for it.
-pub(super) fn arcs(angles: &[f64], period: f64) -> Vec<f64> {
-    let mut order: Vec<usize> = (0..angles.len()).collect();
-    let place: Vec<f64> = angles.iter().map(|angle| angle.rem_euclid(period)).collect();
-    order.sort_by(|&a, &b| place[a].total_cmp(&place[b]));
-    let gap = |i: usize| {
-        let next = order[(i + 1) % order.len()];
-        let wrap = if i + 1 == order.len() { period } else { 0.0 };
-        place[next] + wrap - place[order[i]]
-    };
-    let gaps: Vec<f64> = (0..order.len()).map(gap).collect();
-    let mut sorted = gaps.clone();
-    sorted.sort_by(f64::total_cmp);
-    let median = sorted[sorted.len() / 2];
-    let scanned = |gap: f64| if gap > 4.0 * median { median } else { gap };
-    let mut arcs = vec![0.0; angles.len()];
-    for i in 0..order.len() {
-        let before = gaps[(i + order.len() - 1) % order.len()];
-        arcs[order[i]] = 0.5 * (scanned(before) + scanned(gaps[i]));
-    }
-    arcs
-}
-
-/// Where a scan begins and how long its arc is: a turn without the largest gap between views.
-pub(super) fn extent(angles: &[f64]) -> (f64, f64) {
-    let mut place: Vec<f64> = angles.iter().map(|angle| angle.rem_euclid(TAU)).collect();
-    place.sort_by(f64::total_cmp);
-    let mut best = (place[0], place[0] + TAU - place[place.len() - 1]);
-    for pair in place.windows(2) {
-        if pair[1] - pair[0] > best.1 {
-            best = (pair[1], pair[1] - pair[0]);
-        }
-    }
-    (best.0, TAU - best.1)
-}
-
 /// `origin + a u + b v`.
 pub(super) fn combine(origin: [f64; 3], a: f64, u: [f64; 3], b: f64, v: [f64; 3]) -> [f64; 3] {
     std::array::from_fn(|i| origin[i] + a * u[i] + b * v[i])
@@ -423,22 +384,6 @@ fn pick<T: Clone>(list: &[T], places: &[usize]) -> Vec<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::f64::consts::PI;
-
-    #[test]
-    fn arcs_of_a_half_turn_sum_to_it_even_when_both_ends_are_measured() {
-        let even = arcs(&evenly_spaced(7, PI), PI);
-        assert!(even.iter().all(|arc| (arc - PI / 7.0).abs() < 1e-12));
-        let both_ends: Vec<f64> = (0..=6).map(|i| PI * f64::from(i) / 6.0).collect();
-        let sum: f64 = arcs(&both_ends, PI).iter().sum();
-        assert!((sum - PI).abs() < 1e-9);
-    }
-
-    #[test]
-    fn nobody_stands_for_what_is_not_scanned() {
-        let quarter = arcs(&evenly_spaced(9, PI / 2.0), PI);
-        assert!(quarter.iter().all(|arc| (arc - PI / 18.0).abs() < 1e-12));
-    }
 
     #[test]
     fn groups_hold_every_view_once() {
@@ -449,12 +394,5 @@ mod tests {
             assert_eq!(all, (0..11).collect::<Vec<_>>());
         }
         assert!(Grouping::Contiguous.places(3, 4).is_err());
-    }
-
-    #[test]
-    fn the_extent_of_a_scan_leaves_out_its_largest_gap() {
-        let angles: Vec<f64> = (0..=20).map(|i| 5.0 + 0.15 * f64::from(i)).collect();
-        let (begin, length) = extent(&angles);
-        assert!((begin - 5.0).abs() < 1e-9 && (length - 3.0).abs() < 1e-9);
     }
 }

@@ -1,6 +1,7 @@
 //! Tomography: integrals along rays through an image or volume, and reconstructions from them.
 #![doc = include_str!("README.md")]
 
+mod coverage;
 mod filter;
 mod geometry;
 mod norm;

@@ -10,8 +10,9 @@ use std::f64::consts::{PI, TAU};
 
 use rayon::prelude::*;
 
+use super::coverage::Coverage;
 use super::filter::{Ramp, Window};
-use super::geometry::{Scan2d, Scan3d, arcs, extent};
+use super::geometry::{Scan2d, Scan3d};
 use super::{Tomography2d, Tomography3d};
 use crate::array::Array;
 use crate::error::{Error, Result};
@@ -184,10 +185,10 @@ impl Circle<'_> {
     /// that go the same way in reverse.
     fn view_weights(&self) -> Result<impl Fn(usize, f64) -> f64 + Sync> {
         let period = if self.source.is_some() { TAU } else { PI };
-        let arcs = arcs(self.angles, period);
-        let (begin, length) = extent(self.angles);
-        let closed = TAU - length <= 4.0 * length / (self.angles.len() as f64 - 1.0).max(1.0);
-        let short = self.source.filter(|_| !closed);
+        let coverage = Coverage::new(self.angles, period);
+        let arcs = coverage.arcs();
+        let (begin, length) = coverage.extent();
+        let short = self.source.filter(|_| !coverage.is_closed());
         if let Some(source) = short {
             let edge = |column| (self.place(0, column)[1] / source).atan().abs();
             let fan = edge(0).max(edge(self.detector[1] - 1));
