@@ -41,7 +41,11 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
 }
 
 fn check(job: &Job, ranks: usize) -> haloscope::Result<String> {
+    // In the order of a run, so that the same fault is found first.
     let layout = Layout::of(job, ranks)?;
+    let network = job.open_network((Machine::detect().cores / ranks).max(1), &layout.image)?;
+    let expected = Expected::of(job, &layout, ranks, network.as_ref())?;
+    expected.check(ranks)?;
     let mut shapes = Vec::new();
     for recipe in &*layout.recipes {
         shapes.push(recipe.draft()?.measurement_shape().to_vec());
@@ -55,9 +59,6 @@ fn check(job: &Job, ranks: usize) -> haloscope::Result<String> {
     if let StartPlan::File(file) = &job.start {
         layout.load_start(file)?;
     }
-    let network = job.open_network((Machine::detect().cores / ranks).max(1), &layout.image)?;
-    let expected = Expected::of(job, &layout, ranks, network.as_ref())?;
-    expected.check(ranks)?;
     let checkpoints = job.checkpoint.open()?;
     let mut text = String::new();
     // Writing to a string does not fail.

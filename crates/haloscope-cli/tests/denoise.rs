@@ -102,7 +102,7 @@ fn images_that_are_no_numbers_are_refused_with_how_many() {
     ] {
         let done = haloscope(arguments);
         let message = String::from_utf8_lossy(&done.stderr);
-        assert_eq!(done.status.code(), Some(1), "{message}");
+        assert_eq!(done.status.code(), Some(2), "{message}");
         assert!(message.contains("in.npy: 3 of its 64 values are NaN or infinite"), "{message}");
         assert!(!message.contains("step size"), "{message}");
     }

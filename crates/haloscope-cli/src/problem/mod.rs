@@ -96,7 +96,8 @@ impl Problem {
         let weight = match self {
             Self::Deblur => "0.012",
             Self::SuperResolution => "0.004",
-            Self::Tomography2d | Self::Tomography3d => "0.001",
+            Self::Tomography2d => "0.0005",
+            Self::Tomography3d => "0.0002",
             Self::Denoise => "0.09",
             Self::Inpainting => "0.02",
         };
