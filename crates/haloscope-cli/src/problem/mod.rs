@@ -48,10 +48,12 @@ impl Problem {
         }
     }
 
-    /// The network of the prior: the one that is named, or what suits the problem; `None` for total variation.
+    /// The network of the prior: the one that is named, or the one of this build that suits the problem; `None` for total
+    /// variation.
     pub fn model(self, name: Option<&str>) -> Option<String> {
         let model = match (name, self) {
             (Some("tv"), _) => return None,
+            (None, _) if cfg!(not(feature = "builtin")) => return None,
             (Some(name), _) => name,
             (None, Self::Tomography2d | Self::Tomography3d) => "builtin:gray",
             (None, _) => "builtin:color",
