@@ -182,6 +182,7 @@ fn a_result_that_cannot_be_written_is_kept_in_a_checkpoint() {
         let message = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{message}");
         assert!(message.contains("--resume writes it again"), "{message}");
+        assert_eq!(message.matches("the result").count(), 1, "{message}");
         assert_eq!(folder.checkpoints().len(), 1);
     }
     std::fs::remove_dir(folder.path("pictures/report.html")).expect("out of the way");

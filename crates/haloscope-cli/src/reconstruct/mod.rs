@@ -208,9 +208,11 @@ pub fn reconstruct(
     } else {
         Ok(None)
     };
-    let written = written.map_err(|error| haloscope::Error::File {
-        file: "the result".into(),
-        reason: format!("{error:#}"),
+    let written = written.map_err(|error| {
+        error.downcast::<haloscope::Error>().unwrap_or_else(|error| haloscope::Error::File {
+            file: "output".into(),
+            reason: format!("{error:#}"),
+        })
     });
     let written = agree(ctx, written).map_err(|error| rescue(ctx, &mut ended, error));
     if let (Ok(_), Some(Saving { checkpoints, .. })) = (&written, &mut ended.saving)
@@ -224,15 +226,15 @@ pub fn reconstruct(
 /// What cannot be written is not lost if there is room for a checkpoint.
 fn rescue(ctx: &Context, ended: &mut Ended, error: haloscope::Error) -> haloscope::Error {
     let Some(Saving { checkpoints, id }) = &mut ended.saving else { return error };
-    match (checkpoints.save_together(ctx, &ended.outcome.state, id), error) {
-        (Ok(()), haloscope::Error::File { file, reason }) => haloscope::Error::File {
-            file,
+    match checkpoints.save_together(ctx, &ended.outcome.state, id) {
+        Err(_) => error,
+        Ok(()) => haloscope::Error::File {
+            file: "the result".into(),
             reason: format!(
-                "{reason}; the image is in a checkpoint in {}, and --resume writes it again",
+                "{error}; the image is in a checkpoint in {}, and --resume writes it again",
                 checkpoints.folder().display()
             ),
         },
-        (_, error) => error,
     }
 }
 
