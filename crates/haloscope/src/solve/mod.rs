@@ -77,7 +77,7 @@ pub struct Outcome {
 ///
 /// let start = State::new(problem.start(&Start::Zeros)?);
 /// let stopping = Stopping { iterations: 100, relative_change: 1e-7, ..Stopping::default() };
-/// let outcome = solve(&problem, &Landweber { step: 0.5 }, start, &stopping, None)?;
+/// let outcome = solve(&problem, &Landweber { step: 0.5, range: None }, start, &stopping, None)?;
 /// assert!(outcome.state.image.iter().all(|value| (value - 1.0).abs() < 1e-5));
 /// # Ok::<(), haloscope::Error>(())
 /// ```
