@@ -79,7 +79,7 @@ fn succeeds(ranks: usize, arguments: &[&str], words: &str) {
 #[test]
 fn facts_hold_on_1_to_4_processes() {
     for ranks in 1..=4 {
-        succeeds(ranks, &["facts", "262144"], &format!("14 facts hold on {ranks} ranks"));
+        succeeds(ranks, &["facts", "262144"], &format!("15 facts hold on {ranks} ranks"));
     }
 }
 
