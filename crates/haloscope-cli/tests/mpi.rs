@@ -6,6 +6,7 @@ mod jobs;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use haloscope_study::results::read_rows;
@@ -124,6 +125,22 @@ enum When {
     Saved,
 }
 
+/// Ends a launcher whose processes are gone: Open MPI's may wait for ever for two that die at once. It is watched until
+/// what is returned is dropped.
+fn end_when_alone(launcher: u32, is_alone: impl Fn() -> bool + Send + 'static) -> mpsc::Sender<()> {
+    let (running, ended) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut seconds = 0;
+        while ended.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
+            seconds = if is_alone() { seconds + 1 } else { 0 };
+            if seconds == 20 {
+                let _ = Command::new("kill").args(["-9", &launcher.to_string()]).output();
+            }
+        }
+    });
+    running
+}
+
 /// Runs `job.toml` on two processes and sends one of them a signal, if told which and when. Gives the digest if it
 /// ends well.
 fn run_job(folder: &Folder, signal: Option<(&str, usize, When)>) -> Option<String> {
@@ -133,6 +150,8 @@ fn run_job(folder: &Folder, signal: Option<(&str, usize, When)>) -> Option<Strin
         .stderr(Stdio::null())
         .spawn()
         .expect("the launcher starts");
+    let name = job.clone();
+    let _watched = end_when_alone(running.id(), move || processes_of(&name).is_empty());
     if let Some((signal, which, after)) = signal {
         let mut has_ended = || running.try_wait().is_ok_and(|status| status.is_some());
         wait_for("the job", || processes_of(&job).len() == 2 || has_ended());

@@ -8,6 +8,7 @@ mod suite;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use haloscope_comm::Context;
@@ -58,6 +59,34 @@ fn launch(ranks: usize, example: &str) -> Command {
     command
 }
 
+/// Ends a launcher whose processes are gone: Open MPI's may wait for ever for two that die at once. It is watched until
+/// what is returned is dropped.
+fn end_when_alone(launcher: u32, is_alone: impl Fn() -> bool + Send + 'static) -> mpsc::Sender<()> {
+    let (running, ended) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut seconds = 0;
+        while ended.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
+            seconds = if is_alone() { seconds + 1 } else { 0 };
+            if seconds == 20 {
+                let _ = Command::new("kill").args(["-9", &launcher.to_string()]).output();
+            }
+        }
+    });
+    running
+}
+
+/// Whether a job in a folder has processes.
+fn has_processes(folder: &Path) -> bool {
+    let entries = std::fs::read_dir("/proc").expect("a list of processes");
+    entries.filter_map(Result::ok).any(|entry| {
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).into_owned();
+        let mut words = line.split('\0');
+        words.next().is_some_and(|program| program.ends_with("/checkpoint_job"))
+            && words.any(|word| Path::new(word) == folder)
+    })
+}
+
 /// Runs the job on two processes and kills one of them, if told which and when. Gives the digest if it ends well.
 fn run_job(folder: &Path, kill: Option<(usize, Duration)>) -> Option<String> {
     let mut job = launch(2, "checkpoint_job")
@@ -67,6 +96,8 @@ fn run_job(folder: &Path, kill: Option<(usize, Duration)>) -> Option<String> {
         .stderr(Stdio::null())
         .spawn()
         .expect("the launcher starts");
+    let of_job = folder.to_owned();
+    let _watched = end_when_alone(job.id(), move || !has_processes(&of_job));
     let (mut processes, mut digest) = (Vec::new(), None);
     for line in BufReader::new(job.stdout.take().expect("a pipe")).lines() {
         let line = line.expect("text");
