@@ -3,15 +3,17 @@
 //! `HALOSCOPE_KILLS` sets how often a process is killed; 4 by default.
 
 mod jobs;
+#[path = "../../haloscope/tests/launcher/mod.rs"]
+mod launcher;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use haloscope_study::results::read_rows;
 use haloscope_study::row::Row;
 use jobs::{Folder, PRIMAL_DUAL, deblurring, wait_for};
+use launcher::end_when_alone;
 
 fn launch(ranks: usize, arguments: &[&str]) -> Command {
     let launcher = std::env::var("MPIRUN").unwrap_or_else(|_| "mpirun".into());
@@ -123,22 +125,6 @@ enum When {
     After(Duration),
     /// As soon as there is a checkpoint.
     Saved,
-}
-
-/// Ends a launcher whose processes are gone: Open MPI's may wait for ever for two that die at once. It is watched until
-/// what is returned is dropped.
-fn end_when_alone(launcher: u32, is_alone: impl Fn() -> bool + Send + 'static) -> mpsc::Sender<()> {
-    let (running, ended) = mpsc::channel();
-    std::thread::spawn(move || {
-        let mut seconds = 0;
-        while ended.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
-            seconds = if is_alone() { seconds + 1 } else { 0 };
-            if seconds == 20 {
-                let _ = Command::new("kill").args(["-9", &launcher.to_string()]).output();
-            }
-        }
-    });
-    running
 }
 
 /// Runs `job.toml` on two processes and sends one of them a signal, if told which and when. Gives the digest if it

@@ -54,6 +54,14 @@ pub fn distance(a: &[f32], b: &[f32]) -> f64 {
     squares.sqrt()
 }
 
+/// The least and the greatest value, NaN left out; +∞ and −∞ of nothing.
+#[must_use]
+pub fn extremes(image: &Array) -> (f32, f32) {
+    image.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), value| {
+        (low.min(*value), high.max(*value))
+    })
+}
+
 /// `sum` of ranges of `0..len`, added up in order.
 pub fn ordered_sum(len: usize, sum: impl Fn(std::ops::Range<usize>) -> f64 + Sync) -> f64 {
     let piece = |i: usize| sum(i * PIECE..((i + 1) * PIECE).min(len));

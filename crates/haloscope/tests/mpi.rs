@@ -3,15 +3,16 @@
 //! Runs `distributed_rank`, `checkpoint_job` and `quickstart` under the launcher in `MPIRUN` (default `mpirun`), which must belong
 //! to the MPI library of the build. `HALOSCOPE_KILLS` sets how often a process is killed; 6 by default.
 
+mod launcher;
 mod suite;
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use haloscope_comm::Context;
+use launcher::end_when_alone;
 
 #[test]
 fn every_operation_has_the_same_bits_on_1_to_4_processes() {
@@ -57,22 +58,6 @@ fn launch(ranks: usize, example: &str) -> Command {
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
         .env("OMPI_MCA_rmaps_base_oversubscribe", "1");
     command
-}
-
-/// Ends a launcher whose processes are gone: Open MPI's may wait for ever for two that die at once. It is watched until
-/// what is returned is dropped.
-fn end_when_alone(launcher: u32, is_alone: impl Fn() -> bool + Send + 'static) -> mpsc::Sender<()> {
-    let (running, ended) = mpsc::channel();
-    std::thread::spawn(move || {
-        let mut seconds = 0;
-        while ended.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
-            seconds = if is_alone() { seconds + 1 } else { 0 };
-            if seconds == 20 {
-                let _ = Command::new("kill").args(["-9", &launcher.to_string()]).output();
-            }
-        }
-    });
-    running
 }
 
 /// Whether a job in a folder has processes.

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use haloscope::Result;
 use haloscope::io::Format;
 use haloscope::physics::tomography::Window;
 use haloscope::solve::{Checkpoints, Every};
+use haloscope::{Error, Result};
 
 use super::document::{Place, Section};
 use super::measurements::ImageFile;
@@ -134,8 +134,10 @@ impl OutputPlan {
     }
 
     fn refuse(&self, reason: String) -> Result<()> {
-        let place = self.place.clone();
-        place.map_or(Ok(()), |place| Err(place.refuse(reason)))
+        Err(match &self.place {
+            Some(place) => place.refuse(reason),
+            None => Error::argument("output", reason),
+        })
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use haloscope::array::extremes;
 use haloscope::{Array, Error, Measurements, Result};
 
 use crate::job::Job;
@@ -198,13 +199,6 @@ fn range_of(image: &Array) -> f64 {
     let (low, high) = extremes(image);
     let is_picture = low >= 0.0 && (DARK..=1.0).contains(&high);
     if is_picture || high <= low { 1.0 } else { f64::from(high - low) }
-}
-
-/// The least and the greatest value.
-pub fn extremes(image: &Array) -> (f32, f32) {
-    image
-        .iter()
-        .fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), v| (low.min(*v), high.max(*v)))
 }
 
 /// The shape of the image, with its batch, that the job says or that the first measurement suggests.

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use haloscope::array::extremes;
 use haloscope::{Array, Result, io};
 use ndarray::{Axis, concatenate};
 
@@ -27,7 +28,7 @@ pub fn write(
 ) -> Result<Vec<Written>> {
     let (low, high) = contrast.unwrap_or_else(|| match truth {
         Some(truth) if truth.range == 1.0 => (0.0, 1.0),
-        Some(truth) => super::layout::extremes(&truth.image),
+        Some(truth) => extremes(&truth.image),
         None => middle(after),
     });
     let shown = |image: &Array| with_contrast(image, (low, high));
@@ -59,7 +60,7 @@ pub fn write_image(path: &Path, image: &Array, contrast: Option<(f32, f32)>) -> 
     if let Some(contrast) = contrast {
         return io::write(path, &with_contrast(image, contrast), &options);
     }
-    let (low, high) = super::layout::extremes(image);
+    let (low, high) = extremes(image);
     let is_bright = (DARK..=1.5).contains(&high);
     if !is_bright || low < -0.5 {
         crate::log::message(

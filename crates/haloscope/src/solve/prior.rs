@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::array::Array;
+use crate::array::{Array, extremes};
 use crate::denoise::{Denoiser, NoiseLevel, TotalVariation};
 use crate::error::{Error, Result};
 
@@ -100,13 +100,6 @@ pub(super) fn clamp(image: &mut Array, range: Option<(f32, f32)>) {
     if let Some((low, high)) = range {
         image.mapv_inplace(|value| value.clamp(low, high));
     }
-}
-
-/// The least and the greatest value.
-fn extremes(image: &Array) -> (f32, f32) {
-    image.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), value| {
-        (low.min(*value), high.max(*value))
-    })
 }
 
 impl Prior for Plug {
