@@ -1,7 +1,7 @@
-//! A rank's surroundings: its communicator, its place on the machine, its threads, seeds and log.
+//! A rank's environment: its communicator, its place on the machine, its threads, seeds and log.
 //!
-//! A [`Context`] is made in one of three ways (alone, on threads, from the launcher) and then used
-//! the same way whichever it was.
+//! A [`Context`] is made in one of three ways (alone, on threads, from the launcher) and is then always
+//! used in the same way.
 
 use std::collections::HashSet;
 use std::fmt;

@@ -1,8 +1,8 @@
 //! The element types that travel between ranks, and slices of them whose type is known at run time.
 //!
 //! [`Element`] is what generic code sees; [`View`] and [`ViewMut`] are what the object-safe
-//! [`Communicator`](crate::Communicator) sees. The four types are all there are: a new one is a line
-//! in `elements!` and a variant of [`ElementKind`].
+//! [`Communicator`](crate::Communicator) sees. To add a type, add a line to `elements!` and a
+//! variant to [`ElementKind`].
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What can go wrong between ranks, split by who can do something about it.
+//! Errors between ranks, divided by who can fix them.
 
 use std::fmt;
 

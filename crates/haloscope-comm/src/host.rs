@@ -1,4 +1,4 @@
-//! What this process can use of its machine, as far as placing ranks and threads needs it.
+//! The resources of the machine that this process may use, as needed to place ranks and threads.
 
 use std::num::NonZero;
 use std::thread;

@@ -1,6 +1,6 @@
-//! Finding out from the environment how this process was started, and refusing what cannot be.
+//! Detects from the environment how this process was started, and refuses what cannot work.
 //!
-//! Only reads variables; [`Context::detect`](crate::Context::detect) acts on the answer.
+//! This only reads variables; [`Context::detect`](crate::Context::detect) acts on the answer.
 
 use std::fmt;
 

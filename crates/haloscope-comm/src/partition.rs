@@ -1,6 +1,6 @@
-//! Who gets which piece of work: round-robin for operators, balanced contiguous blocks for tiles.
+//! Which rank gets which piece of work: round-robin for operators, balanced contiguous blocks for tiles.
 //!
-//! Pure functions of the number of pieces, their costs and the number of ranks, so that every rank
+//! These are pure functions of the number of pieces, their costs and the number of ranks, so that every rank
 //! computes the same answer without asking the others.
 
 use std::ops::Range;

@@ -1,8 +1,8 @@
-//! One call in progress: moves frames out and in until the call is done, fails or is overdue.
+//! One call in progress: sends and receives frames until the call is done, fails or is overdue.
 //!
 //! An algorithm states, for each phase, what this rank sends to whom and what it receives from whom
 //! in which order; [`Session::transfer`] does the rest. Sends to different ranks are independent of
-//! each other and of the receives, so no order of arrival can lock the ranks against each other.
+//! each other and of the receives, so the ranks cannot deadlock, whatever the order of arrival.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

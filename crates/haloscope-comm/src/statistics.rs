@@ -1,4 +1,4 @@
-//! What communication cost: calls, bytes, and seconds split into transfer and waiting.
+//! The cost of communication: calls, bytes, and seconds of transfer and of waiting.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,8 +1,8 @@
 //! A timeline of one rank: what it did, on which thread, from when to when.
 //!
-//! A trace is a value that a [`Context`](crate::Context) may have. Without one, a span is a comparison with `None`; with
-//! one, it is noted when it ends. Spans of a thread lie inside each other, because they end where their scope does. Calls
-//! between ranks are noted by a communicator around the rank's own, so the algorithms know nothing of traces.
+//! A [`Context`](crate::Context) may have a trace. Without one, a span costs a comparison with `None`; with one, the span is
+//! recorded when it ends. Spans of a thread are nested, because they end with their scope. A communicator around the
+//! rank's own records the calls between ranks, so the algorithms know nothing of traces.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What can go wrong with networks and their weights, split by who can do something about it.
+//! Errors of networks and their weights, divided by who can fix them.
 
 use std::fmt;
 

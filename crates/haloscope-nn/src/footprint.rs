@@ -1,7 +1,7 @@
-//! What a network needs around and under a pixel: alignment, receptive radius, smallest size, and
-//! what a run costs. All of it comes from the graph, so it is right for any model.
+//! The alignment, receptive radius and smallest size of a network, and the cost of a run. They are
+//! derived from the graph, so they hold for any model.
 //!
-//! Every spatial axis is looked at on its own. The size of a node's value is `ratio · n + offset`
+//! Every spatial axis is treated separately. The size of a node's value is `ratio · n + offset`
 //! for an input of `n` pixels; the denominators of the ratios give the alignment. The radius comes
 //! from following one output pixel backwards as an interval of pixels of each node, for each of
 //! the output pixels within one period of the alignment.

@@ -1,7 +1,7 @@
 //! A network as data: an immutable list of nodes, each after the nodes that it reads.
 //!
-//! Nothing here runs a network; it answers what shapes flow through it. Built with a
-//! [`NetworkBuilder`](crate::NetworkBuilder), which has checked everything that does not depend on
+//! Nothing here runs a network; it computes the shapes of its values. A
+//! [`NetworkBuilder`](crate::NetworkBuilder) builds it and checks everything that does not depend on
 //! the size of the image.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a node of a network does: the operations as plain data, and how each changes a size.
+//! The operations of a network's nodes as plain data, and how each changes a size.
 //!
 //! Sizes along the spatial axes are lists with one entry per axis, so that two and three dimensions
 //! are the same code. Meanings (rounding, coordinates) are those of PyTorch 2.

@@ -1,5 +1,5 @@
 //! Runs a network by the definitions of its operations, slowly and in any precision: the oracle
-//! that engines and models are tested against. Not for images of any size.
+//! that engines and models are tested against. Use it for small images only.
 //!
 //! Two dimensions are three with a depth of 1, so each operation is written once.
 

@@ -1,7 +1,7 @@
-//! The columns of a study's table: their names, what they hold, and which of them a table cannot do without.
+//! The columns of a study's table: their names, their types, and which of them are required.
 //!
-//! All that writes, reads or shows tables has the columns from here; the fields of a [`Row`](crate::row::Row) are held
-//! to them by a test.
+//! Everything that writes, reads or shows tables uses these columns; a test compares them with the fields of a
+//! [`Row`](crate::row::Row).
 
 use serde_json::Value;
 

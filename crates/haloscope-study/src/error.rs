@@ -1,4 +1,4 @@
-//! What can go wrong in a study, split by who can do something about it.
+//! Errors of a study, divided by who can fix them.
 
 /// The result of a step of a study.
 pub type Result<T> = std::result::Result<T, Error>;

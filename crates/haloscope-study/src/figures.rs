@@ -1,13 +1,13 @@
-//! What rows say: times of an iteration, speedup, efficiencies, balance. Pure functions over rows.
+//! Figures derived from rows: times of an iteration, speedup, efficiencies, balance. Pure functions over rows.
 //!
 //! An iteration takes as long as its slowest rank; a configuration's time is the median over all iterations of all
-//! repetitions. Efficiencies are shares of 1. The dashboard's `model.js` has the same definitions.
+//! repetitions. Efficiencies are fractions of 1. The dashboard's `model.js` has the same definitions.
 //!
 //! - *speedup*: how many times faster than on the fewest ranks measured, times that number of ranks; in a weak study,
 //!   how much more is done in the same time.
 //! - *parallel efficiency*: speedup divided by ranks.
-//! - *work-normalised efficiency*: the same, had all numbers of ranks computed as many pixels. Tiles overlap, so
-//!   cutting an image for more ranks may make more work; this is what is left when that is not counted.
+//! - *work-normalised efficiency*: the same if all rank counts computed equally many pixels. Tiles overlap, so dividing
+//!   an image for more ranks may cause more work; this figure excludes that.
 //! - *load balance* and *communication efficiency* are those of the POP project: with the useful seconds of a rank (all
 //!   but moving data and waiting), the mean over ranks divided by the largest, and the largest divided by the seconds
 //!   that passed. Their product is the share of time in which ranks compute.
@@ -17,12 +17,12 @@ use std::collections::BTreeMap;
 use crate::row::{Configuration, Mode, Row};
 use crate::statistics::Median;
 
-/// What the rows of one configuration say.
+/// The figures of one configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
-    /// What they are of.
+    /// The configuration.
     pub configuration: Configuration,
-    /// Whether they are predicted.
+    /// Whether the figures are predicted.
     pub predicted: bool,
     /// Seconds of an iteration.
     pub total: Median,
@@ -44,7 +44,7 @@ pub struct Summary {
     pub pixels_computed: Option<u64>,
     /// The most memory of a rank's process.
     pub peak_bytes: Option<u64>,
-    /// What was predicted of it.
+    /// The predicted memory.
     pub predicted_bytes: Option<u64>,
     /// The quality after the last iteration.
     pub psnr_db: Option<f64>,
@@ -67,7 +67,7 @@ pub struct Scaling {
     pub prior_speedup: Option<f64>,
 }
 
-/// What each configuration's rows say, in the order in which configurations first appear.
+/// Summarises each configuration's rows, in the order in which configurations first appear.
 #[must_use]
 pub fn summarise(rows: &[Row]) -> Vec<Summary> {
     let mut order: Vec<(bool, Configuration)> = Vec::new();
@@ -85,7 +85,7 @@ pub fn summarise(rows: &[Row]) -> Vec<Summary> {
     order.into_iter().filter_map(|key| summary(&key, groups.get(&key)?)).collect()
 }
 
-/// How configurations that differ in nothing but their ranks compare.
+/// Compares configurations that differ only in their ranks.
 #[must_use]
 pub fn scaling(summaries: &[Summary]) -> Vec<Scaling> {
     let reference = |of: &Summary| {

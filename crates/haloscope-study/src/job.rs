@@ -1,7 +1,7 @@
-//! What a process is asked to measure, and what it answers.
+//! The request to a measuring process, and its answers.
 //!
-//! Every configuration is measured by a process of its own: its peak of memory is then its own, and one that
-//! fails takes nothing else with it. The question is one JSON document, the answers are lines of JSON.
+//! Every configuration is measured in its own process, so that its peak memory is its own and a failure affects nothing
+//! else. The request is one JSON document; the answers are lines of JSON.
 
 use std::path::PathBuf;
 

@@ -1,7 +1,7 @@
 //! Runs the jobs of a study, each in a process of its own, and keeps the rows as they come.
 //!
-//! A study that is interrupted ends the process that measures and keeps what was measured until then. Who interrupts is
-//! not known here: the caller says how to find out.
+//! An interrupted study stops its measuring process and keeps what was measured so far. The caller supplies the check for
+//! an interruption.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;

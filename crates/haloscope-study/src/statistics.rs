@@ -1,4 +1,4 @@
-//! Medians, and intervals for them that assume nothing of the distribution.
+//! Medians, and intervals for them that assume nothing about the distribution.
 
 /// A median with an interval.
 #[derive(Clone, Copy, Debug, PartialEq)]

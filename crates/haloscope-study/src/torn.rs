@@ -1,6 +1,6 @@
-//! Tables whose last row is torn: a power cut, a full disk or a killed process may leave half of it.
+//! Tables whose last row is incomplete, after a power cut, a full disk or a killed process.
 //!
-//! Readers go on without such a row, and say so. A row in the middle that is wrong is another matter, and an error.
+//! Readers skip such a row with a warning. A wrong row in the middle is an error.
 
 use std::path::Path;
 

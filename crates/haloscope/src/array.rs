@@ -1,7 +1,7 @@
 //! Arithmetic over whole arrays, with the same bits on any number of threads.
 //!
-//! Sums are taken in f64 over pieces of a fixed length, and the pieces are added in order, so that
-//! how many threads share the work does not show in the result.
+//! Sums are taken in f64 over pieces of a fixed length, and the pieces are added in order, so the
+//! result does not depend on the number of threads.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 
-/// An image, a volume, or what an operator makes of one: axes (batch, channel, spatial…).
+/// An image, a volume, or the output of an operator, with axes (batch, channel, spatial…).
 pub type Array = ArrayD<f32>;
 
 /// The elements of one piece of a sum: long enough to be worth a thread's while.
@@ -54,7 +54,7 @@ pub fn distance(a: &[f32], b: &[f32]) -> f64 {
     squares.sqrt()
 }
 
-/// The least and the greatest value, NaN left out; +∞ and −∞ of nothing.
+/// The smallest and the largest value, ignoring NaN; +∞ and −∞ for an empty array.
 #[must_use]
 pub fn extremes(image: &Array) -> (f32, f32) {
     image.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), value| {
@@ -103,7 +103,7 @@ pub fn scale(y: &mut [f32], a: f32) {
 /// The elements in memory order.
 ///
 /// # Errors
-/// If the array is not in standard layout: a transposed or sliced view, say.
+/// If the array is not in standard layout, for example a transposed or sliced view.
 pub fn elements<'a>(what: &'static str, array: &'a Array) -> Result<&'a [f32]> {
     array.as_slice().ok_or_else(|| {
         Error::argument(
@@ -113,7 +113,7 @@ pub fn elements<'a>(what: &'static str, array: &'a Array) -> Result<&'a [f32]> {
     })
 }
 
-/// The elements in logical order, copied only if memory has another one.
+/// The elements in logical order, copied only if their order in memory differs.
 pub(crate) fn slice(array: &Array) -> Cow<'_, [f32]> {
     match array.as_slice() {
         Some(slice) => slice.into(),
@@ -121,7 +121,7 @@ pub(crate) fn slice(array: &Array) -> Cow<'_, [f32]> {
     }
 }
 
-/// The elements of an array that was just made, and so is in standard layout.
+/// The elements of a newly made array, which is in standard layout.
 pub(crate) fn slice_mut(array: &mut Array) -> &mut [f32] {
     array.as_slice_mut().expect("an array that was just made is in standard layout")
 }

@@ -1,4 +1,4 @@
-//! What can go wrong in a reconstruction, split by who can do something about it.
+//! Errors of a reconstruction, divided by who can fix them.
 
 /// The result of a step of a reconstruction.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -7,7 +7,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The caller passed something that cannot be right.
+    /// The caller passed an invalid argument.
     #[error("{what}: {reason}")]
     Argument {
         /// The operator, function or parameter.
@@ -16,7 +16,7 @@ pub enum Error {
         reason: String,
     },
 
-    /// An array has another shape than the operator or function takes.
+    /// An array has a shape that the operator or function does not accept.
     #[error("{what} has shape {found:?}; {expected}")]
     Shape {
         /// What the array is: `the image of blur`.
@@ -27,7 +27,7 @@ pub enum Error {
         found: Vec<usize>,
     },
 
-    /// A calculation left the numbers: the input holds infinities or NaNs, or a method diverged.
+    /// A calculation is not finite: the input holds infinities or NaNs, or a method diverged.
     #[error("{what}: {reason}")]
     Numeric {
         /// The method.
@@ -54,34 +54,34 @@ pub enum Error {
         reason: String,
     },
 
-    /// A file is what it claims to be, which this build does not know.
+    /// A file has a valid format that this build does not support.
     #[error("{file}: {reason}")]
     Unsupported {
         /// The name of the file.
         file: String,
-        /// What it is and what would be read.
+        /// What it is and what is supported.
         reason: String,
     },
 
-    /// A file asks for more than the limits allow.
+    /// A file requests more than the limits allow.
     #[error("{file}: {reason}")]
     Limit {
         /// The name of the file.
         file: String,
-        /// What it asks for and what is allowed.
+        /// What it requests and what is allowed.
         reason: String,
     },
 
-    /// Another rank could not do its part.
+    /// Another rank failed.
     #[error("rank {rank}: {reason}")]
     OnRank {
         /// The rank.
         rank: usize,
-        /// What it says.
+        /// Its error.
         reason: String,
     },
 
-    /// Ranks did not get through a call together.
+    /// A call between ranks failed.
     #[error(transparent)]
     Ranks(#[from] haloscope_comm::Error),
 
@@ -91,7 +91,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// A parameter that is refused, with what was given and what would be accepted.
+    /// An invalid parameter, with what was given and what would be accepted.
     pub fn argument(what: &'static str, reason: impl Into<String>) -> Self {
         Self::Argument { what, reason: reason.into() }
     }

@@ -1,8 +1,8 @@
-//! What the operators of a stack measured: a list of arrays, in the order of the operators.
+//! The measurements of a stack's operators: a list of arrays, in the order of the operators.
 //!
-//! A part may be absent, because another rank holds it. Every part keeps the index of its operator, so
-//! that a rank's share of the list is never mistaken for a shorter list. Nothing here communicates:
-//! sums and norms are over the parts that are present.
+//! A part may be absent because another rank holds it. Every part keeps the index of its operator, so a
+//! rank's share of the list cannot be mistaken for a shorter list. Nothing here communicates: sums and
+//! norms are over the parts that are present.
 
 use crate::array::{Array, add_scaled, scale, squared_norm};
 use crate::error::{Error, Result};
@@ -61,7 +61,7 @@ impl Measurements {
         self.parts.len()
     }
 
-    /// Whether the list is of no operators at all.
+    /// Whether the stack has no operators at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()

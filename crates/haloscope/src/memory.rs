@@ -1,4 +1,4 @@
-//! What this process takes of the machine's memory, where the system tells.
+//! The memory of this process, where the system reports it.
 
 /// The bytes that this process holds now.
 #[must_use]

@@ -19,7 +19,7 @@ const PIECE: usize = 1 << 12;
 /// the mean there and the skewness as small: f32 measurements hardly show either.
 const NORMAL_MEAN: f64 = (1_u64 << 30) as f64;
 
-/// Which of all possible noises: the same source gives the same noise.
+/// The source of a noise: the same source gives the same noise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoiseSource {
     /// The seed of a whole acquisition.
@@ -78,7 +78,7 @@ impl Noise {
         Ok(Self(Kind::Uniform { amplitude }))
     }
 
-    /// Adds noise to an operator's output; on an error it is left as it was.
+    /// Adds noise to an operator's output; leaves it unchanged on an error.
     ///
     /// # Errors
     /// If the noise is Poisson and an element is negative or not finite.

@@ -1,5 +1,5 @@
-//! The algorithms behind the calls, written once for all links. `README.md` beside this file tells
-//! how they work and why these were chosen.
+//! The algorithms behind the calls, written once for all links. `README.md` in this folder explains how
+//! they work and why they were chosen.
 
 mod broadcast;
 mod exchange;

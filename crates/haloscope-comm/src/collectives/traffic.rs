@@ -1,7 +1,7 @@
-//! The bytes that each rank sends in a call, from the sizes alone: for plans of jobs that have not begun.
+//! The bytes that each rank sends in a call, from the sizes alone, to plan jobs before they start.
 //!
-//! The algorithms beside this file choose their way by the sizes, so what they send is known before they run; a test
-//! holds the two together. Headers of frames are not counted, as in [`Statistics`](crate::Statistics).
+//! The algorithms in this folder depend only on the sizes, so what they send is known before they run; a test checks
+//! that the two agree. Headers of frames are not counted, as in [`Statistics`](crate::Statistics).
 
 use super::SMALL;
 use crate::element::ElementKind;

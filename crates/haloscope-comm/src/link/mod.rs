@@ -1,6 +1,6 @@
 //! How frames get from one rank to another: the small interface that each transport implements.
 //!
-//! A link moves frames and knows who is gone; it has no idea of collectives. Everything above it
+//! A link moves frames and knows which ranks are gone; it knows nothing of collectives. Everything above it
 //! (algorithms, agreement, deadlines, statistics) is written once, in [`crate::session`] and
 //! [`crate::collectives`], and is therefore the same for threads and for MPI.
 

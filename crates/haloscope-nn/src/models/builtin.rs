@@ -1,7 +1,7 @@
-//! The denoisers that ship with the build: two compact `DRUNet`s of our own training.
+//! The built-in denoisers: two compact `DRUNet`s that we trained.
 //!
-//! Their weights are part of the program, at half precision, so that nothing has to be fetched.
-//! `training/` is how they were made, `docs/model-card.md` what they are good for.
+//! Their weights are part of the program, at half precision, so nothing has to be downloaded.
+//! `training/` describes how they were trained, `docs/model-card.md` what they are suited for.
 
 use std::io::Cursor;
 

@@ -1,9 +1,9 @@
-//! Models as deepinv 0.5.0 defines them, with its parameter names, so that its checkpoints load
-//! unchanged.
+//! Models as deepinv 0.5.0 defines them, with the same parameter names, so that checkpoints load
+//! without conversion.
 //!
-//! A model's options are a plain struct that is an [`Architecture`]: it can list its parameters,
-//! be loaded from a [`StateDict`] with a strict check, or be filled with random weights. One model
-//! per file. [`Model::recognize`] finds the options from the weights.
+//! A model's options are a plain struct that implements [`Architecture`]: it can list its parameters,
+//! be loaded from a [`StateDict`] with a strict check, or be filled with random weights. There is one
+//! model per file. [`Model::recognize`] detects the options from the weights.
 
 mod builtin;
 mod dncnn;

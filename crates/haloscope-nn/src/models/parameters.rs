@@ -1,8 +1,7 @@
-//! Hands out a model's parameters by name while it is built, and remembers what did not fit.
+//! Supplies a model's parameters by name while it is built, and collects those that do not fit.
 //!
-//! A parameter that is missing is replaced by a tensor that has its shape and no values, so that
-//! building goes on and the error can list everything at once; a network made of those never
-//! leaves this crate.
+//! A missing parameter is replaced by a tensor that has its shape but no values, so that building
+//! continues and the error can list everything at once. Such a network never leaves this crate.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,8 @@
-//! Finds out from the names and shapes of weights which architecture they are of, and its options.
+//! Detects the architecture and its options from the names and shapes of weights.
 //!
 //! Each architecture has an anchor, a parameter that all its models have and no other architecture
-//! has. Shapes then give the options; what neither names nor shapes tell is listed at
-//! [`recognize`]. The result is a guess until it has been loaded, which is as strict as ever.
+//! has. Shapes then give the options; [`recognize`] lists those that neither names nor shapes reveal.
+//! The result is a guess until the weights have been loaded, which checks everything strictly.
 
 use super::{
     Architecture, BatchNorm, Dncnn, DncnnNames, Downsampling, Drunet, Fdncnn, Model, Parameters,

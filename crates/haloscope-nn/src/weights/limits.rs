@@ -1,4 +1,4 @@
-//! How much a file of weights may ask for, and the account of what it has asked for so far.
+//! Limits on what a file of weights may request, and a count of what it has requested so far.
 
 use super::fault::{Fault, Outcome};
 

@@ -1,8 +1,8 @@
 //! Trained weights: names and tensors, from safetensors files and from what `torch.save` writes.
 //!
-//! Files are not trusted: nothing in them is run, every length is checked before memory is
-//! allocated for it, and [`Limits`] bound the rest. Which reader is used depends on what is in a
-//! file, not on its name.
+//! Files are not trusted: nothing in them is executed, every length is checked before memory is
+//! allocated for it, and [`Limits`] bound the rest. The reader is chosen by a file's content, not by
+//! its name.
 
 mod element;
 mod fault;

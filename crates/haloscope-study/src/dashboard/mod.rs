@@ -1,9 +1,9 @@
-//! Dashboards: the tables of studies as one HTML file that needs nothing else, not even a network.
+//! Dashboards: the tables of studies as one HTML file that works without a network.
 //!
-//! This module reads and checks the tables and puts them into the page; what the page does with them is in
-//! `page/`: `model.js` computes speedups and medians, `charts.js` says what is drawn. The plotting library is
-//! Apache ECharts, in `vendor/` as its makers minified it; `scripts/fetch-echarts` says where it comes from.
-//! Nothing in the page is markup that came from a table: rows are JSON, which the scripts show as text.
+//! This module reads and checks the tables and embeds them in the page. The page's own code is in `page/`: `model.js`
+//! computes speedups and medians, and `charts.js` draws. The plotting library is Apache ECharts, minified, in `vendor/`;
+//! `scripts/fetch-echarts` names its source. No markup in the page comes from a table: rows are JSON, which the scripts
+//! show as text.
 
 mod error;
 mod run;

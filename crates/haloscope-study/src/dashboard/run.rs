@@ -1,4 +1,4 @@
-//! What a study left behind: a folder with its table and a description of where the numbers come from.
+//! The results of a study: a folder with its table and its provenance.
 
 use std::path::{Path, PathBuf};
 

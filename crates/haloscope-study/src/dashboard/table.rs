@@ -1,7 +1,7 @@
 //! A study's table, read from CSV and checked cell by cell.
 //!
-//! Values are kept by column, as the page gets them. Columns that are not known are left out and named, so that a
-//! table of a later version can still be shown; whatever else is wrong is an error with file, line and column.
+//! Values are kept by column, as the page gets them. Unknown columns are skipped and reported, so that a table of a
+//! later version can still be shown; anything else that is wrong is an error with file, line and column.
 
 use std::fmt::Display;
 use std::path::Path;

@@ -1,6 +1,6 @@
-//! What a message between two ranks costs here: the model's latency and bandwidth.
+//! The cost of a message between two ranks on this machine: the model's latency and bandwidth.
 //!
-//! Measured with the reduction that a reconstruction uses, so that adding up what arrives is in the bandwidth.
+//! It is measured with the reduction that a reconstruction uses, so the bandwidth includes adding up what arrives.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! A network on one image: what its plan says that it takes, what it takes, and how long.
+//! A network on one image: its predicted memory, its measured memory, and its time.
 
 use std::time::Instant;
 

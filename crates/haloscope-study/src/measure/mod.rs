@@ -1,4 +1,4 @@
-//! What a measuring process does: one configuration, some repetitions of it.
+//! The work of a measuring process: several repetitions of one configuration.
 
 mod batch;
 mod link;

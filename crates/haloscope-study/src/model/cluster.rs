@@ -1,4 +1,4 @@
-//! A machine that is described and not there: `cluster.toml`.
+//! The description of a machine that is not at hand: `cluster.toml`.
 
 use std::path::Path;
 

@@ -1,10 +1,9 @@
-//! How long an iteration would take on more ranks than there are.
+//! Predicts the time of an iteration on more ranks than are available.
 //!
 //! The seconds per pixel of one operator, of one tile and of the vector operations are taken from measurements on the
 //! fewest ranks, the cost of messages from a [`Cluster`]. The rest is counting: which rank has the most operators and the
-//! most tiles, and what it sends and receives, as the implementation does it. So a prediction is right as far as
-//! ranks do not slow each other down by more than the description says; [`validate`] compares it with what was
-//! measured.
+//! most tiles, and what it sends and receives, as the implementation does it. A prediction is right as long as ranks do
+//! not slow each other down by more than the description says; [`validate`] compares it with measurements.
 //!
 //! For an image that every rank holds ([`Layout::Replicated`]), the ranks add up their operators' images and send
 //! each other their tiles: see the `README.md` of `haloscope::distribute`. For one in shards ([`Layout::Sharded`]),

@@ -1,4 +1,4 @@
-//! What can go wrong between here and a cluster, split by who can do something about it.
+//! Errors of submitting and following jobs, divided by who can fix them.
 
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,7 @@
 //! Grids: one job for each of several allocations, written down in a TOML file.
 //!
-//! Lists are coupled: the first values of all lists make the first job, the second ones the second. A single value
-//! belongs to all jobs.
+//! Lists belong together: the first values of all lists form the first job, the second ones the second. A single value
+//! applies to all jobs.
 
 use std::collections::HashSet;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Clusters with Slurm: batch scripts, submitting and following them, and grids of jobs whose rows become one table.
 //!
-//! Slurm itself is asked through its commands (`sbatch`, `squeue`, `sacct`, `scontrol`), which every cluster has.
-//! Nothing here cancels a job; whoever stops following is told how.
+//! Slurm is called through its commands (`sbatch`, `squeue`, `sacct`, `scontrol`), which every cluster has. Nothing here
+//! cancels a job; when following stops, the user is told how to cancel it.
 
 mod campaign;
 mod error;

@@ -1,4 +1,4 @@
-//! Slurm's commands: submitting a script, and asking what became of a job.
+//! Slurm's commands: submits a script and queries the state of a job.
 //!
 //! A job that has left the queue is looked for in the accounts (`sacct`), in the controller's memory (`scontrol`) and
 //! at last in the file that the script itself leaves, because clusters differ in which of these they keep.

@@ -1,7 +1,7 @@
-//! Denoisers: what a plug-and-play method uses as its prior.
+//! Denoisers: the priors of plug-and-play methods.
 //!
-//! A [`Denoiser`] takes images and the level of their noise. Networks, classical methods and closures
-//! are all the same to what is built on it: tiling, distribution and solvers.
+//! A [`Denoiser`] takes images and their noise level. Tiling, distribution and solvers are built on
+//! this trait and work with networks, classical methods and closures alike.
 
 pub(crate) mod differences;
 mod function;

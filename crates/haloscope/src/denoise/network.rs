@@ -1,4 +1,4 @@
-//! A network as a denoiser: plans are made when a new shape comes, and kept.
+//! A network as a denoiser: it is planned for each new shape, and plans are kept.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

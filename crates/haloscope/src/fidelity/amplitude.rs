@@ -1,4 +1,4 @@
-//! The distance of amplitudes when intensities are measured, as in phase retrieval.
+//! The distance between amplitudes where intensities are measured, as in phase retrieval.
 
 use super::{Fidelity, Pair, check_gamma};
 use crate::array::Array;

@@ -1,4 +1,4 @@
-//! Measurements within a given distance of the data: what is known when the noise is bounded.
+//! Measurements within a given distance of the data, for bounded noise.
 
 use rayon::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Least absolute deviations: the likelihood of Laplacian noise, which forgives outliers.
+//! Least absolute deviations: the likelihood of Laplacian noise, which is robust to outliers.
 
 use super::{Fidelity, Pair, check_gamma};
 use crate::array::Array;

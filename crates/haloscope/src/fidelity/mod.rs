@@ -1,8 +1,8 @@
-//! How far measurements that an image would give are from those that were made.
+//! Fidelities: how far the predicted measurements of an image are from the data.
 //!
-//! A fidelity `d(u, y)` compares `u = A x` to the data `y` and knows nothing of `A`; the provided
-//! functions with a `physics` bring in the operator by the chain rule. All fidelities here are convex
-//! in `u`. Values are sums over all elements, the batch included.
+//! A fidelity `d(u, y)` compares `u = A x` with the data `y` and knows nothing of `A`; the provided
+//! functions with a `physics` apply the chain rule. All fidelities here are convex in `u`. Values are
+//! sums over all elements, including the batch.
 
 mod amplitude;
 mod ball;

@@ -1,10 +1,10 @@
-//! What a reconstruction will take, before it runs: the work, the memory and the messages of each rank.
+//! Forecasts the work, the memory and the messages of each rank before a reconstruction runs.
 //!
-//! Everything follows from shapes: a [`Job`] has no measurements and no weights that matter, and a [`Forecast`] of it takes
-//! milliseconds, once the network is planned. Messages are exact, to the byte, but for methods with iterations inside, where
-//! they are an upper bound. Memory is that of the arrays and the network
-//! at the moment when a rank holds the most; the program itself, and tables that operators keep, come on top, and with arrays
-//! of less than 32 MB up to a third for what the system's allocator keeps.
+//! Everything follows from shapes: a [`Job`] has no measurements and its weights do not matter, and a [`Forecast`] takes
+//! milliseconds once the network is planned. Messages are exact to the byte, except for methods with inner iterations, where
+//! they are an upper bound. Memory is that of the arrays and the network when a rank holds the most. The program itself and
+//! the tables of operators are not included, nor is what the system's allocator keeps: up to a third more for arrays of less
+//! than 32 MB.
 
 mod communication;
 mod memory;

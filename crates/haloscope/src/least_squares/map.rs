@@ -1,4 +1,4 @@
-//! What an iterative method needs to know of an operator, a stack, or a stack over ranks.
+//! What an iterative method needs to know about an operator, a stack, or a distributed stack.
 
 use crate::array::{Array, add_scaled, dot, elements, scale, squared_norm};
 use crate::error::{Error, Result};

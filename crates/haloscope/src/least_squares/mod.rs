@@ -1,10 +1,10 @@
-//! Least squares with operators that are only known by what they do to an image.
+//! Least squares for matrix-free operators.
 //!
-//! [`pseudo_inverse`] and [`prox_l2`] take the closed form of an operator where it has one and one of
-//! four iterative methods elsewhere. The methods see a [`LinearMap`] or a [`System`], never an
-//! operator, so that a map which is spread over ranks is solved by the same code. Vectors are f32,
-//! scalars f64. Reports give the residual of the answer itself, recomputed at the end: the one that a
-//! method updates as it goes drifts away from it in f32. A batch is solved as one system.
+//! [`pseudo_inverse`] and [`prox_l2`] use the closed form of an operator where it has one, and one of
+//! four iterative methods elsewhere. The methods see only a [`LinearMap`] or a [`System`], so the same
+//! code solves a map that is distributed over ranks. Vectors are f32, scalars f64. Reports give the
+//! residual of the answer itself, recomputed at the end, because the residual that a method updates
+//! drifts away from it in f32. A batch is solved as one system.
 
 mod bicgstab;
 mod conjugate_gradient;

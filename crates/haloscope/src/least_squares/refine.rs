@@ -1,9 +1,9 @@
-//! Iterative refinement around a method, which is what makes its report true.
+//! Iterative refinement around a method, which makes its reported residual true.
 //!
-//! In f32 the residual that a method updates goes to zero while the one of its image does not, and may
-//! even grow. So the residual is computed anew every 32 iterations, and when a method believes to be
-//! done or breaks down. A method that was wrong begins again from the best image, as long as that
-//! at least halves the residual. The image with the smallest true residual is returned.
+//! In f32 the residual that a method updates goes to zero while that of its image does not, and may
+//! even grow. The residual is therefore recomputed every 32 iterations, and when a method believes
+//! that it is done or breaks down. A method that was wrong restarts from the best image, as long as
+//! that at least halves the residual. The image with the smallest true residual is returned.
 
 use std::ops::ControlFlow;
 

@@ -1,9 +1,9 @@
-//! How far an image is from the one that it should be.
+//! Metrics: how far an image is from its reference.
 //!
 //! Each function compares a batch (batch, channel, spatial…) with a reference of the same shape and
-//! gives one number per image; [`mean`] is the number of the batch. What counts as the whole range of
-//! values is always said by the caller, because a metric that guesses it from the data changes when
-//! the data does. Sums are taken in f64 and in one order, so that the number of threads does not show.
+//! returns one number per image; [`mean`] averages over the batch. The caller always gives the range of
+//! values, because a metric that guesses it from the data changes when the data does. Sums are taken in
+//! f64 in a fixed order, so the result does not depend on the number of threads.
 
 mod ssim;
 
@@ -100,7 +100,7 @@ pub fn ssim(image: &Array, reference: &Array, data_range: f64) -> Result<Vec<f64
     Ssim::new(data_range)?.per_image(image, reference)
 }
 
-/// The mean of a metric over a batch; NaN for none.
+/// The mean of a metric over a batch; NaN for an empty one.
 ///
 /// ```
 /// assert_eq!(haloscope::metrics::mean(&[30.0, 32.0]), 31.0);

@@ -17,7 +17,7 @@ const BAND: usize = 48;
 /// Filtered at once: x, y, x² + y² and xy.
 const FIELDS: usize = 4;
 
-/// What is done where the window reaches over the border.
+/// How the border is treated where the window extends beyond it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Border {
     /// The image is mirrored about its outermost pixels, and all pixels count: torchmetrics.
@@ -35,7 +35,7 @@ pub enum Border {
 /// `C₂ = (0.03 L)²` and L is the data range. The window has a standard deviation of 1.5 and 11 taps per
 /// spatial axis; weights sum to 1, and variances are those of the population.
 ///
-/// Channels and pixels are averaged; which pixels, is the [`Border`]. The default is that of
+/// Channels and pixels are averaged; [`Border`] selects which pixels. The default is that of
 /// `StructuralSimilarityIndexMeasure` of torchmetrics. The values of scikit-image, which leaves the
 /// border out, differ in the third digit on photographs and more on small images.
 ///
@@ -57,12 +57,12 @@ pub struct Ssim {
 }
 
 impl Ssim {
-    /// With the usual window, for values whose largest and smallest differ by `data_range`.
+    /// The usual window, for values whose largest and smallest differ by `data_range`.
     pub fn new(data_range: f64) -> Result<Self> {
         Self::with_window(data_range, 1.5)
     }
 
-    /// With a Gaussian window of another standard deviation, cut at 3.5 of them.
+    /// Uses a Gaussian window of another standard deviation, cut at 3.5 of them.
     pub fn with_window(data_range: f64, sigma: f64) -> Result<Self> {
         check_range("ssim", data_range)?;
         if !(sigma > 0.0 && sigma <= 1000.0) {
@@ -85,7 +85,7 @@ impl Ssim {
         })
     }
 
-    /// With another rule for the border.
+    /// Uses another rule for the border.
     #[must_use]
     pub fn with_border(self, border: Border) -> Self {
         Self { border, ..self }

@@ -1,9 +1,9 @@
-//! Images that are made and not measured, so that examples and tests need no download.
+//! Generated images, so that examples and tests need no download.
 //!
-//! [`SheppLogan`] is the head of tomography in two and three dimensions, [`disks`] are the simplest
-//! objects with a known integral, and [`landscape`] is a colour picture with the statistics of a
-//! photograph: edges, textures whose power falls with frequency, and smooth parts. All of them are the
-//! same on every machine and on any number of threads.
+//! [`SheppLogan`] is the head phantom of tomography in two and three dimensions, [`disks`] are the
+//! simplest objects with a known integral, and [`landscape`] is a colour picture with the statistics of
+//! a photograph: edges, textures whose power falls with frequency, and smooth parts. All of them are
+//! the same on every machine and on any number of threads.
 
 mod ellipse;
 mod landscape;

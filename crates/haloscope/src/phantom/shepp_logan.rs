@@ -66,19 +66,19 @@ const SOLID: [([f64; 7], [f64; 2]); 10] = [
 ];
 
 impl SheppLogan {
-    /// With a value per pixel that is the object's at the pixel's centre.
+    /// Each pixel has the object's value at the pixel's centre.
     #[must_use]
     pub fn new(table: Table) -> Self {
         Self { table, points: 1, placement: Placement::Tiling }
     }
 
-    /// With the mean over `points` per side of a pixel, which softens the edges as a detector does.
+    /// Uses the mean over `points` per side of a pixel, which softens the edges as a detector does.
     #[must_use]
     pub fn with_points(self, points: usize) -> Self {
         Self { points, ..self }
     }
 
-    /// With another place of the pixels.
+    /// Uses another position of the pixels.
     #[must_use]
     pub fn with_placement(self, placement: Placement) -> Self {
         Self { placement, ..self }

@@ -1,4 +1,4 @@
-//! The instrument that shows the image as it is; with noise, the denoising problem.
+//! The identity; with noise, the denoising problem.
 
 use super::{LinearPhysics, Physics};
 use crate::array::{Array, scale};

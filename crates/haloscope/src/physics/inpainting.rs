@@ -1,4 +1,4 @@
-//! Pixels that are missing: a product with a mask.
+//! Missing pixels: a product with a mask.
 
 use std::fmt;
 

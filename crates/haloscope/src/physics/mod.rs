@@ -1,9 +1,9 @@
-//! What an instrument does to an image.
+//! Measurement operators: what an instrument does to an image.
 //!
-//! An operator is made for one shape of image, so that all that depends on the shape (transforms of
-//! kernels, geometry of rays) is prepared once; it then runs on any batch of such images. To write one,
-//! implement the `apply_…` functions on plain slices; callers use `forward`, `vjp` and `adjoint`, which
-//! take whole arrays and check their shapes.
+//! An operator is constructed for one image shape, so everything that depends on the shape (transforms
+//! of kernels, geometry of rays) is prepared once; it then runs on any batch of such images. To write
+//! one, implement the `apply_…` functions on plain slices. Users call `forward`, `vjp` and `adjoint`,
+//! which take whole arrays and check their shapes.
 
 mod blur;
 mod compose;

@@ -1,4 +1,4 @@
-//! A sensor that saturates: the operator that is not linear.
+//! A saturating sensor: the one operator that is not linear.
 
 use super::Physics;
 use crate::error::{Error, Result};

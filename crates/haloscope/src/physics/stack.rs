@@ -1,8 +1,8 @@
 //! Several operators that look at the same image: camera frames, groups of angles, antennas.
 //!
 //! Sums over the operators are taken element by element from the first operator to the last,
-//! `((t₀ + t₁) + t₂) + …`, in f32 and without a zero in front. An ordered sum over ranks does the same,
-//! so a stack that is spread over ranks gives the bits of one that is not.
+//! `((t₀ + t₁) + t₂) + …`, in f32 and without a leading zero. An ordered sum over ranks does the same, so
+//! a distributed stack gives the same bits as one that is not.
 
 use std::sync::Arc;
 

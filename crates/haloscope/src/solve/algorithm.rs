@@ -15,12 +15,12 @@ use crate::memory::peak_resident_bytes;
 
 /// A method: one step from a state to the next.
 ///
-/// All that a step remembers is in the [`State`], so that a run can be continued from it.
+/// Everything that a step remembers is in the [`State`], so that a run can be resumed from it.
 pub trait Algorithm: Send + Sync + fmt::Debug {
-    /// What it is called in messages and job files: `pgd`.
+    /// Its name in messages and job files: `pgd`.
     fn name(&self) -> &'static str;
 
-    /// Takes `state.iteration` + 1 iterations' worth of a state to the next.
+    /// Advances the state by one iteration.
     fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<()>;
 }
 
@@ -40,19 +40,19 @@ impl<'a> Setting<'a> {
         Self { problem, iteration, data_term: Cell::new(None), gradient: zero(), prior: zero() }
     }
 
-    /// The number of iterations that are done.
+    /// The number of completed iterations.
     #[must_use]
     pub fn iteration(&self) -> usize {
         self.iteration
     }
 
-    /// The problem, for what is not timed.
+    /// The problem, for work that is not timed.
     #[must_use]
     pub fn problem(&self) -> &'a Problem {
         self.problem
     }
 
-    /// The gradient of the data term, whose value is recorded on the way.
+    /// The gradient of the data term; also records the term's value.
     pub fn gradient(&self, image: &Array) -> Result<Array> {
         let (value, gradient) = self.data(|| self.problem.value_and_gradient(image))?;
         self.data_term.set(Some(value));
@@ -64,13 +64,13 @@ impl<'a> Setting<'a> {
         self.data(|| self.problem.prox(image, step))
     }
 
-    /// Something that counts as the time of the data term.
+    /// Runs something whose time counts as the data term's.
     pub fn data<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let _span = self.span("data");
         timed(&self.gradient, work)
     }
 
-    /// Something that counts as the time of the prior.
+    /// Runs something whose time counts as the prior's.
     pub fn prior<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let _span = self.span("prior");
         timed(&self.prior, work)
@@ -80,7 +80,7 @@ impl<'a> Setting<'a> {
         self.problem.physics().context().span(name)
     }
 
-    /// Notes a data term that a step knows for nothing.
+    /// Records a data term that a step computes anyway.
     pub fn note_data_term(&self, value: f64) {
         self.data_term.set(Some(value));
     }

@@ -1,4 +1,4 @@
-//! Half-quadratic splitting with a denoiser whose level falls: the method of DPIR.
+//! Half-quadratic splitting with a denoiser of decreasing level: the method of DPIR.
 
 use super::algorithm::{Algorithm, Setting};
 use super::prior::Plug;

@@ -1,5 +1,5 @@
-//! No prior at all: Landweber's iteration and conjugate gradients, one step at a time, so that they are watched,
-//! stopped and continued like the others.
+//! Methods without a prior: Landweber's iteration and conjugate gradients, one step at a time, so that they can be
+//! watched, stopped and resumed like the others.
 
 use super::algorithm::{Algorithm, Setting};
 use super::prior::clamp;
@@ -8,7 +8,7 @@ use super::state::State;
 use crate::array::{add_scaled, dot, scale_and_add, slice, slice_mut, squared_norm};
 use crate::error::Result;
 
-/// `x ← x − γ ∇f(x)`, brought back to a range if there is one.
+/// `x ← x − γ ∇f(x)`, clamped to a range if there is one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Landweber {
     /// The step size.

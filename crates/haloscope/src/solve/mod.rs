@@ -1,9 +1,9 @@
-//! From measurements to an image: iterative methods over a distributed problem.
+//! From measurements to an image: iterative methods for a distributed problem.
 //!
-//! A [`Problem`] is the data term, a [`Prior`] the other one. An [`Algorithm`] is one step on a [`State`]; the
-//! loop around it ([`solve`]) does what all of them share: when to stop, what to record, whom to tell. All ranks
-//! run the same loop on the same image, and agree on stopping, so the result has the same bits on any number of
-//! ranks, and a run that is continued from a saved state has those of one that never stopped.
+//! A [`Problem`] is the data term; a [`Prior`] is the other term. An [`Algorithm`] is one step on a [`State`], and the
+//! loop around it ([`solve`]) handles what all methods share: stopping, recording and notifying. All ranks run the
+//! same loop on the same image and agree on when to stop. The result therefore has the same bits on any number of
+//! ranks, and a resumed run has the same bits as one that never stopped.
 
 mod algorithm;
 mod checkpoint;
@@ -43,15 +43,15 @@ pub use splitting::{Admm, DouglasRachford};
 pub use state::State;
 pub use stop::{Reason, Stopping};
 
-/// Sees every iteration, and may stop there.
+/// Called after every iteration; may stop the run.
 pub type Watch<'a> = dyn FnMut(&Record, &State) -> Result<ControlFlow<()>> + 'a;
 
-/// What came out, and how.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The image, and what a continuation needs.
+    /// The image, and what is needed to continue from it.
     pub state: State,
-    /// Why it ended.
+    /// Why the run ended.
     pub reason: Reason,
     /// Every iteration of this run.
     pub records: Vec<Record>,

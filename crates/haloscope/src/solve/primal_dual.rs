@@ -10,7 +10,7 @@ use crate::error::Result;
 
 /// `min f(x) + λ TV(x)` over all images, or over those in a range, for an `f` with a gradient.
 ///
-/// `x ← x − τ (∇f(x) + ∇ᵀp)` brought back to the range, `p ← p + σ ∇(2x⁺ − x)` brought back to lengths of at most `λ`. The steps follow from
+/// `x ← x − τ (∇f(x) + ∇ᵀp)` clamped to the range, `p ← p + σ ∇(2x⁺ − x)` projected to lengths of at most `λ`. The steps follow from
 /// the Lipschitz constant `L` of `∇f`: `σ = L / (8 d)` in `d` dimensions, and `1/τ = L/2 + 4 d σ`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PrimalDual {

@@ -1,4 +1,4 @@
-//! What is known of images before anything is measured.
+//! Priors: what is known about images before anything is measured.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use crate::array::{Array, extremes};
 use crate::denoise::{Denoiser, NoiseLevel, TotalVariation};
 use crate::error::{Error, Result};
 
-/// The other term: something with a prox, a gradient, or both.
+/// The prior term, which has a prox, a gradient, or both.
 pub trait Prior: Send + Sync + fmt::Debug {
     /// The prox of `step` times the prior.
     fn prox(&self, image: &Array, step: f64) -> Result<Array>;
@@ -19,7 +19,7 @@ pub trait Prior: Send + Sync + fmt::Debug {
     }
 }
 
-/// A denoiser in the place of a prox (plug-and-play), or of a gradient (regularisation by denoising).
+/// A denoiser instead of a prox (plug-and-play) or of a gradient (regularisation by denoising).
 #[derive(Clone, Debug)]
 pub struct Plug {
     denoiser: Arc<dyn Denoiser>,
@@ -33,27 +33,27 @@ pub enum Range {
     /// Nothing.
     #[default]
     AsIs,
-    /// Values are brought into these bounds before and after.
+    /// Clamps values to these bounds before and after denoising.
     Clamp(f32, f32),
-    /// The image is scaled to 0 to 1, and back: for images whose values have another range than those that the network
-    /// was trained on. The noise level is one of images from 0 to 1.
+    /// Scales the image to 0…1 and back, for images in other units than those the network was trained on. The noise
+    /// level is that of images from 0 to 1.
     Normalise,
 }
 
 impl Plug {
-    /// A denoiser with the level of the noise that it is told.
+    /// A denoiser with the noise level that it is given.
     pub fn new(denoiser: Arc<dyn Denoiser>, level: impl Into<NoiseLevel>) -> Self {
         Self { denoiser, level: level.into(), range: Range::default() }
     }
 
-    /// With something done around the denoiser.
+    /// The same with a preparation of the image around the denoiser.
     #[must_use]
     pub fn range(mut self, range: Range) -> Self {
         self.range = range;
         self
     }
 
-    /// With another level: for schedules.
+    /// The same with another level, for schedules.
     #[must_use]
     pub fn with_level(&self, level: impl Into<NoiseLevel>) -> Self {
         Self { level: level.into(), ..self.clone() }
@@ -85,7 +85,7 @@ impl Plug {
         }
     }
 
-    /// What a noise level of 1 is in the values of this image.
+    /// What a noise level of 1 corresponds to in the values of this image.
     #[must_use]
     pub fn unit(&self, image: &Array) -> f64 {
         match (self.range, extremes(image)) {
@@ -95,7 +95,7 @@ impl Plug {
     }
 }
 
-/// Brings an image back to a range, if there is one.
+/// Clamps an image to a range, if there is one.
 pub(super) fn clamp(image: &mut Array, range: Option<(f32, f32)>) {
     if let Some((low, high)) = range {
         image.mapv_inplace(|value| value.clamp(low, high));
@@ -103,7 +103,7 @@ pub(super) fn clamp(image: &mut Array, range: Option<(f32, f32)>) {
 }
 
 impl Prior for Plug {
-    /// The denoised image, whatever the step: it is the level that says how much is removed.
+    /// The denoised image. The step has no effect; the level determines how much is removed.
     fn prox(&self, image: &Array, _step: f64) -> Result<Array> {
         self.denoise(image)
     }

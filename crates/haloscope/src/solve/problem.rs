@@ -15,29 +15,29 @@ pub struct Problem {
     inner: InnerOptions,
 }
 
-/// How carefully proxes of the data term are computed, where they have no closed form.
+/// How accurately proxes of the data term are computed where they have no closed form.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct InnerOptions {
     tolerance: f64,
     iterations: usize,
 }
 
-/// Where an iteration begins.
+/// The initial image of an iteration.
 #[derive(Clone, Debug, Default)]
 pub enum Start {
     /// Zeros.
     Zeros,
-    /// `Aᵀy`, scaled so that it fits the data best: the first step of steepest descent from zeros.
+    /// `Aᵀy`, scaled to fit the data best: the first step of steepest descent from zeros.
     #[default]
     Adjoint,
-    /// The least-squares solution, after so many iterations at the most.
+    /// The least-squares solution, after at most this many iterations.
     PseudoInverse(usize),
-    /// This image: a filtered back-projection, say, or one from a file.
+    /// This image, for example a filtered back-projection or one from a file.
     Image(Array),
 }
 
 impl Problem {
-    /// A problem; each rank needs the measurements of its own operators only.
+    /// A problem; each rank needs only the measurements of its own operators.
     pub fn new(
         physics: DistributedStack,
         data: Measurements,
@@ -48,8 +48,8 @@ impl Problem {
         Ok(Self { physics, data, fidelity, inner })
     }
 
-    /// How exactly proxes are computed where there is no closed form: a relative residual, and the most
-    /// iterations (1e-6 and 50 unless this is called).
+    /// Sets how accurately proxes are computed where there is no closed form: the relative residual and the maximum
+    /// number of iterations (1e-6 and 50 by default).
     #[must_use]
     pub fn with_inner(mut self, tolerance: f64, iterations: usize) -> Self {
         self.inner = InnerOptions { tolerance, iterations };
@@ -78,7 +78,7 @@ impl Problem {
         self.fidelity.gradient(&self.physics, image, &self.data)
     }
 
-    /// Both, with one forward for the two.
+    /// The data term and its gradient, with a single forward.
     pub fn value_and_gradient(&self, image: &Array) -> Result<(f64, Array)> {
         self.fidelity.value_and_gradient(&self.physics, image, &self.data)
     }
@@ -113,7 +113,7 @@ impl Problem {
         Ok(0.99 / constant)
     }
 
-    /// The image to begin with.
+    /// The initial image.
     pub fn start(&self, start: &Start) -> Result<Array> {
         match start {
             Start::Image(image) => {

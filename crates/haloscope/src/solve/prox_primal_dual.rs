@@ -1,5 +1,5 @@
-//! Chambolle and Pock's method in full: a dual variable for each operator's measurement as well, so that the fidelity needs
-//! a prox and no gradient.
+//! Chambolle and Pock's full method: each operator's measurement has a dual variable too, so the fidelity needs a prox and
+//! no gradient.
 
 use super::algorithm::{Algorithm, Setting};
 use super::state::State;
@@ -10,13 +10,13 @@ use crate::measurements::Measurements;
 
 /// `min Σ dᵢ(Aᵢ x, yᵢ) + λ TV(x)`, for fidelities with a prox: absolute deviations, balls around the data.
 ///
-/// `qᵢ ← prox of σ dᵢ* at qᵢ + σ Aᵢ x̄`, `p ← p + ρ ∇x̄` brought back to lengths of at most `λ`,
+/// `qᵢ ← prox of σ dᵢ* at qᵢ + σ Aᵢ x̄`, `p ← p + ρ ∇x̄` projected to lengths of at most `λ`,
 /// `x⁺ = x − τ (Aᵀq + ∇ᵀp)`, `x̄ = 2x⁺ − x`. The dual steps follow from `τ`: each of the two maps gets half of what
-/// `τ (σ ‖A‖² + ρ ‖∇‖²) < 1` allows. The duals `qᵢ` stay on the ranks that have the operators; an iteration sends one sum
+/// `τ (σ ‖A‖² + ρ ‖∇‖²) < 1` allows. The duals `qᵢ` stay on the ranks that own the operators; an iteration sends one sum
 /// of images, as a gradient would.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProxPrimalDual {
-    /// `‖A‖²`, or something above it: the estimate of
+    /// `‖A‖²`, or an upper bound: the estimate of
     /// [`DistributedStack::squared_norm`](crate::distribute::DistributedStack::squared_norm).
     pub squared_norm: f64,
     /// The weight `λ` of TV.

@@ -1,4 +1,4 @@
-//! A gradient step for the data, a prox for the prior: PGD, and its accelerated form.
+//! A gradient step for the data and a prox for the prior: PGD and its accelerated form.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub struct ProximalGradient {
     pub step: f64,
     /// The prior.
     pub prior: Arc<dyn Prior>,
-    /// `λ`, to mix what the prior makes of `z` with `z`: `x ← (1 − α) z + α D(z)`, `α = γλ / (1 + γλ)`.
+    /// `λ`, which mixes the prior's output with its input `z`: `x ← (1 − α) z + α D(z)`, `α = γλ / (1 + γλ)`.
     pub relaxation: Option<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! What is noted of each iteration.
+//! The record of each iteration.
 
 use haloscope_comm::{Collectives, Context};
 
@@ -7,7 +7,7 @@ use crate::error::Result;
 /// One iteration on one rank.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Record {
-    /// The number of iterations that are done.
+    /// The number of completed iterations.
     pub iteration: usize,
     /// The data term at the point where the step evaluated it, if it did.
     pub data_term: Option<f64>,
@@ -15,12 +15,12 @@ pub struct Record {
     pub relative_change: f64,
     /// Where the time went.
     pub seconds: Seconds,
-    /// The most bytes that the rank's process has held so far, where the system tells. Ranks that are threads of one
-    /// process share them.
+    /// The peak memory of the rank's process so far, in bytes, where the system reports it. Thread ranks share one
+    /// process.
     pub peak_bytes: Option<u64>,
 }
 
-/// The seconds of one iteration on one rank. Data and prior include the communication in them.
+/// The seconds of one iteration on one rank. Data and prior include their communication.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Seconds {
     /// The whole step.
@@ -35,8 +35,8 @@ pub struct Seconds {
     pub waiting: f64,
 }
 
-/// The records of every rank on all ranks, in the order of the ranks. All ranks call it, with as many records each: those of
-/// one run.
+/// Gathers the records of every rank on all ranks, in the order of the ranks. All ranks must call it, each with the same
+/// number of records of one run.
 ///
 /// ```
 /// use haloscope::solve::{Record, Seconds, gather_records};

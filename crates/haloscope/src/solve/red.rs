@@ -1,4 +1,4 @@
-//! Regularisation by denoising: what a denoiser removes is the gradient of the prior.
+//! Regularisation by denoising: the gradient of the prior is what the denoiser removes.
 
 use std::sync::Arc;
 

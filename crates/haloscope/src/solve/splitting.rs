@@ -1,4 +1,4 @@
-//! Proxes of both terms in turn: ADMM and Douglas-Rachford.
+//! Methods that alternate the proxes of both terms: ADMM and Douglas-Rachford.
 
 use std::sync::Arc;
 

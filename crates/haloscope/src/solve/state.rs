@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use crate::array::Array;
 
-/// The image, and whatever else a method needs to go on: all of it, so that a state that was saved continues to
-/// the same bits. It is the same on all ranks, but for arrays that belong to operators, which are where those are: under
-/// one name there is the same array wherever there is one.
+/// The image and everything else that a method needs to continue, so that a saved state resumes bit for bit. It is the
+/// same on all ranks, except for arrays that belong to operators: these are only on the ranks that own the operator, and
+/// an array has the same content under the same name wherever it is present.
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
-    /// The iterations that are done.
+    /// The number of completed iterations.
     pub iteration: usize,
     /// The image so far.
     pub image: Array,
@@ -20,13 +20,13 @@ pub struct State {
 }
 
 impl State {
-    /// The beginning, at an image.
+    /// The state before the first iteration, at an image.
     #[must_use]
     pub fn new(image: Array) -> Self {
         Self { iteration: 0, image, arrays: BTreeMap::new(), numbers: BTreeMap::new() }
     }
 
-    /// Takes an array out; `default` at the first step.
+    /// Removes an array and returns it, or `default` at the first step.
     pub(super) fn take(&mut self, name: &str, default: impl FnOnce(&Array) -> Array) -> Array {
         self.arrays.remove(name).unwrap_or_else(|| default(&self.image))
     }

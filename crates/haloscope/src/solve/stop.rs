@@ -6,16 +6,16 @@ use std::time::Duration;
 use super::record::Record;
 use crate::error::{Error, Result};
 
-/// The rules; the first that holds ends the run.
+/// The stopping rules; the run ends when the first of them holds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stopping {
-    /// So many iterations, those before a continuation included.
+    /// After this many iterations, including those before a resumed run.
     pub iterations: usize,
-    /// An iteration that moves the image by less than this, relative to its norm; 0 for never.
+    /// When an iteration changes the image by less than this, relative to its norm; 0 for never.
     pub relative_change: f64,
-    /// A data term of this or less: Morozov's discrepancy principle, where it is that of the noise.
+    /// When the data term is at most this. With the data term of the noise, this is Morozov's discrepancy principle.
     pub data_term: Option<f64>,
-    /// So much time in this run.
+    /// After this much time in this run.
     pub time_limit: Option<Duration>,
 }
 
@@ -28,15 +28,15 @@ impl Default for Stopping {
 /// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// All iterations are done.
+    /// All iterations were completed.
     Iterations,
-    /// The image hardly moves any more.
+    /// The image hardly changes any more.
     RelativeChange,
-    /// The data term is as small as asked for.
+    /// The data term is as small as requested.
     DataTerm,
     /// The time is up.
     TimeLimit,
-    /// The watcher said so.
+    /// The watcher requested it.
     Watcher,
 }
 

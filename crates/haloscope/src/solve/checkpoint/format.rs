@@ -1,4 +1,4 @@
-//! The file of a checkpoint: a state to the bit, with its length and a checksum.
+//! The file format of a checkpoint: a state bit for bit, with its length and a checksum.
 //!
 //! | bytes | what |
 //! |---|---|
@@ -8,10 +8,10 @@
 //! | 8 | length of the header |
 //! | … | header: version of this crate, job, iteration, numbers, names and shapes of arrays |
 //! | … | elements of the image and of the arrays, in the header's order |
-//! | 4 | CRC-32 of all that is before |
+//! | 4 | CRC-32 of everything before |
 //!
-//! All of it is little-endian, and texts have their length in front. Versions to come keep the first three fields
-//! and the last, so that a file that is of another version can be told from one that is damaged.
+//! Everything is little-endian, and texts are preceded by their length. Future versions keep the first three fields and
+//! the last, so that a file of another version can be distinguished from a damaged one.
 
 use std::io::{self, Read, Write};
 

@@ -1,9 +1,9 @@
-//! States in files, to go on from after a crash, a kill, or the end of a queue's time.
+//! Checkpoints: states in files, to resume from after a crash, a kill, or the time limit of a queue.
 //!
-//! A [`State`] is the same on all ranks, or can be made so, so the first rank writes it and any number of ranks can go on from it, to
-//! the bits of a run that never stopped. A checkpoint is whole or not there: it takes its name when it is on the
-//! disk, has its length and a checksum, and the ones before it are removed after that. Nothing is removed that a run
-//! did not go on from or was told to replace.
+//! A [`State`] is the same on all ranks, or can be made so. The first rank writes it, and any number of ranks can resume
+//! from it bit for bit. A checkpoint is complete or absent: it gets its final name once it is on the disk, it holds its
+//! length and a checksum, and only then are older ones removed. A run removes only checkpoints that it resumed from or was
+//! told to replace.
 
 mod format;
 mod spread;
@@ -22,10 +22,10 @@ use crate::distribute::agree;
 use crate::error::{Error, Result};
 use crate::io::{PART, write_atomically_as};
 
-/// How the name of a checkpoint begins until it is whole.
+/// The prefix of a checkpoint's name until it is complete.
 const PREFIX: &str = ".haloscope-checkpoint-";
 
-/// What a run is: a checkpoint of one is not taken by another.
+/// The identity of a run: a checkpoint of one job is not accepted by another.
 ///
 /// ```
 /// use haloscope::solve::JobId;
@@ -35,23 +35,23 @@ const PREFIX: &str = ".haloscope-checkpoint-";
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobId {
-    /// Of all that decides the result: parameters, measurements, weights.
+    /// A digest of everything that determines the result: parameters, measurements, weights.
     pub hash: u64,
-    /// For messages: the name of the job file, say.
+    /// A name for messages, for example that of the job file.
     pub description: String,
-    /// The versions of the programs at work. Others may give other bits, which [`Found::notes`] says.
+    /// The versions of the programs. Other versions may give other bits; [`Found::notes`] reports it.
     pub versions: String,
 }
 
 impl JobId {
-    /// A job that is given by some text or bytes.
+    /// A job identified by some text or bytes.
     #[must_use]
     pub fn new(description: impl Into<String>, content: &[u8]) -> Self {
         let versions = concat!("haloscope ", env!("CARGO_PKG_VERSION")).to_owned();
         Self { hash: 0, description: description.into(), versions }.with_content(content)
     }
 
-    /// The same job with more that decides its result, such as the measurements.
+    /// The same job with additional input that determines its result, such as the measurements.
     #[must_use]
     pub fn with_content(mut self, bytes: &[u8]) -> Self {
         // A word at a time, each step one to one in the hash and in the word; it only has to tell jobs apart that
@@ -78,30 +78,30 @@ impl fmt::Display for JobId {
     }
 }
 
-/// How often a checkpoint is due: when either has passed since the last one.
+/// How often a checkpoint is due: when either interval has passed since the last one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Every {
-    /// So many iterations.
+    /// This many iterations.
     pub iterations: Option<usize>,
-    /// So much time, by the clock of the first rank.
+    /// This much time, by the clock of the first rank.
     pub time: Option<Duration>,
 }
 
-/// A checkpoint to go on from.
+/// A checkpoint to resume from.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// The state, to the bit.
+    /// The state, bit for bit.
     pub state: State,
-    /// Where it was.
+    /// The file it was read from.
     pub path: PathBuf,
-    /// Newer ones that could not be used, and why.
+    /// Newer checkpoints that could not be used, and why.
     pub rejected: Vec<(PathBuf, String)>,
-    /// The versions that wrote it, if they are not those of the job now.
+    /// The versions that wrote it, if they differ from the current ones.
     pub other_versions: Option<String>,
 }
 
 impl Found {
-    /// All but the state.
+    /// Everything but the state.
     fn texts(&self) -> Vec<String> {
         let path = |path: &Path| path.display().to_string();
         let mut texts = vec![path(&self.path), self.other_versions.clone().unwrap_or_default()];
@@ -120,7 +120,7 @@ impl Found {
         Self { state, path, rejected, other_versions }
     }
 
-    /// What the user should know, a line each.
+    /// Notes for the user, one line each.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let iteration = self.state.iteration;
@@ -170,12 +170,12 @@ pub struct Checkpoints {
     most_bytes: u64,
     last_iteration: usize,
     last_time: Instant,
-    /// Files that the next one replaces, whatever their iteration.
+    /// Files that the next checkpoint replaces, whatever their iteration.
     replaced: Vec<PathBuf>,
 }
 
 impl Checkpoints {
-    /// Keeps the last two, of up to 256 GiB each. The folder is made when it is needed.
+    /// Keeps the last two checkpoints, of up to 256 GiB each. The folder is created when it is needed.
     pub fn new(folder: impl Into<PathBuf>, every: Every) -> Result<Self> {
         let bad = |reason: &str| Err(Error::argument("checkpoints", reason));
         if every.iterations == Some(0) {
@@ -196,7 +196,7 @@ impl Checkpoints {
         })
     }
 
-    /// Keeps so many, instead of two. While one is written there is one more.
+    /// Keeps this many checkpoints instead of two. While one is being written, there is one more.
     pub fn with_keep(mut self, keep: usize) -> Result<Self> {
         if keep == 0 {
             return Err(Error::argument("checkpoints", "0 to keep; 1 or more"));
@@ -205,25 +205,25 @@ impl Checkpoints {
         Ok(self)
     }
 
-    /// Refuses to write or read files of more bytes.
+    /// Refuses to write or read files larger than this many bytes.
     #[must_use]
     pub fn with_most_bytes(mut self, most_bytes: u64) -> Self {
         self.most_bytes = most_bytes;
         self
     }
 
-    /// Where they are.
+    /// The folder of the checkpoints.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The checkpoints in the folder, the newest first, whatever is in them.
+    /// The checkpoint files in the folder, newest first, without looking into them.
     pub fn list(&self) -> Result<Vec<PathBuf>> {
         Ok(self.scan()?.into_iter().map(|(_, path)| path).collect())
     }
 
-    /// Gives up all that are there now: they are removed when the first new one is on the disk.
+    /// Discards all current checkpoints: they are removed when the first new one is on the disk.
     pub fn start_over(&mut self) -> Result<()> {
         self.replaced = self.list()?;
         Ok(())
