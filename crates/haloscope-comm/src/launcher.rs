@@ -28,7 +28,7 @@ pub struct Launch {
     pub launcher: Launcher,
     /// Its number.
     pub rank: usize,
-    /// How many there are, if the launcher says so.
+    /// The number of processes, if the launcher states it.
     pub size: Option<usize>,
 }
 

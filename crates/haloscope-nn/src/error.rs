@@ -47,7 +47,7 @@ pub enum Error {
         reason: String,
     },
 
-    /// A file is what it claims to be, which this reader does not know.
+    /// A file has a valid format that this reader does not support.
     #[error("{file}: {reason}")]
     Unsupported {
         /// The name of the file.

@@ -18,7 +18,7 @@ pub struct Settings {
     pub warm_up: usize,
     /// The noise of the measurements; the problem's own if none is given.
     pub noise: Option<f64>,
-    /// The noise level that the denoiser is told.
+    /// The noise level that the denoiser is given.
     pub sigma: f32,
     /// The seed of all that is random.
     pub seed: u64,

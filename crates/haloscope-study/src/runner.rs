@@ -36,7 +36,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// How long a process that is asked to end may take: what starts ranks ends them first, also those of other nodes.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What a study tells of its progress.
+/// Progress reports of a study.
 #[derive(Clone, Debug)]
 pub enum Progress<'a> {
     /// A configuration begins: its number, of how many, and what it is.
@@ -203,7 +203,7 @@ impl Measuring {
         !matches!(self.0.try_wait(), Ok(None))
     }
 
-    /// Asks it to end, as a queue does: what starts ranks must get to know, or they would go on.
+    /// Asks it to end, as a queue does: the launcher must be notified, or its ranks would continue.
     #[cfg(unix)]
     fn ask_to_end(&self) {
         use rustix::process::{Pid, Signal, kill_process};

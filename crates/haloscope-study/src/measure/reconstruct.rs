@@ -25,7 +25,7 @@ use crate::problem::{Scene, read_prepared, step_size};
 use crate::row::Row;
 use crate::tiles::tiling;
 
-/// Measures all repetitions of a job on one rank; the first rank tells of them.
+/// Measures all repetitions of a job on one rank; the first rank reports them.
 pub fn reconstruct(ctx: &Context, job: &Job, tell: &Tell<'_>) -> Result<()> {
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(job.configuration.threads)

@@ -104,7 +104,7 @@ impl Volume {
         })
     }
 
-    /// Leaves a volume in `folder` for every shape that is reconstructed, and tells the jobs where it is.
+    /// Saves a volume in `folder` for every shape that is reconstructed, and gives the jobs its path.
     pub fn prepare(&self, folder: &Path, jobs: &mut [Job]) -> Result<()> {
         // Measuring processes may be started elsewhere.
         let folder = std::path::absolute(folder).map_err(|error| Error::file(folder, error))?;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::error::{Error, Result};
 use super::queue::{Ending, Job, State};
 
-/// A controller that is restarted, or of a busy cluster, does not answer for minutes, while jobs go on.
+/// A controller that is restarted or busy may not answer for minutes, while jobs continue.
 const PATIENCE: Duration = Duration::from_mins(10);
 
 /// How long the file of a job that nobody knows any more may take until it is seen from here.
@@ -18,7 +18,7 @@ const DELAY: Duration = Duration::from_secs(20);
 pub struct Watch {
     /// The time between two looks.
     pub pause: Duration,
-    /// Whether the caller has enough; the jobs go on.
+    /// Whether the caller wants to stop following; the jobs continue.
     pub is_interrupted: fn() -> bool,
 }
 

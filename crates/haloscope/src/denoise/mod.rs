@@ -32,7 +32,7 @@ pub trait Denoiser: Send + Sync + fmt::Debug {
     /// The images without their noise, whose standard deviation is `level`.
     fn denoise(&self, image: &Array, level: &NoiseLevel) -> Result<Array>;
 
-    /// [`denoise`](Self::denoise), where `observe` is told of each part of the work as it ends, and of the time that it
+    /// [`denoise`](Self::denoise), where `observe` is called for each part of the work as it ends, with the time that it
     /// took: a network's layers.
     fn denoise_observed(
         &self,

@@ -120,7 +120,7 @@ pub enum Stop {
     Watcher,
     /// f32 does not reach the tolerance: beginning again from the residual no longer helps.
     Stagnation,
-    /// The method cannot go on, for this reason; the best image so far is returned.
+    /// The method cannot continue, for this reason; the best image so far is returned.
     Breakdown(&'static str),
 }
 

@@ -40,7 +40,7 @@ pub(super) enum End {
     Check,
     /// There are no more iterations, or the watcher stopped it.
     Told(Stop),
-    /// It cannot go on.
+    /// It cannot continue.
     Breakdown(&'static str),
 }
 

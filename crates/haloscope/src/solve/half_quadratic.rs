@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 
 /// `x = prox f(z)` with a step that falls with the level, `z = D(x, σ)`; the image is `z`.
 ///
-/// Levels are what the denoiser is told; where it works on images that are scaled to 0 to 1
+/// Levels are those that the denoiser is given; where it works on images that are scaled to 0 to 1
 /// ([`Range::Normalise`](super::Range::Normalise)), steps are of the levels in the values of `z`.
 #[derive(Clone, Debug)]
 pub struct HalfQuadratic {
@@ -20,7 +20,7 @@ pub struct HalfQuadratic {
 /// Noise levels and step sizes, one of each for every iteration; the last ones stay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
-    /// The level that the denoiser is told.
+    /// The level that the denoiser is given.
     pub levels: Vec<f32>,
     /// The step of the data term's prox.
     pub steps: Vec<f64>,

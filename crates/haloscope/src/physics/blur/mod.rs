@@ -38,7 +38,7 @@ pub enum Padding {
     Circular,
     /// It is mirrored about the end samples, which are not repeated; as often as the kernel needs.
     Reflect,
-    /// Its end samples go on.
+    /// Its end samples are repeated.
     Replicate,
     /// It is zero.
     Constant,

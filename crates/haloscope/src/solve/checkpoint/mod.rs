@@ -420,7 +420,7 @@ fn remove(path: &Path) {
     }
 }
 
-/// What the first rank found, on all ranks, to the bit.
+/// Sends what the first rank found to all ranks, bit for bit.
 fn share(ctx: &Context, found: Option<Found>) -> Result<Option<Found>> {
     let comm = ctx.comm();
     let mut outline = Vec::new();
