@@ -92,7 +92,7 @@ pub struct Contribution<'a> {
     pub data: View<'a>,
 }
 
-/// What a rank asks of its communicator. All ranks must make the same calls in the same order.
+/// A request to a rank's communicator. All ranks must make the same calls in the same order.
 ///
 /// The typed methods of [`Collectives`](crate::Collectives) are the convenient way to make one.
 #[derive(Debug)]
@@ -195,7 +195,7 @@ impl fmt::Display for Signature {
 }
 
 impl Call<'_> {
-    /// The operation that this call asks for.
+    /// The operation of this call.
     #[must_use]
     pub fn operation(&self) -> Operation {
         match self {
@@ -237,7 +237,7 @@ impl Call<'_> {
         }
     }
 
-    /// Checks what a rank can know by itself: ranks that exist, lengths and types that fit.
+    /// Checks what a rank can check alone: that ranks exist, and that lengths and types fit.
     pub(crate) fn check(&self, rank: usize, size: usize) -> Result<()> {
         let operation = self.operation();
         let bad = |reason: String| Err(Error::Argument { operation: operation.name(), reason });

@@ -27,23 +27,23 @@ pub trait Communicator: Send + Sync {
     /// Makes a call; see [`Collectives`] for the typed methods.
     fn execute(&self, call: Call<'_>) -> Result<()>;
 
-    /// Ranks that give the same `color` become a communicator of their own, ordered by `key` and
-    /// then by rank; a rank that gives none gets none. All ranks must call it.
+    /// Ranks that give the same `color` form a communicator of their own, ordered by `key` and then
+    /// by rank; a rank that gives none gets none. All ranks must call it.
     fn split(&self, color: Option<u64>, key: u64) -> Result<Option<Arc<dyn Communicator>>>;
 
-    /// The longest time that a call may go without any progress.
+    /// The longest time that a call may take without any progress.
     fn deadline(&self) -> Duration;
 
     /// Sets the [`deadline`](Self::deadline) of this rank's later calls on this communicator: from a
-    /// millisecond to 10⁹ s; what is outside becomes the nearer of the two. Parts that were split
-    /// off keep theirs.
+    /// millisecond to 10⁹ s; values outside are clamped. Communicators that were split off keep
+    /// theirs.
     fn set_deadline(&self, deadline: Duration);
 
     /// What this rank's calls on this communicator have cost since the start or the last
     /// [`reset_statistics`](Self::reset_statistics).
     fn statistics(&self) -> Statistics;
 
-    /// Starts counting anew.
+    /// Resets the statistics.
     fn reset_statistics(&self);
 
     /// Ends the job: every other rank returns [`Error::RankFailed`] with this reason from its
@@ -146,7 +146,7 @@ pub trait Collectives: Communicator {
     /// Sends `(rank, values)` and receives into `(rank, values)`, all at once; between two ranks
     /// the messages match in order. Ranks without neighbours pass empty lists.
     ///
-    /// It waits for the neighbours only. So a message that nobody receives is not noticed here but
+    /// It waits for the neighbours only, so a message that nobody receives is detected not here but
     /// by the next call that involves both ranks.
     fn exchange<T: Element>(
         &self,

@@ -27,7 +27,7 @@ use crate::trace::{Span, Trace, Traced};
 /// without them.
 const STRAGGLING: Duration = Duration::from_secs(5);
 
-/// A rank and its surroundings; cheap to clone.
+/// A rank and its environment; cheap to clone.
 ///
 /// ```
 /// use haloscope_comm::{Collectives, Context, Reduction};
@@ -260,7 +260,7 @@ impl Context {
         self.comm.size()
     }
 
-    /// Whether this is rank 0, which speaks for all.
+    /// Whether this is rank 0, which prints for all.
     #[must_use]
     pub fn is_root(&self) -> bool {
         self.rank() == 0
@@ -313,7 +313,7 @@ impl Context {
         Ok(partition::contiguous(costs, self.size())?.swap_remove(self.rank()))
     }
 
-    /// The same context, whose calls and [spans](Self::span) are noted in `trace`.
+    /// The same context, whose calls and [spans](Self::span) are recorded in `trace`.
     #[must_use]
     pub fn traced(&self, trace: Trace) -> Self {
         let trace = Arc::new(trace);
@@ -321,7 +321,7 @@ impl Context {
         Self { comm, trace: Some(trace), ..self.clone() }
     }
 
-    /// What notes what this rank does, if anything.
+    /// The trace that records what this rank does, if there is one.
     #[must_use]
     pub fn trace(&self) -> Option<&Trace> {
         self.trace.as_deref()
@@ -365,7 +365,7 @@ impl fmt::Debug for Context {
     }
 }
 
-/// What each rank returned, or what went wrong first. After that, ranks that do not come back in a
+/// What each rank returned, or the first error. After an error, ranks that do not return within a
 /// while are left behind.
 fn collect<T, E>(
     size: usize,

@@ -13,7 +13,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The caller passed something that cannot be right, whatever the other ranks do.
+    /// The caller passed an invalid argument, whatever the other ranks do.
     #[error("{operation}: {reason}")]
     Argument {
         /// The operation or function that was called.
@@ -22,11 +22,11 @@ pub enum Error {
         reason: String,
     },
 
-    /// The environment of the process is not one that ranks can be made from.
+    /// The environment of the process does not allow ranks to be created.
     #[error("{0}")]
     Setup(String),
 
-    /// This build cannot do what the environment or the caller asks for.
+    /// This build does not support what the environment or the caller requests.
     #[error("{0}")]
     Unsupported(String),
 
@@ -44,11 +44,11 @@ pub enum Error {
     RankFailed {
         /// The rank that is gone.
         rank: usize,
-        /// How it went.
+        /// How it ended.
         cause: Cause,
     },
 
-    /// Ranks stayed away from a call for longer than the deadline.
+    /// Ranks did not make a call before the deadline.
     #[error(
         "{} did not arrive within {seconds:.1} s: rank {} waited in {} (call {})",
         RankList(ranks), site.rank, site.call, site.number
@@ -82,7 +82,7 @@ pub enum Error {
     Transport(String),
 }
 
-/// How a rank went.
+/// How a rank ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// It panicked, with this message.

@@ -29,8 +29,8 @@ impl From<f32> for NoiseLevel {
 }
 
 impl NoiseLevel {
-    /// Refuses levels that do not fit images of this shape, (batch, channel, spatial…), or are no
-    /// levels.
+    /// Rejects levels that do not fit images of this shape, (batch, channel, spatial…), or are
+    /// invalid.
     pub fn check(&self, image: &[usize]) -> Result<()> {
         let good = |level: &f32| level.is_finite() && *level >= 0.0;
         let bad = |reason: String| Err(Error::argument("noise level", reason));

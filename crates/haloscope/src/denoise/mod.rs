@@ -21,12 +21,12 @@ pub use level::NoiseLevel;
 pub use network::NetworkDenoiser;
 pub use total_variation::TotalVariation;
 
-/// Something that removes noise of a known level from images.
+/// Removes noise of a known level from images.
 ///
 /// The result for one image must not depend on the others in the batch; then tiles may be batched in any
 /// way, and any number of ranks gives the same bits.
 pub trait Denoiser: Send + Sync + fmt::Debug {
-    /// What it is called in messages: `drunet`.
+    /// Its name in messages: `drunet`.
     fn name(&self) -> &str;
 
     /// The images without their noise, whose standard deviation is `level`.
@@ -44,12 +44,12 @@ pub trait Denoiser: Send + Sync + fmt::Debug {
         self.denoise(image, level)
     }
 
-    /// The sides of a tile should be multiples of it, so that nothing is padded.
+    /// The sides of a tile should be multiples of this, so that nothing is padded.
     fn alignment(&self) -> usize {
         1
     }
 
-    /// The bytes that it takes for a batch of this shape, beyond input and output, if it can tell.
+    /// The bytes that it takes for a batch of this shape besides input and output, if it knows.
     fn memory(&self, shape: &[usize]) -> Result<Option<usize>> {
         let _ = shape;
         Ok(None)
@@ -83,7 +83,7 @@ impl<D: Denoiser + ?Sized> Denoiser for Arc<D> {
     }
 }
 
-/// Refuses images that are no images, which would only spread through the reconstruction.
+/// Rejects arrays that are not images, before they spread through the reconstruction.
 pub(crate) fn check_finite(what: &'static str, image: &Array) -> Result<()> {
     match image.iter().position(|value| !value.is_finite()) {
         None => Ok(()),

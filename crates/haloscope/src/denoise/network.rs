@@ -35,11 +35,11 @@ pub struct NetworkDenoiser {
     model: Model,
     options: Options,
     alignment: usize,
-    /// The latest last.
+    /// The most recent last.
     planned: Mutex<Vec<Planned>>,
 }
 
-/// A plan with memory for runs that are not under way.
+/// A plan with scratch memory that is not in use.
 #[derive(Clone)]
 struct Planned {
     plan: Arc<Plan>,

@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TotalVariation {
-    /// The most iterations.
+    /// The maximum number of iterations.
     pub iterations: usize,
     /// Stop when an iteration changes the image by less than this, relative to its norm.
     pub tolerance: f64,

@@ -58,7 +58,7 @@ impl Fidelities {
         }
     }
 
-    /// Refuses another number of operators than there are fidelities.
+    /// Rejects a number of operators that differs from the number of fidelities.
     pub fn check_count(&self, operators: usize) -> Result<()> {
         match &self.0 {
             Kind::Each(list) if list.len() != operators => {

@@ -29,7 +29,7 @@ pub use poisson::Poisson;
 
 /// A distance between measurements `u = A x` and data `y`, convex in `u`.
 pub trait Fidelity: Send + Sync + fmt::Debug {
-    /// What it is called in messages and job files: `l2`.
+    /// Its name in messages and job files: `l2`.
     fn name(&self) -> &'static str;
 
     /// `d(u, y)`, which may be infinite.

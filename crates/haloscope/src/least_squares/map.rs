@@ -7,10 +7,10 @@ use crate::physics::{LinearPhysics, Physics, Stack};
 
 /// A linear map from images to data, with the arithmetic of its data.
 ///
-/// Norms and inner products are where ranks have to talk, so they are functions of the map: one whose
-/// data or images are divided over ranks adds the ranks' shares up in them.
+/// Norms and inner products require communication, so they are functions of the map: a map whose data
+/// or images are divided over ranks adds up the ranks' shares in them.
 pub trait LinearMap {
-    /// What it makes of an image: an array, or a list of them.
+    /// The type of its data: an array, or a list of arrays.
     type Data: Clone;
 
     /// The shape of an image, without the batch.

@@ -57,19 +57,19 @@ impl Method {
     }
 }
 
-/// Sees each iteration, and may stop there.
+/// Called after each iteration; may stop the solver.
 pub type Watch<'a> = dyn Fn(&Step) -> ControlFlow<()> + 'a;
 
-/// When to stop, where to begin, and who watches.
+/// When to stop, where to start, and what to call after each iteration.
 #[derive(Clone, Copy)]
 pub struct Options<'a> {
     /// The method, where there is no closed form.
     pub method: Method,
     /// Stop when `‖b − (AᵀA + shift) x‖ ≤ tolerance · ‖b‖`.
     pub tolerance: f64,
-    /// Stop after so many iterations.
+    /// Stop after this many iterations.
     pub max_iterations: usize,
-    /// Where to begin; zero if there is none. Of several solutions the one nearest to it is found.
+    /// Where to start; zero if there is none. Of several solutions, the one nearest to it is found.
     pub start: Option<&'a Array>,
     /// Called after each iteration; `Break` stops there.
     pub watch: Option<&'a Watch<'a>>,
@@ -101,9 +101,9 @@ impl fmt::Debug for Options<'_> {
 /// One iteration, as [`Options::watch`] sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
-    /// How many iterations have been done.
+    /// The number of completed iterations.
     pub iteration: usize,
-    /// The relative residual that the method believes to have.
+    /// The relative residual that the method tracks.
     pub residual: f64,
 }
 
@@ -114,17 +114,17 @@ pub enum Stop {
     Converged,
     /// The operator has a closed form, and nothing was iterated.
     ClosedForm,
-    /// All iterations that were allowed are done.
+    /// All allowed iterations were completed.
     IterationLimit,
-    /// [`Options::watch`] asked for it.
+    /// [`Options::watch`] requested it.
     Watcher,
-    /// f32 does not reach the tolerance: beginning again from the residual no longer helps.
+    /// f32 does not reach the tolerance: restarting from the residual no longer helps.
     Stagnation,
     /// The method cannot continue, for this reason; the best image so far is returned.
     Breakdown(&'static str),
 }
 
-/// How a solver fared.
+/// The report of a solver.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     /// Why it stopped.
@@ -134,7 +134,7 @@ pub struct Report {
     /// `‖b − (AᵀA + shift) x‖ / ‖b‖` of the image that is returned, recomputed; not measured for a
     /// closed form.
     pub residual: Option<f64>,
-    /// The relative residuals that the method believed to have after each iteration.
+    /// The relative residuals that the method tracked, after each iteration.
     pub history: Vec<f64>,
 }
 
@@ -161,7 +161,7 @@ pub struct Solution {
 
 /// The image of least norm among those that minimise `‖A x − y‖`: `A⁺ y`.
 ///
-/// With a start it is the minimiser nearest to that.
+/// With a start, it is the minimiser nearest to the start.
 ///
 /// ```
 /// use haloscope::least_squares::{Options, pseudo_inverse};
@@ -176,7 +176,7 @@ pub struct Solution {
 /// ```
 ///
 /// # Errors
-/// If the measurement has a wrong shape or is not finite. Reaching no tolerance is no error: see
+/// If the measurement has a wrong shape or is not finite. Missing the tolerance is not an error: see
 /// [`Report::stop`].
 pub fn pseudo_inverse<M: LinearMap + ?Sized>(
     map: &M,
@@ -188,7 +188,7 @@ pub fn pseudo_inverse<M: LinearMap + ?Sized>(
 
 /// The prox of the L2 fidelity: the minimiser of `γ/2 ‖A x − y‖² + ½ ‖x − z‖²`.
 ///
-/// Iterations begin at `z` unless the options have a start.
+/// Iterations start at `z` unless the options have a start.
 ///
 /// ```
 /// use haloscope::least_squares::{Options, prox_l2};

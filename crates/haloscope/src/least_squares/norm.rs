@@ -14,14 +14,14 @@ use crate::array::Array;
 use crate::error::{Error, Result};
 use crate::random::Draws;
 
-/// How carefully a norm is estimated.
+/// How accurately a norm is estimated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NormOptions {
     /// Stop when `‖AᵀA v − λ v‖ ≤ tolerance · λ`. The error of `λ` is about its square.
     pub tolerance: f64,
-    /// Stop after so many iterations, each of which is a forward and an adjoint.
+    /// Stop after this many iterations, each of which is a forward and an adjoint.
     pub max_iterations: usize,
-    /// Which start; the same seed gives the same result.
+    /// The seed of the start; the same seed gives the same result.
     pub seed: u64,
     /// The share of seeds for which the upper bound may be wrong.
     pub failure: f64,
@@ -33,7 +33,7 @@ impl Default for NormOptions {
     }
 }
 
-/// What is known of `‖A‖²`, up to the rounding of f32.
+/// What is known about `‖A‖²`, up to the rounding of f32.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SquaredNorm {
     /// `‖A‖²` is at least this.
@@ -62,7 +62,7 @@ pub struct SquaredNorm {
 /// ```
 ///
 /// # Errors
-/// If an option has no meaning or the operator gives infinities or NaNs.
+/// If an option is invalid or the operator gives infinities or NaNs.
 pub fn squared_norm<M: LinearMap + ?Sized>(map: &M, options: &NormOptions) -> Result<SquaredNorm> {
     check(options)?;
     if let Some(exact) = map.exact_squared_norm() {
