@@ -7,9 +7,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use haloscope::solve::{
-    Checkpoints, FolderLock, JobId, Outcome, Reason, Record, State, solve,
-};
+use haloscope::solve::{Checkpoints, FolderLock, JobId, Outcome, Reason, Record, State, solve};
 use haloscope::{Error, Result};
 use haloscope_comm::{Collectives, Context, Reduction};
 use serde_json::json;
@@ -134,7 +132,10 @@ pub fn iterate(
                 && saving.save_if_due(ctx, state)?
             {
                 log::event(ctx, "checkpoint", || json!({ "iteration": record.iteration }));
-                ctx.log(::log::Level::Debug, format!("checkpoint after iteration {}", record.iteration));
+                ctx.log(
+                    ::log::Level::Debug,
+                    format!("checkpoint after iteration {}", record.iteration),
+                );
             }
             aside += clock.elapsed();
             Ok(match interrupt::requested() {

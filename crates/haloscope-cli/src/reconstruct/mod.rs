@@ -2,6 +2,7 @@
 //!
 //! `layout` and `prepare` make a problem of a job, `iterate` is the loop, and rank 0 writes what came out.
 
+mod facts;
 mod iterate;
 pub mod layout;
 mod pictures;
@@ -28,6 +29,7 @@ use crate::memory::{self, Expected};
 use crate::ranks::RankArguments;
 use crate::records::RankSummary;
 use crate::trace::TraceArguments;
+use facts::Facts;
 use iterate::{Ended, Saving, iterate};
 use layout::Layout;
 use prepare::Prepared;
@@ -148,6 +150,7 @@ pub fn reconstruct(
     let expected = expect(ctx, job, &layout, network.as_ref()).map_err(refused)?;
     stages.say_tiles(&expected);
     let (shape, operators) = (layout.image[1..].to_vec(), layout.recipes.len());
+    let facts = Facts::of(job, &layout);
     let (saving, found) = match resuming {
         None => (None, None),
         Some(resuming) => {
@@ -201,6 +204,7 @@ pub fn reconstruct(
             seconds: ended.seconds,
             data_term: ended.outcome.records.iter().rev().find_map(|record| record.data_term),
             before: None,
+            before_shows: prepared.before.as_ref().map(|before| before.shows.clone()),
             after: None,
             megabytes_moved: moved as f64 / 1e6,
             per_rank: records.iter().enumerate().map(of_rank).collect(),
@@ -210,6 +214,7 @@ pub fn reconstruct(
             pictures: Vec::new(),
             page: None,
             checkpoints: ended.saved.as_deref().map(|folder| folder.display().to_string()),
+            facts,
         };
         write_result(job, &prepared, &ended, &mut summary).map(|()| {
             conclude(ctx, &summary);
@@ -430,13 +435,14 @@ fn write_result(
     let truth = prepared.truth.as_ref();
     if let Some(truth) = truth {
         let of = |image: &Array| Quality::of(image, truth);
-        summary.before = prepared.before.as_ref().map(of).transpose()?;
+        summary.before = prepared.before.as_ref().map(|before| of(&before.image)).transpose()?;
         summary.after = Some(of(after)?);
     }
     if let Some(folder) = &output.folder {
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         let before = prepared.before.as_ref();
-        let pictures = pictures::write(folder, truth, before, after, output.contrast)?;
+        let unit = &summary.facts.unit;
+        let pictures = pictures::write(folder, truth, before, after, output.contrast, unit)?;
         summary.pictures = pictures.iter().map(|picture| picture.path.clone()).collect();
         let path = folder.join("report.html");
         summary.page = Some(path.display().to_string());

@@ -19,9 +19,16 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// What shows the progress.
 pub enum Progress {
     Bar(ProgressBar),
-    Lines { begin: Instant, last: Instant, first: usize, iterations: usize },
+    Lines {
+        begin: Instant,
+        last: Instant,
+        first: usize,
+        iterations: usize,
+    },
     /// Every iteration, with where its time went.
-    Each { iterations: usize },
+    Each {
+        iterations: usize,
+    },
     Silent,
 }
 

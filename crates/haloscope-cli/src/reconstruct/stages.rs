@@ -29,9 +29,8 @@ impl<'a> Stages<'a> {
     /// The tiles of a network, and what each rank has of them.
     pub fn say_tiles(&self, expected: &Expected) {
         let Some(plan) = &expected.forecast.tiles else { return };
-        let join = |sides: &[usize]| {
-            sides.iter().map(ToString::to_string).collect::<Vec<_>>().join("x")
-        };
+        let join =
+            |sides: &[usize]| sides.iter().map(ToString::to_string).collect::<Vec<_>>().join("x");
         self.ctx.log(
             Level::Info,
             format!(

@@ -81,7 +81,9 @@ impl FolderLock {
 impl FolderLock {
     /// Nothing is left in the folder that anybody needs: it goes with the lock, unless there is something else in it.
     pub fn discard_folder(&mut self) {
-        if let Some(folder) = self.path.parent().filter(|folder| !self.made.iter().any(|one| one == folder)) {
+        if let Some(folder) =
+            self.path.parent().filter(|folder| !self.made.iter().any(|one| one == folder))
+        {
             self.made.insert(0, folder.to_owned());
         }
     }
