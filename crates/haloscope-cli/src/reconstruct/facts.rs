@@ -82,11 +82,14 @@ fn describe_start(start: &StartPlan) -> String {
 
 /// What the values of the image are in, as far as the job tells.
 fn unit_of(layout: &Layout) -> String {
-    let is_picture = layout.truth.as_ref().is_some_and(|truth| truth.range == 1.0);
-    match layout.recipes.iter().find_map(|recipe| recipe.scan()) {
-        Some(scan) if scan.is_normalised() => "arbitrary units, as the operators are scaled".into(),
-        _ if is_picture => "where white is 1".into(),
-        Some(_) => "attenuation per unit of length, the unit of the pixel size".into(),
-        None => "in the unit of the measurements".into(),
+    let scan = layout.recipes.iter().find_map(|recipe| recipe.scan());
+    match (&layout.truth, scan) {
+        (Some(truth), _) if truth.range == 1.0 => "where white is 1".into(),
+        (Some(_), _) => "in the unit of the truth".into(),
+        (None, Some(scan)) if scan.is_normalised() => {
+            "in arbitrary units, because the operators are scaled".into()
+        }
+        (None, Some(_)) => "attenuation per unit of length, the unit of the pixel size".into(),
+        (None, None) => "in the unit of the measurements".into(),
     }
 }
