@@ -262,7 +262,8 @@ fn random_weights_are_said_wherever_their_quality_is_shown() {
     let notes = words(&mut page, "[data-chart=convergence] .notes");
     assert!(notes.contains("Random weights: drunet."), "{notes}");
     assert!(words(&mut page, "#subtitle").contains("drunet: random weights"));
-    let cells = page.ask("[...table.csv('table').trim().split('\\n')].map((line) => line.split(','))");
+    let cells =
+        page.ask("[...table.csv('table').trim().split('\\n')].map((line) => line.split(','))");
     let column = cells[0].as_array().expect("names").iter().position(|name| name == "weights");
     let column = column.expect("the weights");
     let mut found = [&cells[1][column], &cells[2][column]];
