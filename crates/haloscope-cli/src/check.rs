@@ -14,6 +14,7 @@ use crate::job::measurements::Source;
 use crate::machine::Machine;
 use crate::memory::{Expected, gigabytes, size};
 use crate::reconstruct::layout::Layout;
+use crate::words::count;
 
 /// The options of `haloscope check`.
 #[derive(clap::Args, Clone)]
@@ -73,7 +74,11 @@ fn check(job: &Job, ranks: usize) -> haloscope::Result<String> {
     line("prior", job.prior.describe() + &describe_tiles(&expected.forecast));
     line(
         "solver",
-        format!("{}, {} iterations at most", job.solver.method.name(), job.stop.iterations),
+        format!(
+            "{}, {} at most",
+            job.solver.method.name(),
+            count(job.stop.iterations, "iteration")
+        ),
     );
     line("ranks", describe_ranks(ranks, layout.recipes.len()));
     let available = Machine::detect().memory_available_bytes;
@@ -84,7 +89,12 @@ fn check(job: &Job, ranks: usize) -> haloscope::Result<String> {
     line("output", files.map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "));
     line("checkpoints", job.checkpoint.describe());
     if let Some(latest) = checkpoints.list()?.first() {
-        line("", format!("{} is there: --resume or --start-over is needed", latest.display()));
+        let words = if checkpoints.is_finished() {
+            "is there from a run that finished: a new run starts over, --resume continues it"
+        } else {
+            "is there: --resume or --start-over is needed"
+        };
+        line("", format!("{} {words}", latest.display()));
     }
     Ok(text)
 }
@@ -95,10 +105,7 @@ fn describe_image(layout: &Layout) -> String {
     format!(
         "{}{} x {}, {:.1} MB",
         if layout.image[0] == 1 { String::new() } else { format!("{} times ", layout.image[0]) },
-        match layout.image[1] {
-            1 => "1 channel".into(),
-            channels => format!("{channels} channels"),
-        },
+        count(layout.image[1], "channel"),
         sides.join(" x "),
         bytes / 1e6
     )
@@ -125,7 +132,8 @@ fn describe_ranks(ranks: usize, operators: usize) -> String {
     let idle = ranks.saturating_sub(operators);
     match idle {
         0 => {
-            format!("{ranks}, with {} of {operators} operators at most", operators.div_ceil(ranks))
+            let most = operators.div_ceil(ranks);
+            format!("{ranks}, with {most} of {} at most", count(operators, "operator"))
         }
         idle => format!(
             "{ranks}, {idle} without an operator; more `groups` or fewer ranks would change that"
@@ -138,10 +146,10 @@ fn describe_tiles(forecast: &Forecast) -> String {
     let Some(plan) = &forecast.tiles else { return String::new() };
     let idle = forecast.ranks.iter().filter(|share| share.tiles == 0).count();
     format!(
-        ", {} tiles of {:?} (work × {:.2}){}",
-        plan.len(),
+        ", {} of {:?} (work × {:.2}){}",
+        count(plan.len(), "tile"),
         plan.window(),
         plan.work_multiplier(),
-        if idle > 0 { format!(", {idle} ranks without one") } else { String::new() }
+        if idle > 0 { format!(", {} without one", count(idle, "rank")) } else { String::new() }
     )
 }

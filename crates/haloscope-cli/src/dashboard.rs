@@ -7,6 +7,7 @@ use haloscope::io;
 use haloscope_study::dashboard::Dashboard;
 
 use crate::exit::Preparation;
+use crate::words::count;
 
 /// The options of `haloscope dashboard`.
 #[derive(clap::Args)]
@@ -38,9 +39,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     io::write_atomically(&arguments.out, |file| file.write_all(page.as_bytes()))
         .with_context(|| arguments.out.display().to_string())?;
     crate::print(&format!(
-        "{rows} rows of {} {}\nwritten   {} ({:.1} MB)\n",
-        dashboard.runs().len(),
-        if dashboard.runs().len() == 1 { "run" } else { "runs" },
+        "{} of {}\nwritten   {} ({:.1} MB)\n",
+        count(rows, "row"),
+        count(dashboard.runs().len(), "run"),
         arguments.out.display(),
         page.len() as f64 / 1e6
     ))

@@ -69,6 +69,7 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
             let job = Job::parse(&choices.name, &text, Path::new(""));
             let mut job = job.map_err(|error| Agreed::misuse(ctx, error))?;
             job.output = output.clone();
+            job.settings.retain(|(key, _)| !key.starts_with("output."));
             reconstruct(ctx, &job, None, printing)
         })
     })?;

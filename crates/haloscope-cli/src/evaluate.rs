@@ -22,6 +22,7 @@ use crate::denoise::check_finite;
 use crate::exit::Preparation;
 use crate::model;
 use crate::threads::{self, parse_threads};
+use crate::words::count;
 
 /// The options of `haloscope evaluate`.
 #[derive(clap::Args)]
@@ -34,8 +35,14 @@ pub struct Arguments {
     #[arg(long, short)]
     model: String,
 
-    /// Standard deviations of the noise, where white is 255
-    #[arg(long, value_name = "SIGMA", value_delimiter = ',', default_value = "15,25,50")]
+    /// Standard deviations of the noise, where white is 255: 15,25,50; or as fractions of white: 25/255
+    #[arg(
+        long,
+        value_name = "SIGMA",
+        value_delimiter = ',',
+        default_value = "15,25,50",
+        value_parser = parse_level
+    )]
     levels: Vec<f32>,
 
     /// Of the images in folders, only those whose names, without endings, are the lines of this file
@@ -157,8 +164,9 @@ fn list(arguments: &Arguments) -> Result<Vec<PathBuf>> {
         let missing = names.len().saturating_sub(files.len());
         anyhow::ensure!(
             missing == 0,
-            "{missing} of the {} named images are not there",
-            names.len()
+            "{missing} of the {} {} not there",
+            count(names.len(), "named image"),
+            if missing == 1 { "is" } else { "are" }
         );
     }
     Ok(files)
@@ -209,9 +217,31 @@ fn score(denoiser: &NetworkDenoiser, clean: &Array, index: usize, level: f32) ->
     })
 }
 
+/// A noise level where white is 255, or a fraction where it is 1.
+fn parse_level(text: &str) -> std::result::Result<f32, String> {
+    let number = |text: &str| text.trim().parse::<f64>().ok();
+    let level = match text.split_once('/') {
+        // Multiplied first, so that 25/255 is 25 to the bit.
+        Some((above, below)) => {
+            number(above).zip(number(below)).map(|(above, below)| 255.0 * above / below)
+        }
+        None => number(text),
+    };
+    match level {
+        Some(level) if (0.0..=255.0).contains(&level) => Ok(level as f32),
+        _ => Err("a number from 0 to 255 is needed, or a fraction such as 25/255".into()),
+    }
+}
+
 fn describe(report: &Report) -> Result<String> {
     let mut text = String::new();
-    writeln!(text, "{} on {} images, {} threads\n", report.model, report.images, report.threads)?;
+    writeln!(
+        text,
+        "{} on {}, {}\n",
+        report.model,
+        count(report.images, "image"),
+        count(report.threads, "thread")
+    )?;
     writeln!(text, "sigma      noisy   denoised    SSIM    megapixels/s")?;
     for level in &report.levels {
         writeln!(
@@ -225,4 +255,18 @@ fn describe(report: &Report) -> Result<String> {
         )?;
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_of_255_or_fractions_of_white() {
+        assert_eq!((parse_level("25"), parse_level("25/255")), (Ok(25.0), Ok(25.0)));
+        assert_eq!(parse_level(" 0.1/1 "), Ok(25.5));
+        for bad in ["", "a", "25/0", "-1", "256", "2/1", "nan", "1/2/3"] {
+            assert!(parse_level(bad).expect_err(bad).contains("25/255"), "{bad}");
+        }
+    }
 }

@@ -7,6 +7,7 @@ use haloscope_comm::{ContextOptions, Launch};
 use serde::Serialize;
 
 use crate::machine::Machine;
+use crate::words::count;
 
 /// The options of `haloscope info`.
 #[derive(clap::Args)]
@@ -100,9 +101,14 @@ fn describe(info: &Info) -> Result<String> {
     )?;
     line("instruction sets", list(&machine.instruction_sets))?;
     let launcher = info.launcher.clone().unwrap_or_else(|| "none".into());
-    let launched = info.launched.map_or_else(String::new, |size| format!(", {size} processes"));
+    let launched = info.launched.map_or_else(String::new, |size| match size {
+        1 => ", 1 process".into(),
+        size => format!(", {size} processes"),
+    });
     line("launcher", launcher + &launched)?;
-    line("ranks", format!("{}, {} threads each", info.ranks, info.threads_per_rank))?;
+    let threads = count(info.threads_per_rank, "thread");
+    let each = if info.ranks == 1 { "" } else { " each" };
+    line("ranks", format!("{}, {threads}{each}", info.ranks))?;
     line(
         "MPI",
         info.mpi.clone().unwrap_or_else(|| "not in this build (--features mpi adds it)".into()),

@@ -26,6 +26,7 @@ mod report;
 mod submit;
 mod threads;
 mod trace;
+mod words;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -42,7 +43,7 @@ struct Arguments {
     #[command(subcommand)]
     command: Command,
 
-    /// Say more: -v for information, -vv for details
+    /// Say more: -v for stages, tiles, step sizes and each iteration, -vv also for each rank
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
 

@@ -5,6 +5,7 @@
 
 use haloscope::denoise::NetworkDenoiser;
 use haloscope::forecast::{self, Denoising, Forecast};
+use haloscope::tiling::Patch;
 use haloscope::{Error, Result};
 use serde_json::{Value, json};
 
@@ -30,6 +31,17 @@ impl Expected {
         ranks: usize,
         network: Option<&NetworkDenoiser>,
     ) -> Result<Self> {
+        Self::with_patch(job, layout, ranks, network, None)
+    }
+
+    /// The same, with tiles of another length, if one is given.
+    pub fn with_patch(
+        job: &Job,
+        layout: &Layout,
+        ranks: usize,
+        network: Option<&NetworkDenoiser>,
+        patch: Option<&Patch>,
+    ) -> Result<Self> {
         let measured: Vec<usize> = layout.recipes.iter().map(Recipe::measured_values).collect();
         let prior = match (&job.prior.kind, network) {
             (PriorKind::Network(plan), Some(denoiser)) => {
@@ -39,6 +51,7 @@ impl Expected {
             (PriorKind::TotalVariation { .. }, _) => forecast::Prior::TotalVariation,
             _ => forecast::Prior::None,
         };
+        let prior = cut(prior, patch);
         let forecast = forecast::Job {
             image: layout.image.clone(),
             measurements: measured.iter().map(|values| vec![*values]).collect(),
@@ -88,6 +101,14 @@ impl Expected {
             "ranks": self.forecast.ranks.iter().map(rank).collect::<Vec<_>>(),
         })
     }
+}
+
+/// A prior whose network gets tiles of this length, if one is given.
+fn cut<'a>(mut prior: forecast::Prior<'a>, patch: Option<&Patch>) -> forecast::Prior<'a> {
+    if let (forecast::Prior::Network(Denoising { tiling, .. }), Some(patch)) = (&mut prior, patch) {
+        tiling.patch = patch.clone();
+    }
+    prior
 }
 
 /// Refuses images of which this machine cannot hold even the few that every method needs on each of its ranks, before one

@@ -14,6 +14,7 @@ use haloscope_study::slurm::{
 
 use crate::exit::{Code, Preparation};
 use crate::interrupt::{self, Signal};
+use crate::words::count;
 
 /// The options of `haloscope submit`.
 #[derive(clap::Args)]
@@ -218,7 +219,8 @@ pub fn run_campaign(campaign: &Campaign, until: Until) -> Result<Code> {
     };
     let rows = campaign.collect(&jobs, &endings)?;
     let folder = campaign.folder().display();
-    crate::print(&format!("{} jobs, {rows} rows\nwritten   {folder}\n", jobs.len()))?;
+    let (ended, rows) = (count(jobs.len(), "job"), count(rows, "row"));
+    crate::print(&format!("{ended}, {rows}\nwritten   {folder}\n"))?;
     judge(&jobs, &endings)
 }
 

@@ -262,7 +262,7 @@ fn a_power_cut_costs_a_study_its_last_row_only() {
             dashboard.args(["dashboard", &out, "--out", &page]).output().expect("it starts");
         assert!(output.status.success(), "{}", text(&output.stderr));
         assert!(text(&output.stderr).contains(words), "{}", text(&output.stderr));
-        assert!(text(&output.stdout).starts_with("1 rows of 1 run\n"), "{}", text(&output.stdout));
+        assert!(text(&output.stdout).starts_with("1 row of 1 run\n"), "{}", text(&output.stdout));
 
         let resumed = bench(&arguments);
         assert!(text(&resumed.stderr).contains(words), "{}", text(&resumed.stderr));

@@ -22,7 +22,12 @@ const BROKEN_JOBS: &[(&str, &str, &str, &[&str])] = &[
         "itertions = 3",
         &["job.toml:15: stop.itertions", "did you mean `iterations`?"],
     ),
-    ("a misspelt section", "[solver]", "[slover]", &["[solver] is missing"]),
+    (
+        "a misspelt section",
+        "[solver]",
+        "[slover]",
+        &["job.toml:24: slover: the section is unknown", "did you mean `solver`?"],
+    ),
     (
         "an unknown section",
         "[output]",
@@ -122,7 +127,7 @@ const BROKEN_JOBS: &[(&str, &str, &str, &[&str])] = &[
         "files = 'a.npy'\nphantom = ",
         &["files and phantom is given"],
     ),
-    ("no operators", "[[operators]]", "[other]", &["[[operators]] is missing"]),
+    ("no operators", "[[operators]]", "[other]", &["other: the section is unknown; there are"]),
     ("operators as a table", "[[operators]]", "[operators]", &["[[operators]]", "is expected"]),
     (
         "a phantom of one side too many",

@@ -74,6 +74,12 @@ impl NetworkName {
         Ok(model)
     }
 
+    /// Whether its weights are random, so that the images it makes say nothing of its quality: all but those of files.
+    #[must_use]
+    pub fn has_random_weights(&self) -> bool {
+        !matches!(self, Self::File(_))
+    }
+
     /// What the sides of its input are multiples of. Only a file has to be read for it.
     pub fn alignment(&self) -> Result<usize> {
         Ok(match self {
@@ -199,6 +205,13 @@ mod tests {
             "drunet:64-128-256-512:4".parse::<NetworkName>().expect("a network").to_string(),
             "drunet"
         );
+    }
+
+    #[test]
+    fn only_files_have_weights_of_their_own() {
+        let is_random =
+            |name: &str| name.parse::<NetworkName>().expect("a name").has_random_weights();
+        assert!(is_random("drunet") && is_random("dncnn:64:5") && !is_random("drunet.pth"));
     }
 
     #[test]

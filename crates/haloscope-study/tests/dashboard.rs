@@ -250,6 +250,32 @@ fn speedups_are_of_medians_over_all_iterations_of_the_slowest_rank() {
 }
 
 #[test]
+fn random_weights_are_said_wherever_their_quality_is_shown() {
+    let csv = "study,predicted,model,ranks,rank,repetition,iteration,total_seconds,psnr_db\n\
+               scaling,false,drunet,1,0,0,1,1,3.9\nscaling,false,drunet,1,0,0,2,1,4.1\n\
+               scaling,false,net.pth,1,0,0,1,1,28\nscaling,false,net.pth,1,0,0,2,1,30\n";
+    let Some(mut page) = Page::open(csv, 1280, false) else { return };
+    let words = |page: &mut Page, place: &str| {
+        let text = page.ask(&format!("document.querySelector('{place}').textContent"));
+        text.as_str().expect("text").to_owned()
+    };
+    let notes = words(&mut page, "[data-chart=convergence] .notes");
+    assert!(notes.contains("Random weights: drunet."), "{notes}");
+    assert!(words(&mut page, "#subtitle").contains("drunet: random weights"));
+    let cells =
+        page.ask("[...table.csv('table').trim().split('\\n')].map((line) => line.split(','))");
+    let column = cells[0].as_array().expect("names").iter().position(|name| name == "weights");
+    let column = column.expect("the weights");
+    let mut found = [&cells[1][column], &cells[2][column]];
+    found.sort_by_key(|cell| cell.as_str());
+    assert_eq!(found, ["file", "random"]);
+    page.assert_quiet();
+    let trained = csv.replace("drunet", "other.pth");
+    let Some(mut page) = Page::open(&trained, 1280, false) else { return };
+    assert!(!words(&mut page, "#subtitle").contains("random"));
+}
+
+#[test]
 fn the_downloads_are_the_table_and_its_rows() {
     let csv = sample::everything();
     let Some(mut page) = Page::open(&csv, 1280, false) else { return };

@@ -244,6 +244,50 @@ fn a_run_that_starts_again_replaces_later_checkpoints_only_if_told() {
 }
 
 #[test]
+fn a_run_that_is_over_marks_its_checkpoints_or_removes_them() {
+    let (folder, mut checkpoints, newest) = two();
+    checkpoints.finish();
+    assert!(checkpoints.is_finished());
+    assert_eq!(names(folder.path()).len(), 3);
+    // A run that goes on is not over, from the moment that it has the checkpoint.
+    let mut resumed = Checkpoints::new(folder.path(), EACH).unwrap();
+    let found = resumed.load_latest(&Context::solo(), &job()).unwrap().unwrap();
+    assert!(found.path == newest && !resumed.is_finished());
+    resumed.finish();
+    resumed.start_over().unwrap();
+    assert!(resumed.is_finished(), "until the first new one is there");
+    resumed.save(&state(1), &job()).unwrap();
+    assert!(!resumed.is_finished());
+
+    let mut rare = Checkpoints::new(folder.path(), Every::default()).unwrap();
+    fs::write(folder.path().join("notes.txt"), "mine").unwrap();
+    rare.finish();
+    assert_eq!(names(folder.path()), ["notes.txt"]);
+    fs::remove_file(folder.path().join("notes.txt")).unwrap();
+    rare.finish();
+    assert!(!folder.path().exists());
+    rare.finish();
+}
+
+#[test]
+fn after_a_failure_the_next_attempt_is_when_the_next_is_due() {
+    let folder = tempfile::tempdir().unwrap();
+    let blocked = folder.path().join("blocked");
+    fs::write(&blocked, "a file in the way").unwrap();
+    let every = Every { iterations: Some(3), time: None };
+    let mut checkpoints = Checkpoints::new(&blocked, every).unwrap();
+    let ctx = Context::solo();
+    let mut outcome = |iteration| match checkpoints.save_if_due(&ctx, &state(iteration), &job()) {
+        Ok(false) => ' ',
+        Ok(true) => 's',
+        Err(_) => 'f',
+    };
+    assert_eq!((1..=7).map(&mut outcome).collect::<String>(), "  f  f ");
+    fs::remove_file(&blocked).unwrap();
+    assert_eq!((8..=9).map(&mut outcome).collect::<String>(), " s");
+}
+
+#[test]
 fn checkpoints_are_due_by_iterations_and_by_time() {
     let folder = tempfile::tempdir().unwrap();
     let ctx = Context::solo();

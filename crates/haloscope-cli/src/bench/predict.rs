@@ -10,6 +10,7 @@ use haloscope_study::tables;
 
 use super::run::validate;
 use crate::exit::{Misuse, Preparation};
+use crate::words::count;
 
 /// The options of `haloscope bench predict`.
 #[derive(clap::Args)]
@@ -49,8 +50,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let ranks: Vec<usize> =
         arguments.ranks.iter().copied().filter(|ranks| *ranks <= cluster.most_ranks()).collect();
     if ranks.len() < arguments.ranks.len() {
-        let words =
-            format!("{} has {} ranks; more are left out", cluster.name, cluster.most_ranks());
+        let words = format!(
+            "{} has {}; more are left out",
+            cluster.name,
+            count(cluster.most_ranks(), "rank")
+        );
         crate::log::message(log::Level::Warn, &words);
     }
     let is_wanted =

@@ -20,6 +20,7 @@ use crate::exit::{Code, Preparation};
 use crate::interrupt;
 use crate::log::{is_json, message};
 use crate::machine::Machine;
+use crate::words::count;
 
 /// The options that all studies have.
 #[derive(clap::Args)]
@@ -71,8 +72,10 @@ pub fn until_interrupted(
     let rows = read_rows(&arguments.out)?.len();
     let words: Vec<String> = command_line().iter().map(|word| quote(word)).collect();
     let said = format!(
-        "ended by {}; {rows} rows are in {}, and `{}` goes on with the rest",
+        "ended by {}; {} {} in {}, and `{}` goes on with the rest",
         signal.name(),
+        count(rows, "row"),
+        if rows == 1 { "is" } else { "are" },
         arguments.out.display(),
         words.join(" ")
     );

@@ -211,6 +211,44 @@ impl Scan {
         }
     }
 
+    /// Whether its operators are scaled so that their norm is 1.
+    pub fn is_normalised(&self) -> bool {
+        self.beam.normalise
+    }
+
+    /// The geometry in names and values, for reports.
+    pub fn facts(&self) -> Vec<(&'static str, String)> {
+        let mut facts = Vec::new();
+        let mut add = |name, value: String| facts.push((name, value));
+        let beam = &self.beam;
+        let rays = match beam.rays {
+            Rays::Parallel => "parallel".to_owned(),
+            Rays::Fan(source, detector) => {
+                format!("fan, source at {source}, detector at {detector}")
+            }
+            Rays::Cone(source, detector) => {
+                format!("cone, source at {source}, detector at {detector}")
+            }
+        };
+        let degrees = |angle: Option<&f64>| angle.copied().unwrap_or(0.0).to_degrees();
+        let (first, last) = (degrees(self.angles.first()), degrees(self.angles.last()));
+        let columns = self.detector.last().copied().unwrap_or(1);
+        let centre = beam.centre.unwrap_or((columns as f64 - 1.0) / 2.0);
+        let join = |values: &[f64]| {
+            let values: Vec<String> = values.iter().map(f64::to_string).collect();
+            values.join(" × ")
+        };
+        let bins: Vec<f64> = self.detector.iter().map(|bins| *bins as f64).collect();
+        add("beam", rays);
+        add("views", self.angles.len().to_string());
+        add("angles", format!("{first:.2}° to {last:.2}°"));
+        add("detector", format!("{} bins", join(&bins)));
+        add("detector spacing", join(&beam.spacing));
+        add("centre", format!("bin {centre}"));
+        add("pixel size", join(beam.pixel.as_deref().unwrap_or(&[1.0])));
+        facts
+    }
+
     /// How many values a group measures of an image.
     pub fn values(&self, group: usize) -> usize {
         let views = self.angles.len().saturating_sub(group).div_ceil(self.groups());

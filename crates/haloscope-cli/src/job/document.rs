@@ -315,6 +315,54 @@ impl<'a> Section<'a> {
         self.find(key).is_some_and(|value| value.get_ref().is_table())
     }
 
+    /// Refuses tables and keys with other names, before one that is misspelt is taken for one that is missing.
+    pub fn refuse_all_but(&self, names: &[&str]) -> Result<()> {
+        let is_known = |name: &str| names.contains(&name);
+        let Some(unknown) = self.table.keys().find(|key| !is_known(key.get_ref())) else {
+            return Ok(());
+        };
+        let name = unknown.get_ref();
+        let is_section = self
+            .table
+            .get(&**name)
+            .is_some_and(|value| matches!(value.get_ref(), DeValue::Table(_) | DeValue::Array(_)));
+        Err(self.place_of(name).refuse(format!(
+            "the {} is unknown{}; there are {}",
+            if is_section { "section" } else { "key" },
+            suggest(name, names.iter().copied()),
+            enumerate(names.iter().copied())
+        )))
+    }
+
+    /// All keys with their values as the text has them, those of inner tables under their paths.
+    pub fn settings(&self) -> Vec<(String, String)> {
+        let mut settings = Vec::new();
+        for (key, value) in self.table {
+            self.list(&self.path_of(key.get_ref()), value, &mut settings);
+        }
+        settings
+    }
+
+    fn list(&self, path: &str, value: &Spanned<DeValue>, settings: &mut Vec<(String, String)>) {
+        match value.get_ref() {
+            DeValue::Table(table) => {
+                for (key, value) in table {
+                    self.list(&format!("{path}.{}", key.get_ref()), value, settings);
+                }
+            }
+            DeValue::Array(items) if items.iter().any(|item| item.get_ref().is_table()) => {
+                for (index, item) in items.iter().enumerate() {
+                    self.list(&format!("{path}[{index}]"), item, settings);
+                }
+            }
+            plain => {
+                let text = self.document.text.get(value.span()).unwrap_or_default();
+                let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+                settings.push((path.to_owned(), shorten(&text, plain)));
+            }
+        }
+    }
+
     /// All that is in some of its keys, whatever the layout of the text.
     pub fn fingerprint(&self, keys: &[&str]) -> String {
         let mut text = String::new();
@@ -421,6 +469,19 @@ fn is_near(word: &str, other: &str) -> bool {
     slips <= word.len().max(other.len()).div_ceil(3) || (word.len() > 2 && other.starts_with(word))
 }
 
+/// The text of a value that a page has room for.
+fn shorten(text: &str, value: &DeValue) -> String {
+    const MOST: usize = 80;
+    if text.chars().count() <= MOST {
+        return text.to_owned();
+    }
+    let begin: String = text.chars().take(MOST).collect();
+    match value.as_array() {
+        Some(items) => format!("{begin}… ({} values)", items.len()),
+        None => format!("{begin}…"),
+    }
+}
+
 /// `a, b and c`.
 fn enumerate<'w>(words: impl Iterator<Item = &'w str>) -> String {
     let words: Vec<&str> = words.collect();
@@ -517,6 +578,44 @@ mod tests {
     fn what_is_no_toml_is_refused_with_its_line() {
         let message = refusal("a = 1\nb = = 2\n", |_| Ok(()));
         assert!(message.starts_with("job.toml:2: "), "{message}");
+    }
+
+    #[test]
+    fn a_section_that_is_misspelt_is_named_before_one_that_is_missing() {
+        let text = "[measurements]\nfiles = 'a.npy'\n\n[sovler]\nmethod = 'cg'\n";
+        let message = refusal(text, |top| top.refuse_all_but(&["measurements", "solver"]));
+        assert_eq!(
+            message,
+            "job.toml:4: sovler: the section is unknown (did you mean `solver`?); there are measurements and solver"
+        );
+        let message = refusal("itertions = 3", |top| top.refuse_all_but(&["image"]));
+        assert_eq!(message, "job.toml:1: itertions: the key is unknown; there are image");
+    }
+
+    #[test]
+    fn settings_are_all_keys_under_their_paths() {
+        let angles: Vec<String> = (0..100).map(|angle| angle.to_string()).collect();
+        let text = format!(
+            "[prior]\nkind = 'network' # note\n[[operators]]\nsigma = [1.5,\n  0.7]\nangles = [{}]\n",
+            angles.join(", ")
+        );
+        let settings = document(&text)
+            .read(|top| {
+                top.section("prior", |prior| prior.get::<&str>("kind").map(|_| ()))?;
+                top.sections("operators", |one| {
+                    one.get::<Vec<f64>>("sigma")?;
+                    one.get::<Vec<f64>>("angles").map(|_| ())
+                })?;
+                Ok(top.settings())
+            })
+            .expect("a document");
+        let find = |name: &str| {
+            let found = settings.iter().find(|(key, _)| key == name).expect("it is listed");
+            found.1.clone()
+        };
+        assert_eq!(find("prior.kind"), "'network'");
+        assert_eq!(find("operators[0].sigma"), "[1.5, 0.7]");
+        assert!(find("operators[0].angles").ends_with("… (100 values)"));
     }
 
     #[test]

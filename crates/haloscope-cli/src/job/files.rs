@@ -209,6 +209,11 @@ impl CheckpointPlan {
         Checkpoints::new(&self.folder, self.every)?.with_keep(self.keep)
     }
 
+    /// Whether they are written every so often, and not only when a run is cut short.
+    pub fn is_periodic(&self) -> bool {
+        self.every != Every::default()
+    }
+
     /// When they are written, in words.
     pub fn describe(&self) -> String {
         let mut when = Vec::new();

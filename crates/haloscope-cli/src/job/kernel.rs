@@ -6,6 +6,7 @@ use haloscope::physics::kernels;
 use haloscope::{Array, Result, io};
 
 use super::document::{Place, Section};
+use crate::words::count;
 
 /// A kernel that is made when the dimensions of the image are known.
 #[derive(Clone, Debug)]
@@ -75,9 +76,10 @@ impl Kernel {
         let kernel = kernel.map_err(|error| self.place.refuse(error))?;
         if kernel.ndim() != sides + 2 {
             let found = kernel.ndim() - 2;
-            return Err(self
-                .place
-                .refuse(format!("a kernel of {found} sides for images of {sides} sides")));
+            return Err(self.place.refuse(format!(
+                "a kernel of {} for images of {sides} sides",
+                count(found, "side")
+            )));
         }
         Ok(kernel)
     }

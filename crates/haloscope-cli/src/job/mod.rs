@@ -32,6 +32,21 @@ use solver::{FidelityPlan, SolverPlan, StopPlan};
 const DECISIVE: [&str; 7] =
     ["image", "measurements", "operators", "fidelity", "prior", "solver", "start"];
 
+/// All that a job file may have.
+const SECTIONS: [&str; 11] = [
+    "image",
+    "measurements",
+    "operators",
+    "fidelity",
+    "prior",
+    "solver",
+    "stop",
+    "start",
+    "truth",
+    "output",
+    "checkpoint",
+];
+
 /// A job, as its file says it.
 #[derive(Clone, Debug)]
 pub struct Job {
@@ -48,6 +63,8 @@ pub struct Job {
     pub truth: Option<TruthPlan>,
     pub output: OutputPlan,
     pub checkpoint: CheckpointPlan,
+    /// The keys and values of the file, for reports.
+    pub settings: Vec<(String, String)>,
     fingerprint: String,
 }
 
@@ -92,6 +109,7 @@ impl Job {
             file: document.name.clone(),
             reason: format!("[{key}] is missing: {what}"),
         };
+        top.refuse_all_but(&SECTIONS)?;
         let image = top.section("image", ImagePlan::read)?.unwrap_or_default();
         let measurements = top
             .section("measurements", Source::read)?
@@ -132,6 +150,7 @@ impl Job {
             truth,
             output,
             checkpoint,
+            settings: top.settings(),
             fingerprint,
         })
     }

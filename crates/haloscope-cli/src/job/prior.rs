@@ -17,6 +17,7 @@ use haloscope_nn::models::Model;
 use toml::de::DeValue;
 
 use super::document::{Place, Section, Value};
+use crate::words::count;
 
 /// `[prior]`.
 #[derive(Clone, Debug)]
@@ -241,11 +242,22 @@ impl NetworkPlan {
         Err(self.place.refuse(Error::Shape {
             what: "the image".into(),
             expected: format!(
-                "{} takes images of {channels} channels and {rank} sides",
-                denoiser.name()
+                "{} takes images of {} and {rank} sides",
+                denoiser.name(),
+                count(channels, "channel")
             ),
             found: image.to_vec(),
         }))
+    }
+
+    /// The noise level that it is told by methods that have none of their own.
+    pub fn sigma(&self) -> f32 {
+        self.level.sigma
+    }
+
+    /// How tiles become an image.
+    pub fn strategy(&self) -> Strategy {
+        self.strategy
     }
 
     /// How images of this shape are cut for a network of so many sides. Unless the job says so, it does not depend on

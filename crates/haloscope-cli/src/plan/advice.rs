@@ -35,12 +35,12 @@ pub fn alternatives(setup: &Setup<'_>, chosen: &Plan) -> Result<Vec<Plan>> {
     Ok(plans)
 }
 
-/// The same job on 1, 2, 4, … ranks, up to four times as many as were asked for, with automatic tiles.
+/// The same job on 1, 2, 4, … ranks, up to four times as many as were asked for.
 pub fn other_ranks(setup: &Setup<'_>) -> Result<Vec<Plan>> {
     let asked = setup.arguments.ranks;
     let powers = std::iter::successors(Some(1_usize), |ranks| ranks.checked_mul(2));
     let others = powers.take_while(|ranks| *ranks <= 4 * asked).filter(|ranks| *ranks != asked);
-    others.map(|ranks| setup.plan(&Patch::Auto, ranks)).collect()
+    others.map(|ranks| setup.plan(&setup.arguments.patch, ranks)).collect()
 }
 
 /// What to do.
@@ -50,10 +50,11 @@ pub fn recommend(chosen: &Plan, alternatives: &[Plan], other_ranks: &[Plan], roo
         best.fits && (!chosen.fits || best.largest_load < 0.98 * chosen.largest_load)
     });
     let idle = chosen.ranks.iter().filter(|rank| rank.tiles + rank.operators == 0).count();
+    let have = if idle == 1 { "has" } else { "have" };
     let of_idle = match chosen.most_tiles {
-        0 => format!("use fewer ranks: {idle} of {} have no operator", chosen.ranks.len()),
+        0 => format!("use fewer ranks: {idle} of {} {have} no operator", chosen.ranks.len()),
         _ => format!(
-            "use fewer ranks: {idle} of {} have neither operators nor tiles",
+            "use fewer ranks: {idle} of {} {have} neither operators nor tiles",
             chosen.ranks.len()
         ),
     };
@@ -61,8 +62,8 @@ pub fn recommend(chosen: &Plan, alternatives: &[Plan], other_ranks: &[Plan], roo
         (None, true) if idle > 0 => return of_idle,
         (None, true) => "it is fine as it is".to_owned(),
         (Some(best), _) => format!(
-            "use --patch {}: the slowest rank computes {:.2} times a fair share instead of {:.2}, in {} instead of {}",
-            best.patch,
+            "use {}: the slowest rank computes {:.2} times a fair share instead of {:.2}, in {} instead of {}",
+            best.patch_option(),
             best.largest_load,
             chosen.largest_load,
             describe::megabytes(best.largest_memory_bytes as f64),
@@ -82,7 +83,7 @@ fn lament(chosen: &Plan, alternatives: &[Plan], other_ranks: &[Plan], room: Room
         .unwrap_or(chosen);
     let patch = match chosen.most_tiles {
         0 => String::new(),
-        _ => format!(" with --patch {}", least.patch),
+        _ => format!(" with {}", least.patch_option()),
     };
     let nearest = other_ranks
         .iter()
@@ -133,6 +134,7 @@ mod tests {
                 memory: parts,
                 bytes_sent_per_iteration: 0,
             }],
+            is_of_job: false,
         }
     }
 

@@ -8,6 +8,7 @@ use haloscope::tiling::{Extent, Strategy};
 
 use super::room::Room;
 use super::{Plan, Report};
+use crate::words::count;
 
 /// Ranks that get a line each; of more, the first, the one with the most work and the one with the most memory do.
 const MOST_LINES: usize = 8;
@@ -19,19 +20,20 @@ pub fn text(report: &Report) -> Result<String> {
     let prior = report.network.as_ref().map_or(report.prior, |network| &network.name);
     writeln!(
         text,
-        "{} from {}, {} with {prior}, on {} of {}\n",
-        count(report.sides.len(), &join(&report.sides), report.channels),
-        plural(report.operators, "operator"),
+        "{}{} from {}, {} with {prior}, on {} of {}\n",
+        report.job.as_ref().map_or_else(String::new, |job| format!("{job}: ")),
+        describe_image(report.sides.len(), &join(&report.sides), report.channels),
+        count(report.operators, "operator"),
         report.solver,
-        plural(ranks, "rank"),
-        plural(report.threads_per_rank, "thread"),
+        count(ranks, "rank"),
+        count(report.threads_per_rank, "thread"),
     )?;
     if let Some(network) = &report.network {
         writeln!(
             text,
-            "network    {:.1} million weights; a pixel matters up to {} pixels away, and the overlap is {}",
+            "network    {:.1} million weights; a pixel matters up to {} away, and the overlap is {}",
             network.parameters as f64 / 1e6,
-            network.receptive_radius,
+            count(network.receptive_radius, "pixel"),
             plan.overlap
         )?;
         writeln!(
@@ -106,9 +108,9 @@ fn write_ranks(text: &mut String, report: &Report) -> Result<()> {
     if shown.len() < plan.ranks.len() {
         writeln!(
             text,
-            "{:>6} and {} more with no more than these",
+            "{:>6} and {} with no more than these",
             "",
-            plan.ranks.len() - shown.len()
+            count(plan.ranks.len() - shown.len(), "other rank")
         )?;
     }
     Ok(())
@@ -228,7 +230,7 @@ pub fn extent(extent: &Extent) -> String {
 }
 
 /// What is said of a prior that every rank computes whole.
-const TOTAL_VARIATION: &str = "total variation";
+pub const TOTAL_VARIATION: &str = "total variation";
 
 impl Report {
     fn has_total_variation(&self) -> bool {
@@ -256,11 +258,10 @@ fn join(sides: &[usize]) -> String {
     sides.iter().map(ToString::to_string).collect::<Vec<_>>().join("x")
 }
 
-fn count(axes: usize, sides: &str, channels: usize) -> String {
-    let what = if axes == 2 { "an image" } else { "a volume" };
-    format!("{what} of {sides} with {}", plural(channels, "channel"))
-}
-
-fn plural(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+fn describe_image(axes: usize, sides: &str, channels: usize) -> String {
+    let (what, order) = match axes {
+        2 => ("an image", "height, width"),
+        _ => ("a volume", "depth, height, width"),
+    };
+    format!("{what} of {sides} ({order}) with {}", count(channels, "channel"))
 }

@@ -1,10 +1,13 @@
 //! `haloscope plan`: what a reconstruction will take on each rank, and which tiles suit it best. Nothing is run.
+//!
+//! The reconstruction is that of a job file, or is described by options.
 
 mod advice;
 mod describe;
+mod of_job;
 mod room;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use haloscope::denoise::NetworkDenoiser;
@@ -18,13 +21,30 @@ use serde::Serialize;
 use crate::denoise::parse_bytes;
 use crate::exit::Preparation;
 use crate::model;
+use of_job::OfJob;
 use room::Room;
 
 /// The options of `haloscope plan`.
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 pub struct Arguments {
-    /// Sides of the image or volume: 1024x1024, 512x512x400
-    #[arg(long, value_name = "HxW[xD]", value_parser = parse_sides)]
+    /// A job file, whose image, operators, network, tiles and method are planned; without one, --size and other options
+    /// say what they are
+    #[arg(conflicts_with_all = [
+        "channels", "operators", "measurement", "model", "solver", "inner_iterations", "patch", "overlap", "strategy"
+    ])]
+    job: Option<PathBuf>,
+
+    /// Sides of the image or volume, in the order of job files: 1024x1024, or 400x512x512 with the depth first
+    #[arg(
+        long,
+        value_name = "[Dx]HxW",
+        value_parser = parse_sides,
+        required = false,
+        required_unless_present = "job",
+        conflicts_with = "job",
+        default_value_if("job", clap::builder::ArgPredicate::IsPresent, "1x1"),
+        hide_default_value = true
+    )]
     size: Sides,
 
     /// Channels of the image
@@ -35,8 +55,8 @@ pub struct Arguments {
     #[arg(long, value_name = "K", default_value = "1", value_parser = parse_count)]
     operators: usize,
 
-    /// Sides of each operator's measurement, if they are not the image's
-    #[arg(long, value_name = "HxW[xD]", value_parser = parse_sides)]
+    /// Sides of each operator's measurement, in the same order, if they are not the image's
+    #[arg(long, value_name = "[Dx]HxW", value_parser = parse_sides)]
     measurement: Option<Sides>,
 
     /// Weights of a denoiser, or a network by name: drunet, dncnn, fdncnn or unet; without one the prior is total
@@ -84,6 +104,9 @@ pub struct Arguments {
 /// What is printed, one way or the other.
 #[derive(Serialize)]
 struct Report {
+    /// The job file, if there is one.
+    job: Option<String>,
+    /// In the order of job files: the depth, if there is one, then height and width.
     sides: Vec<usize>,
     channels: usize,
     operators: usize,
@@ -143,6 +166,20 @@ struct Plan {
     bytes_sent_per_iteration: u64,
     fits: bool,
     ranks: Vec<Rank>,
+    /// Whether a job file, and not an option, says how long tiles are.
+    #[serde(skip)]
+    is_of_job: bool,
+}
+
+impl Plan {
+    /// What gives tiles of this length.
+    fn patch_option(&self) -> String {
+        if self.is_of_job {
+            format!("`patch = {}` in [prior]", of_job::patch_value(&self.patch))
+        } else {
+            format!("--patch {}", self.patch)
+        }
+    }
 }
 
 #[derive(Clone, Serialize)]
@@ -181,18 +218,26 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 
 impl Report {
     fn new(arguments: &Arguments) -> Result<Self> {
-        let setup = Setup::new(arguments)?;
+        match &arguments.job {
+            None => Self::of(&Setup::new(arguments)?),
+            Some(path) => of_job::setup(arguments, path, Self::of),
+        }
+    }
+
+    fn of(setup: &Setup<'_>) -> Result<Self> {
+        let arguments = setup.arguments;
         let plan = setup.plan(&arguments.patch, arguments.ranks)?;
-        let alternatives = advice::alternatives(&setup, &plan)?;
-        let other_ranks = advice::other_ranks(&setup)?;
+        let alternatives = advice::alternatives(setup, &plan)?;
+        let other_ranks = advice::other_ranks(setup)?;
         let room = setup.room;
         Ok(Self {
+            job: arguments.job.as_ref().map(|path| path.display().to_string()),
             sides: arguments.size.0.clone(),
             channels: arguments.channels,
             operators: arguments.operators,
             solver: setup.method.name(),
             has_inner_iterations: setup.method.has_prox(),
-            prior: describe::prior(&setup.prior(&arguments.patch)),
+            prior: setup.prior_name(),
             network: setup.denoiser.as_ref().map(describe_network).transpose()?,
             threads_per_rank: setup.threads,
             memory_budget_bytes: arguments.memory_budget,
@@ -213,6 +258,8 @@ struct Setup<'a> {
     method: Method,
     threads: usize,
     room: Room,
+    /// Where it comes from, unless it is from options.
+    job: Option<OfJob<'a>>,
 }
 
 impl<'a> Setup<'a> {
@@ -232,7 +279,15 @@ impl<'a> Setup<'a> {
             );
         }
         let room = Room::new(arguments.memory_budget);
-        Ok(Self { arguments, denoiser, method, threads, room })
+        Ok(Self { arguments, denoiser, method, threads, room, job: None })
+    }
+
+    /// The prior in a few words.
+    fn prior_name(&self) -> &'static str {
+        match &self.job {
+            Some(job) => job.prior_name(),
+            None => describe::prior(&self.prior(&self.arguments.patch)),
+        }
     }
 
     /// The network in these tiles, or what its method uses without one.
@@ -249,6 +304,11 @@ impl<'a> Setup<'a> {
 
     /// The job with these tiles on so many ranks.
     fn plan(&self, patch: &Patch, ranks: usize) -> Result<Plan> {
+        if let Some(job) = &self.job {
+            let expected = job.expect(self.denoiser.as_ref(), patch, ranks)?;
+            let plan = self.summarise(patch, &expected.forecast);
+            return Ok(job.complete(plan, &expected, self.room));
+        }
         let Arguments { size, channels, .. } = self.arguments;
         let measurement = self.arguments.measurement.as_ref().unwrap_or(size);
         let shape = |sides: &Sides| [&[*channels], &sides.0[..]].concat();
@@ -298,6 +358,7 @@ impl<'a> Setup<'a> {
             bytes_sent_per_iteration: forecast.bytes_sent(),
             fits: self.room.holds(forecast.ranks.len(), forecast.largest_memory()),
             ranks: forecast.ranks.iter().map(rank).collect(),
+            is_of_job: false,
         }
     }
 }
@@ -341,7 +402,9 @@ fn parse_sides(text: &str) -> std::result::Result<Sides, String> {
         matches!(sides.len(), 2 | 3) && (1.0..1e13).contains(&pixels)
     };
     let sides = sides.filter(is_possible);
-    sides.map(Sides).ok_or_else(|| "two or three sides are needed, such as 1024x1024".into())
+    sides.map(Sides).ok_or_else(|| {
+        "two or three sides are needed: height and width as in 1024x1024, or depth, height and width".into()
+    })
 }
 
 fn parse_patch(text: &str) -> std::result::Result<Patch, String> {

@@ -7,8 +7,8 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use haloscope::Result;
-use haloscope::solve::{Checkpoints, JobId, Outcome, Reason, Record, State, solve};
+use haloscope::solve::{Checkpoints, FolderLock, JobId, Outcome, Reason, Record, State, solve};
+use haloscope::{Error, Result};
 use haloscope_comm::{Collectives, Context, Reduction};
 use serde_json::json;
 
@@ -22,6 +22,62 @@ use crate::{log, records};
 pub struct Saving {
     pub checkpoints: Checkpoints,
     pub id: JobId,
+    /// What keeps other runs out of their folder, on the rank that writes them.
+    pub lock: Option<FolderLock>,
+    /// Whether the last attempt failed, which is said once.
+    is_in_trouble: bool,
+}
+
+impl Saving {
+    pub fn new(checkpoints: Checkpoints, id: JobId, lock: Option<FolderLock>) -> Self {
+        Self { checkpoints, id, lock, is_in_trouble: false }
+    }
+
+    /// Saves if it is time; all ranks call it. A checkpoint that cannot be written is no reason to stop computing.
+    fn save_if_due(&mut self, ctx: &Context, state: &State) -> Result<bool> {
+        let outcome = self.checkpoints.save_if_due(ctx, state, &self.id);
+        let Some(error) = trouble(&outcome) else {
+            let is_saved = outcome?;
+            self.is_in_trouble &= !is_saved;
+            return Ok(is_saved);
+        };
+        if !std::mem::replace(&mut self.is_in_trouble, true) {
+            let words = format!("cannot write a checkpoint: {error}; the run continues without it");
+            ctx.log(::log::Level::Warn, words);
+        }
+        Ok(false)
+    }
+
+    /// The run is over and its result is written: nothing of it stops the next one.
+    pub fn finish(&mut self) {
+        self.checkpoints.finish();
+        let is_empty = self.checkpoints.list().is_ok_and(|list| list.is_empty());
+        if let Some(lock) = self.lock.as_mut().filter(|_| is_empty) {
+            lock.discard_folder();
+        }
+    }
+
+    /// Saves the state that a run is cut short with; all ranks call it. Gives the folder if that worked.
+    fn save_last(&mut self, ctx: &Context, state: &State) -> Result<Option<PathBuf>> {
+        let outcome = self.checkpoints.save_together(ctx, state, &self.id);
+        let Some(error) = trouble(&outcome) else {
+            return outcome.map(|()| Some(self.checkpoints.folder().to_owned()));
+        };
+        if ctx.is_root() {
+            let earlier = match self.checkpoints.list().unwrap_or_default().first() {
+                Some(latest) => format!("--resume continues from {}", latest.display()),
+                None => "there is none to resume from".to_owned(),
+            };
+            let words = format!("cannot write a checkpoint: {error}; {earlier}");
+            ctx.log(::log::Level::Warn, words);
+        }
+        Ok(None)
+    }
+}
+
+/// Why a checkpoint could not be written, unless it is that ranks are gone.
+fn trouble<T>(outcome: &Result<T>) -> Option<&Error> {
+    outcome.as_ref().err().filter(|error| !matches!(error, Error::Ranks(_)))
 }
 
 /// How a run went.
@@ -33,6 +89,8 @@ pub struct Ended {
     pub qualities: Vec<(usize, Quality)>,
     /// What ended it, if it was not a rule of the job.
     pub signal: Option<Signal>,
+    /// Whether it could have gone on: a signal or the time limit ended it.
+    pub is_cut_short: bool,
     /// Where the checkpoint is that the run can go on from.
     pub saved: Option<PathBuf>,
     /// The checkpoints, for what comes after.
@@ -67,13 +125,17 @@ pub fn iterate(
                 {
                     qualities.push((record.iteration, Quality::of(&state.image, truth)?));
                 }
-                progress.show(record.iteration, &facts(record, qualities.last()));
+                progress.show(record, &facts(record, qualities.last()));
                 log::event(ctx, "iteration", || records::details(ctx.rank(), record, &qualities));
             }
-            if let Some(Saving { checkpoints, id }) = &mut saving
-                && checkpoints.save_if_due(ctx, state, id)?
+            if let Some(saving) = &mut saving
+                && saving.save_if_due(ctx, state)?
             {
                 log::event(ctx, "checkpoint", || json!({ "iteration": record.iteration }));
+                ctx.log(
+                    ::log::Level::Debug,
+                    format!("checkpoint after iteration {}", record.iteration),
+                );
             }
             aside += clock.elapsed();
             Ok(match interrupt::requested() {
@@ -91,13 +153,10 @@ pub fn iterate(
     // Both can be gone on from.
     let is_cut_short = signal.is_some() || outcome.reason == Reason::TimeLimit;
     let saved = match &mut saving {
-        Some(Saving { checkpoints, id }) if is_cut_short => {
-            checkpoints.save_together(ctx, &outcome.state, id)?;
-            Some(checkpoints.folder().to_owned())
-        }
+        Some(saving) if is_cut_short => saving.save_last(ctx, &outcome.state)?,
         _ => None,
     };
-    Ok(Ended { outcome, seconds, qualities, signal, saved, saving })
+    Ok(Ended { outcome, seconds, qualities, signal, is_cut_short, saved, saving })
 }
 
 fn facts(record: &Record, latest: Option<&(usize, Quality)>) -> String {

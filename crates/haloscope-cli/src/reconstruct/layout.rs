@@ -14,6 +14,7 @@ use crate::job::measurements::{ImageFile, Source};
 use crate::job::operators::Recipe;
 use crate::job::placement::Placement;
 use crate::memory;
+use crate::words::count;
 
 /// The image and the operators of a job.
 #[derive(Debug)]
@@ -225,8 +226,8 @@ fn check_size(job: &Job, truth: &[usize]) -> Result<()> {
         || plan.channels.is_some_and(|channels| truth[1] != channels);
     match &plan.place {
         Some(place) if differs => Err(place.refuse(format!(
-            "the simulated image has {} channels and the sides {:?}; leave [image] out",
-            truth[1],
+            "the simulated image has {} and the sides {:?}; leave [image] out",
+            count(truth[1], "channel"),
             &truth[2..]
         ))),
         _ => Ok(()),

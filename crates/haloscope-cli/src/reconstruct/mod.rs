@@ -2,11 +2,13 @@
 //!
 //! `layout` and `prepare` make a problem of a job, `iterate` is the loop, and rank 0 writes what came out.
 
+mod facts;
 mod iterate;
 pub mod layout;
 mod pictures;
 mod prepare;
 mod progress;
+mod stages;
 mod summary;
 
 use std::path::{Path, PathBuf};
@@ -14,7 +16,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use haloscope::denoise::NetworkDenoiser;
 use haloscope::distribute::agree;
-use haloscope::solve::{JobId, State, gather_records};
+use haloscope::solve::{Checkpoints, FolderLock, JobId, State, gather_records};
 use haloscope::{Array, io};
 use haloscope_comm::{Collectives, Context};
 use serde_json::json;
@@ -27,10 +29,12 @@ use crate::memory::{self, Expected};
 use crate::ranks::RankArguments;
 use crate::records::RankSummary;
 use crate::trace::TraceArguments;
+use facts::Facts;
 use iterate::{Ended, Saving, iterate};
 use layout::Layout;
 use prepare::Prepared;
 use progress::Progress;
+use stages::Stages;
 use summary::digest;
 pub use summary::{Quality, Summary};
 
@@ -138,18 +142,25 @@ pub fn reconstruct(
     printing: Printing,
 ) -> Result<Finished> {
     let refused = |error| Agreed::misuse(ctx, error);
+    let mut stages = Stages::new(ctx);
     let layout = agree(ctx, Layout::of(job, ctx.local_size())).map_err(refused)?;
+    stages.end("reading the job and its data");
     let opened = job.open_network(ctx.threads_per_rank(), &layout.image);
     let network = agree(ctx, opened).map_err(refused)?;
     let expected = expect(ctx, job, &layout, network.as_ref()).map_err(refused)?;
+    stages.say_tiles(&expected);
     let (shape, operators) = (layout.image[1..].to_vec(), layout.recipes.len());
+    let facts = Facts::of(job, &layout);
     let (saving, found) = match resuming {
         None => (None, None),
         Some(resuming) => {
-            let (saving, found) = open_checkpoints(ctx, job, resuming).map_err(refused)?;
+            let opened = open_checkpoints(ctx, job, resuming, printing);
+            let (saving, found) = opened.map_err(refused)?;
             (Some(saving), found)
         }
     };
+    let _output = lock_output(ctx, job, saving.is_some()).map_err(refused)?;
+    stages.end("opening the network and the folders");
     let mut prepared =
         Prepared::new(ctx, job, layout, network, found.is_none()).map_err(refused)?;
     let resumed_from = found.as_ref().map(|state| state.iteration);
@@ -158,6 +169,7 @@ pub fn reconstruct(
         (None, start) => State::new(start.context("a run begins or goes on")?),
     };
     let failed = |error| Agreed::failure(ctx, error);
+    stages.end("preparing operators, measurements and method");
     announce(ctx, job, &shape, &prepared, resumed_from);
     crate::log::event(ctx, "plan", || expected.details());
     if ctx.is_root() && !printing.quiet && !crate::log::is_json() {
@@ -168,6 +180,7 @@ pub fn reconstruct(
     let mut progress =
         Progress::new(ctx, printing.quiet, state.iteration, prepared.stopping.iterations)?;
     let mut ended = iterate(ctx, &prepared, state, saving, &mut progress).map_err(failed)?;
+    stages.end("iterating");
     let statistics = ctx.comm().gather_statistics()?;
     let records = gather_records(ctx, &ended.outcome.records)?;
     if let Some(signal) = ended.signal {
@@ -191,6 +204,7 @@ pub fn reconstruct(
             seconds: ended.seconds,
             data_term: ended.outcome.records.iter().rev().find_map(|record| record.data_term),
             before: None,
+            before_shows: prepared.before.as_ref().map(|before| before.shows.clone()),
             after: None,
             megabytes_moved: moved as f64 / 1e6,
             per_rank: records.iter().enumerate().map(of_rank).collect(),
@@ -200,6 +214,7 @@ pub fn reconstruct(
             pictures: Vec::new(),
             page: None,
             checkpoints: ended.saved.as_deref().map(|folder| folder.display().to_string()),
+            facts,
         };
         write_result(job, &prepared, &ended, &mut summary).map(|()| {
             conclude(ctx, &summary);
@@ -215,17 +230,19 @@ pub fn reconstruct(
         })
     });
     let written = agree(ctx, written).map_err(|error| rescue(ctx, &mut ended, error));
-    if let (Ok(_), Some(Saving { checkpoints, .. })) = (&written, &mut ended.saving)
+    stages.end("writing the result");
+    if let (Ok(_), Some(saving)) = (&written, &mut ended.saving)
         && ctx.is_root()
+        && !ended.is_cut_short
     {
-        checkpoints.discard_replaced();
+        saving.finish();
     }
     Ok(Finished::Done(written.map_err(failed)?))
 }
 
 /// What cannot be written is not lost if there is room for a checkpoint.
 fn rescue(ctx: &Context, ended: &mut Ended, error: haloscope::Error) -> haloscope::Error {
-    let Some(Saving { checkpoints, id }) = &mut ended.saving else { return error };
+    let Some(Saving { checkpoints, id, .. }) = &mut ended.saving else { return error };
     match checkpoints.save_together(ctx, &ended.outcome.state, id) {
         Err(_) => error,
         Ok(()) => haloscope::Error::File {
@@ -290,8 +307,11 @@ fn open_checkpoints(
     ctx: &Context,
     job: &Job,
     resuming: Resuming,
+    printing: Printing,
 ) -> haloscope::Result<(Saving, Option<State>)> {
-    // Only the first rank writes and reads them.
+    // Only the first rank writes and reads them, and keeps other runs away.
+    let lock = if ctx.is_root() { lock_checkpoints(job) } else { Ok(None) };
+    let lock = agree(ctx, lock)?;
     let id = if ctx.is_root() { job.id(ctx.size()) } else { Ok(JobId::new(&*job.name, &[])) };
     let id = agree(ctx, id)?;
     let mut checkpoints = agree(ctx, job.checkpoint.open())?;
@@ -318,27 +338,71 @@ fn open_checkpoints(
             agree(ctx, outcome)?;
         }
         Resuming::Refuse => {
-            let list = if ctx.is_root() { checkpoints.list() } else { Ok(Vec::new()) };
-            let unused = list.and_then(|list| match list.first() {
-                None => Ok(()),
-                Some(latest) => Err(haloscope::Error::argument(
-                    "checkpoints",
-                    format!(
-                        "{} is there from an earlier run; --resume goes on from it, --start-over gives it up",
-                        latest.display()
-                    ),
-                )),
-            });
-            agree(ctx, unused)?;
+            let outcome =
+                if ctx.is_root() { begin_anew(&mut checkpoints, printing) } else { Ok(()) };
+            agree(ctx, outcome)?;
         }
     }
-    Ok((Saving { checkpoints, id }, state))
+    Ok((Saving::new(checkpoints, id, lock), state))
+}
+
+/// Checkpoints of a run that is over are given up; others must not be lost.
+fn begin_anew(checkpoints: &mut Checkpoints, printing: Printing) -> haloscope::Result<()> {
+    let list = checkpoints.list()?;
+    let Some(latest) = list.first() else { return Ok(()) };
+    if !checkpoints.is_finished() {
+        return Err(haloscope::Error::argument(
+            "checkpoints",
+            format!(
+                "{} is there from an earlier run; --resume goes on from it, --start-over gives it up",
+                latest.display()
+            ),
+        ));
+    }
+    if !printing.quiet {
+        let note = format!(
+            "{} is from a run that finished; this run starts over, and --resume would have continued it",
+            latest.display()
+        );
+        crate::log::message(log::Level::Info, &note);
+    }
+    checkpoints.start_over()
+}
+
+/// Keeps other runs out of the folder of checkpoints. One that cannot be written does so by itself, and is needed only
+/// when there is something to save.
+fn lock_checkpoints(job: &Job) -> haloscope::Result<Option<FolderLock>> {
+    match FolderLock::take(&job.checkpoint.folder) {
+        Ok(lock) => Ok(Some(lock)),
+        Err(error @ haloscope::Error::Argument { .. }) => Err(error),
+        Err(error) => {
+            let level =
+                if job.checkpoint.is_periodic() { log::Level::Warn } else { log::Level::Info };
+            log::log!(level, "{error}; checkpoints cannot be written there");
+            Ok(None)
+        }
+    }
+}
+
+/// Keeps other runs out of the folder of pictures, on the first rank.
+fn lock_output(
+    ctx: &Context,
+    job: &Job,
+    has_checkpoints: bool,
+) -> haloscope::Result<Option<FolderLock>> {
+    let same = |one: &Path, other: &Path| {
+        one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
+    };
+    let is_locked = |folder: &Path| has_checkpoints && same(folder, &job.checkpoint.folder);
+    let folder = job.output.folder.as_deref().filter(|_| ctx.is_root());
+    let lock = folder.filter(|folder| !is_locked(folder)).map(FolderLock::take).transpose();
+    agree(ctx, lock)
 }
 
 fn interruption(job: &Job, ended: &Ended, signal: Signal) -> String {
     let (name, iteration) = (signal.name(), ended.outcome.state.iteration);
     match &ended.saved {
-        None => format!("ended by {name} after iteration {iteration}"),
+        None => format!("ended by {name} after iteration {iteration}, without a checkpoint"),
         Some(folder) => format!(
             "ended by {name} after iteration {iteration}; a checkpoint is in {}, and `haloscope reconstruct {} \
              --resume` goes on from it",
@@ -371,13 +435,14 @@ fn write_result(
     let truth = prepared.truth.as_ref();
     if let Some(truth) = truth {
         let of = |image: &Array| Quality::of(image, truth);
-        summary.before = prepared.before.as_ref().map(of).transpose()?;
+        summary.before = prepared.before.as_ref().map(|before| of(&before.image)).transpose()?;
         summary.after = Some(of(after)?);
     }
     if let Some(folder) = &output.folder {
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         let before = prepared.before.as_ref();
-        let pictures = pictures::write(folder, truth, before, after, output.contrast)?;
+        let unit = &summary.facts.unit;
+        let pictures = pictures::write(folder, truth, before, after, output.contrast, unit)?;
         summary.pictures = pictures.iter().map(|picture| picture.path.clone()).collect();
         let path = folder.join("report.html");
         summary.page = Some(path.display().to_string());

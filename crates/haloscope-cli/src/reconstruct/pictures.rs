@@ -1,5 +1,7 @@
 //! Pictures of a run: what was measured, what was found, and how far it is from the truth.
 //!
+//! A volume is shown as the three slices through its middle, the same ones in every picture.
+//!
 //! Slices of a volume whose file says where the patient's head is are shown the usual way up; their left and right are
 //! as in the file, and what is in files is never turned.
 
@@ -10,46 +12,79 @@ use haloscope::{Array, Result, io};
 use ndarray::{Axis, concatenate};
 
 use super::layout::{DARK, Truth};
+use super::prepare::Before;
 use crate::job::placement::Affine;
+use crate::report::{Panel, ValueScale};
+use crate::words::count;
 
 /// A picture that was written.
 pub struct Written {
     pub path: String,
-    pub caption: &'static str,
+    /// The name of the file, without its ending.
+    pub name: &'static str,
+    pub caption: String,
+    /// What black and white are.
+    pub scale: ValueScale,
+    pub panels: Vec<Panel>,
 }
 
-/// Writes the pictures there are: truth, before, after and difference. `contrast` are the values of black and white.
+/// Writes the pictures there are: truth, before, after and difference. `contrast` are the values of black and white, in
+/// this unit.
 pub fn write(
     folder: &Path,
     truth: Option<&Truth>,
-    before: Option<&Array>,
+    before: Option<&Before>,
     after: &Array,
     contrast: Option<(f32, f32)>,
+    unit: &str,
 ) -> Result<Vec<Written>> {
     let (low, high) = contrast.unwrap_or_else(|| match truth {
         Some(truth) if truth.range == 1.0 => (0.0, 1.0),
         Some(truth) => extremes(&truth.image),
         None => middle(after),
     });
-    let shown = |image: &Array| with_contrast(image, (low, high));
-    let difference = |truth: &Truth| {
-        let scale = 4.0 / truth.range as f32;
-        (after - &truth.image).mapv(|value| (0.5 + scale * value).clamp(0.0, 1.0))
-    };
-    let pictures = [
-        ("truth", "truth", truth.map(|truth| shown(&truth.image))),
-        ("before", "measurements", before.map(shown)),
-        ("after", "reconstruction", Some(shown(after))),
-        ("difference", "four times the difference to the truth", truth.map(difference)),
-    ];
     let upwards =
         truth.and_then(|truth| truth.placement.affine.as_ref()).map_or([false; 3], upwards);
+    let slices = |image: &Array| slices(image, upwards);
+    let difference = |truth: &Truth| {
+        let pairs = slices(after).into_iter().zip(slices(&truth.image));
+        pairs.map(|(found, true_one)| found - true_one).collect()
+    };
+    let shown = ValueScale { black: low, white: high, unit: unit.to_owned() };
+    let of_difference = |truth: &Truth| {
+        let most = truth.range as f32 / 8.0;
+        ValueScale { black: -most, white: most, unit: unit.to_owned() }
+    };
+    let pictures = [
+        ("truth", "truth", truth.map(|truth| (slices(&truth.image), shown.clone()))),
+        ("before", before.map_or("", |before| &before.shows), {
+            before.map(|before| (slices(&before.image), shown.clone()))
+        }),
+        ("after", "reconstruction", Some((slices(after), shown.clone()))),
+        ("difference", "reconstruction minus truth", {
+            truth.map(|truth| (difference(truth), of_difference(truth)))
+        }),
+    ];
+    let panels = panels(after.shape());
+    let several = match after.shape()[0] {
+        1 => String::new(),
+        images => format!(", the first of {}", count(images, "image")),
+    };
     let mut written = Vec::new();
     for (name, caption, picture) in pictures {
-        let Some(picture) = picture else { continue };
+        let Some((slices, scale)) = picture else { continue };
         let path = folder.join(format!("{name}.png"));
-        io::write(&path, &flat(&picture, upwards), &io::WriteOptions::default())?;
-        written.push(Written { path: path.display().to_string(), caption });
+        let contrast = (scale.black, scale.white);
+        let slices: Vec<Array> =
+            slices.iter().map(|slice| with_contrast(slice, contrast)).collect();
+        io::write(&path, &side_by_side(&slices), &io::WriteOptions::default())?;
+        written.push(Written {
+            path: path.display().to_string(),
+            name,
+            caption: format!("{caption}{several}"),
+            scale,
+            panels: panels.clone(),
+        });
     }
     Ok(written)
 }
@@ -90,25 +125,46 @@ fn upwards(affine: &Affine) -> [bool; 3] {
     })
 }
 
-/// One image as it is; of a volume, the three slices through its middle side by side, of which those whose rows lead
-/// upwards are turned over, because pictures begin at the top. Of several images, the first.
-fn flat(image: &Array, upwards: [bool; 3]) -> Array {
-    let mut image = image.index_axis(Axis(0), 0).insert_axis(Axis(0)).to_owned();
+/// One image as it is; of a volume, the three slices through its middle, of which those whose rows lead upwards are
+/// turned over, because pictures begin at the top. Of several images, the first.
+fn slices(image: &Array, upwards: [bool; 3]) -> Vec<Array> {
+    let mut image = image.slice_axis(Axis(0), (0..1).into());
     if ![1, 3].contains(&image.shape()[1]) {
-        image = image.index_axis(Axis(1), 0).insert_axis(Axis(1)).to_owned();
+        image = image.slice_axis_move(Axis(1), (0..1).into());
     }
     if image.ndim() == 4 {
-        return image;
+        return vec![image.to_owned()];
     }
     let slice = |axis: usize| {
-        let mut slice = image.index_axis(Axis(2 + axis), image.shape()[2 + axis] / 2).to_owned();
+        let mut slice =
+            image.index_axis(Axis(2 + axis), middle_of(image.shape()[2 + axis])).to_owned();
         let rows = usize::from(axis == 0);
         if upwards[rows] {
             slice.invert_axis(Axis(2));
         }
         slice
     };
-    let slices: Vec<Array> = (0..3).map(slice).collect();
+    (0..3).map(slice).collect()
+}
+
+/// What the slices of an image of this shape are, in their order.
+fn panels(image: &[usize]) -> Vec<Panel> {
+    let &[_, _, depth, height, width] = image else {
+        return vec![Panel { caption: String::new(), width: image.last().copied().unwrap_or(0) }];
+    };
+    let sides = [("depth", depth, width), ("height", height, width), ("width", width, height)];
+    let panel =
+        |(name, side, width)| Panel { caption: format!("{name} {}", middle_of(side)), width };
+    sides.map(panel).to_vec()
+}
+
+/// The index of the slice that is shown.
+fn middle_of(side: usize) -> usize {
+    side / 2
+}
+
+/// Pictures in a row.
+fn side_by_side(slices: &[Array]) -> Array {
     let height = slices.iter().map(|slice| slice.shape()[2]).max().unwrap_or(0);
     let padded: Vec<Array> = slices.iter().map(|slice| with_height(slice, height)).collect();
     let views: Vec<_> = padded.iter().map(|slice| slice.view()).collect();
@@ -144,6 +200,25 @@ mod tests {
         // (height, width), (depth, width) and (depth, height).
         assert_eq!(flat(&volume, [false; 3]).shape(), [1, 1, 5, 7 + 7 + 5]);
         assert_eq!(flat(&Array::zeros(vec![2, 3, 4, 4]), [true; 3]).shape(), [1, 3, 4, 4]);
+        let panels = panels(volume.shape());
+        assert_eq!(panels.iter().map(|panel| panel.width).collect::<Vec<_>>(), [7, 7, 5]);
+        let captions: Vec<_> = panels.into_iter().map(|panel| panel.caption).collect();
+        assert_eq!(captions, ["depth 1", "height 2", "width 3"]);
+    }
+
+    #[test]
+    fn the_margins_of_smaller_slices_are_black_whatever_black_is() {
+        let volume = Array::from_elem(vec![1, 1, 2, 4, 4], 5.0);
+        let folder = tempfile::tempdir().expect("a folder");
+        let written = write(folder.path(), None, None, &volume, Some((-5.0, 5.0)), "counts");
+        let written = written.expect("a picture");
+        assert_eq!(written[0].scale.unit, "counts");
+        let read = io::read(&written[0].path, &io::ReadOptions::default()).expect("a picture");
+        assert_eq!((read.array[[0, 0, 0, 5]], read.array[[0, 0, 2, 5]]), (0.0, 1.0));
+    }
+
+    fn flat(image: &Array, upwards: [bool; 3]) -> Array {
+        side_by_side(&slices(image, upwards))
     }
 
     #[test]

@@ -25,9 +25,32 @@ pub struct Prepared {
     /// Where the image is.
     pub placement: Placement,
     /// The measurements as one would look at them without a reconstruction; on rank 0, if pictures are wanted.
-    pub before: Option<Array>,
+    pub before: Option<Before>,
     /// Where it begins, unless it goes on from a checkpoint.
     pub start: Option<Array>,
+}
+
+/// An image that needs no reconstruction.
+pub struct Before {
+    pub image: Array,
+    /// In a few words.
+    pub shows: String,
+}
+
+impl Before {
+    fn new(image: Array, recipes: &[Recipe]) -> Self {
+        let first = &recipes[0];
+        let shows = match (first.scan(), recipes.len(), first.thinning()) {
+            (Some(_), ..) => "filtered back-projection".to_owned(),
+            (None, 1, 1) => "measurement".to_owned(),
+            (None, frames, 1) => format!("first of {frames} measurements"),
+            (None, 1, factor) => format!("measurement, enlarged {factor} times"),
+            (None, frames, factor) => {
+                format!("first of {frames} measurements, enlarged {factor} times")
+            }
+        };
+        Self { image, shows }
+    }
 }
 
 impl Prepared {
@@ -61,6 +84,7 @@ impl Prepared {
             Some(image) => Some(image.clone()),
             None => look(&recipes[0], &layout.image, seen),
         };
+        let before = before.map(|image| Before::new(image, &recipes));
         drop(all);
 
         let values = physics.measurement_shapes().iter();

@@ -1,4 +1,5 @@
-//! How far a run is, on standard error of rank 0: a bar on a terminal, a line every few seconds elsewhere.
+//! How far a run is, on standard error of rank 0: a bar on a terminal, a line every few seconds elsewhere, and with `-v`
+//! a line for each iteration.
 //!
 //! Neither has colours, so that `NO_COLOR` asks for nothing more.
 
@@ -6,6 +7,7 @@ use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use haloscope::solve::{Record, Seconds};
 use haloscope_comm::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -17,7 +19,16 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// What shows the progress.
 pub enum Progress {
     Bar(ProgressBar),
-    Lines { begin: Instant, last: Instant, first: usize, iterations: usize },
+    Lines {
+        begin: Instant,
+        last: Instant,
+        first: usize,
+        iterations: usize,
+    },
+    /// Every iteration, with where its time went.
+    Each {
+        iterations: usize,
+    },
     Silent,
 }
 
@@ -26,6 +37,9 @@ impl Progress {
     pub fn new(ctx: &Context, quiet: bool, done: usize, iterations: usize) -> Result<Self> {
         if quiet || !ctx.is_root() || log::is_json() {
             return Ok(Self::Silent);
+        }
+        if ::log::log_enabled!(::log::Level::Info) {
+            return Ok(Self::Each { iterations });
         }
         let begin = Instant::now();
         if !std::io::stderr().is_terminal() {
@@ -37,10 +51,16 @@ impl Progress {
         Ok(Self::Bar(bar))
     }
 
-    /// So many iterations are done; `facts` are words on the last one.
-    pub fn show(&mut self, iteration: usize, facts: &str) {
+    /// An iteration is done; `facts` are words on it.
+    pub fn show(&mut self, record: &Record, facts: &str) {
+        let iteration = record.iteration;
         match self {
             Self::Silent => (),
+            Self::Each { iterations } => {
+                let line =
+                    format!("iteration {iteration} of {iterations}, {facts}, {}", times(record));
+                log::message(::log::Level::Info, &line);
+            }
             Self::Bar(bar) => {
                 bar.set_message(facts.to_owned());
                 bar.set_position(iteration as u64);
@@ -66,4 +86,21 @@ impl Progress {
             bar.finish_and_clear();
         }
     }
+}
+
+/// Where the time of an iteration went on this rank; with `-vv` also what it waited for, and its memory.
+fn times(record: &Record) -> String {
+    let Seconds { total, data, prior, communication, waiting } = record.seconds;
+    let change = match record.data_term {
+        Some(_) => format!("change {:.1e}, ", record.relative_change),
+        None => String::new(),
+    };
+    let mut text = format!("{change}{total:.3} s (data {data:.3} s, prior {prior:.3} s)");
+    if ::log::log_enabled!(::log::Level::Debug) {
+        text += &format!(", messages {communication:.3} s, waiting {waiting:.3} s");
+        if let Some(bytes) = record.peak_bytes {
+            text += &format!(", peak {:.0} MB", bytes as f64 / 1e6);
+        }
+    }
+    text
 }

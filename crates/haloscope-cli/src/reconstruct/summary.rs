@@ -9,10 +9,12 @@ use haloscope::solve::{Record, Seconds};
 use haloscope_study::job::Digest;
 use serde::Serialize;
 
+use super::facts::Facts;
 use super::layout::Truth;
 use super::pictures::Written;
 use crate::records::{self, RankSummary};
 use crate::report::{Comparison, Iteration, Picture, Report, Table};
+use crate::words::count;
 
 /// The result of a run.
 #[derive(Serialize)]
@@ -35,6 +37,8 @@ pub struct Summary {
     pub data_term: Option<f64>,
     /// Of the measurements as one would look at them without a reconstruction.
     pub before: Option<Quality>,
+    /// What that is: a back-projection, the first frame.
+    pub before_shows: Option<String>,
     pub after: Option<Quality>,
     pub megabytes_moved: f64,
     /// Where the time of each rank went, in all and in each iteration.
@@ -48,6 +52,9 @@ pub struct Summary {
     pub page: Option<String>,
     /// Where the checkpoints are that the run can go on from, if it was cut short.
     pub checkpoints: Option<String>,
+    /// What the page says of the job, beside what is above.
+    #[serde(skip)]
+    pub facts: Facts,
 }
 
 /// How near an image is to the truth.
@@ -78,25 +85,23 @@ impl Quality {
 impl Summary {
     pub fn describe(&self) -> Result<String> {
         let mut text = String::new();
-        let plural = |count: usize, word: &str| {
-            format!("{count} {word}{}", if count == 1 { "" } else { "s" })
-        };
         writeln!(
             text,
             "{}: {} pixels{} from {}, on {}\n",
             self.problem,
             self.sides("x"),
             if self.shape[0] == 3 { " in colour" } else { "" },
-            plural(self.operators, "operator"),
-            plural(self.ranks, "rank"),
+            count(self.operators, "operator"),
+            count(self.ranks, "rank"),
         )?;
         let rows = self.qualities();
         if !rows.is_empty() {
-            writeln!(text, "{:<16} {:>9} {:>7}", "", "PSNR", "SSIM")?;
+            let length = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0).max(16);
+            writeln!(text, "{:<length$} {:>9} {:>7}", "", "PSNR", "SSIM")?;
             for (name, quality) in rows {
                 writeln!(
                     text,
-                    "{name:<16} {:>6.2} dB {:>7}",
+                    "{name:<length$} {:>6.2} dB {:>7}",
                     quality.psnr_db,
                     quality.ssim_text()
                 )?;
@@ -106,8 +111,11 @@ impl Summary {
         let resumed = self.resumed_from.map_or_else(String::new, |at| format!(" (from {at})"));
         writeln!(
             text,
-            "{} iterations{resumed} with {} in {:.1} s, {:.1} MB moved between ranks",
-            self.iterations, self.prior, self.seconds, self.megabytes_moved
+            "{}{resumed} with {} in {:.1} s, {:.1} MB moved between ranks",
+            count(self.iterations, "iteration"),
+            self.prior,
+            self.seconds,
+            self.megabytes_moved
         )?;
         let everywhere =
             if self.depends_on_ranks { "" } else { " (the same on any number of ranks)" };
@@ -137,21 +145,29 @@ impl Summary {
         let mut loaded = Vec::new();
         for written in pictures {
             let png = std::fs::read(&written.path).with_context(|| written.path.clone())?;
-            loaded.push(Picture { caption: written.caption.into(), png });
+            let picture = Picture {
+                caption: written.caption.clone(),
+                png,
+                scale: Some(written.scale.clone()),
+                panels: written.panels.clone(),
+            };
+            loaded.push((written.name, picture));
         }
-        let mut take = |caption: &str| {
-            let index = loaded.iter().position(|picture| picture.caption == caption)?;
-            Some(loaded.remove(index))
+        let mut take = |name: &str| {
+            let index = loaded.iter().position(|(other, _)| *other == name)?;
+            Some(loaded.remove(index).1)
         };
-        let comparison = match (take("measurements"), take("reconstruction")) {
+        let (before, after) = (take("before"), take("after"));
+        let mut pictures: Vec<Picture> = loaded.into_iter().map(|(_, picture)| picture).collect();
+        let comparison = match (before, after) {
             (Some(before), Some(after)) => Some(Comparison { before, after }),
             (_, after) => {
-                loaded.extend(after);
+                pictures.extend(after);
                 None
             }
         };
-        let row = |(name, quality): (&str, Quality)| {
-            vec![name.to_owned(), format!("{:.2} dB", quality.psnr_db), quality.ssim_text()]
+        let row = |(name, quality): (String, Quality)| {
+            vec![name, format!("{:.2} dB", quality.psnr_db), quality.ssim_text()]
         };
         let iteration = |record: &Record| {
             let quality = qualities.iter().find(|(at, _)| *at == record.iteration);
@@ -165,9 +181,9 @@ impl Summary {
         };
         Ok(Report {
             title: format!("haloscope: {}", self.problem),
-            subtitle: format!("{} from {} operators", self.sides(" × "), self.operators),
+            subtitle: format!("{} from {}", self.sides(" × "), count(self.operators, "operator")),
             comparison,
-            pictures: loaded,
+            pictures,
             summary: Table {
                 columns: ["", "PSNR", "SSIM"].map(String::from).to_vec(),
                 rows: self.qualities().into_iter().map(row).collect(),
@@ -175,15 +191,8 @@ impl Summary {
             ranks: if self.ranks > 1 { records::table(&self.per_rank) } else { Table::default() },
             components: ["data", "prior", "rest"].map(String::from).to_vec(),
             iterations: records.iter().map(iteration).collect(),
-            parameters: vec![
-                ("method".into(), self.method.to_owned()),
-                ("prior".into(), self.prior.clone()),
-                ("iterations".into(), self.iterations.to_string()),
-                ("ended because".into(), self.reason.clone()),
-                ("ranks".into(), self.ranks.to_string()),
-                ("seconds".into(), format!("{:.1}", self.seconds)),
-                ("bits".into(), self.bits.clone()),
-            ],
+            parameters: self.parameters(),
+            settings: self.facts.settings.clone(),
             footer: format!("haloscope {}", env!("CARGO_PKG_VERSION")),
         }
         .to_html())
@@ -194,9 +203,23 @@ impl Summary {
         sides.join(separator)
     }
 
-    fn qualities(&self) -> Vec<(&'static str, Quality)> {
-        let rows = [("measurements", self.before), ("reconstruction", self.after)];
+    fn qualities(&self) -> Vec<(String, Quality)> {
+        let before = self.before_shows.clone().unwrap_or_else(|| "measurements".into());
+        let rows = [(before, self.before), ("reconstruction".into(), self.after)];
         rows.into_iter().filter_map(|(name, quality)| Some((name, quality?))).collect()
+    }
+
+    /// What was done, with what, and how it ended.
+    fn parameters(&self) -> Vec<(String, String)> {
+        let own = [
+            ("iterations", self.iterations.to_string()),
+            ("ended because", self.reason.clone()),
+            ("ranks", self.ranks.to_string()),
+            ("seconds", format!("{:.1}", self.seconds)),
+            ("bits", self.bits.clone()),
+        ];
+        let own = own.map(|(name, value)| (name.to_owned(), value));
+        self.facts.parameters.iter().cloned().chain(own).collect()
     }
 }
 

@@ -32,20 +32,46 @@ pub struct Report {
     pub iterations: Vec<Iteration>,
     /// Names and values.
     pub parameters: Vec<(String, String)>,
+    /// The keys of the job file and their values.
+    pub settings: Vec<(String, String)>,
     /// The last line: version, date, machine.
     pub footer: String,
 }
 
 /// A picture and what it shows.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Picture {
     /// A few words.
     pub caption: String,
     /// A PNG file.
     pub png: Vec<u8>,
+    /// What its shades mean.
+    pub scale: Option<ValueScale>,
+    /// Its parts, from the left; none if it is one.
+    pub panels: Vec<Panel>,
 }
 
-/// Two pictures of the same size.
+/// The values that a picture shows as black and white.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ValueScale {
+    /// And all below it.
+    pub black: f32,
+    /// And all above it.
+    pub white: f32,
+    /// In a few words.
+    pub unit: String,
+}
+
+/// A part of a picture: a slice of a volume.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Panel {
+    /// Which slice it is.
+    pub caption: String,
+    /// In pixels.
+    pub width: usize,
+}
+
+/// Two pictures of the same size and parts.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     /// On the left of the slider.
@@ -119,22 +145,39 @@ impl Report {
         let (width, height) = size_of_png(&before.png).unwrap_or((1, 1));
         // Small pictures are shown larger, with their pixels; none is higher than a window.
         let shown = width.clamp(480, 960);
+        let panels = places(&before.panels, width);
         let _ = write!(
             page,
             "<section><h2>Before and after</h2><figure class=\"wide\"><div class=\"compare\" \
-             style=\"max-width:min({shown}px,calc(80vh*{width}/{height}));aspect-ratio:{width}/{height}\">"
+             style=\"max-width:min({shown}px,calc(80vh*{width}/{height}));aspect-ratio:{width}/{height};\
+             --left:{}\">",
+            left_parts(&panels)
         );
         write_image(page, after, "after");
         write_image(page, before, "before");
         let (left, right) = (escape(&before.caption), escape(&after.caption));
+        // Each part has a line of its own, so that both sides of it are the same slice.
+        for Place { begin, length, caption } in &panels {
+            let of = if caption.is_empty() { String::new() } else { format!(" at {caption}") };
+            let _ = write!(
+                page,
+                "<div class=\"panel\" style=\"left:{begin:.4}%;width:{length:.4}%\">\
+                 <span class=\"handle\" aria-hidden=\"true\"></span>\
+                 <input type=\"range\" min=\"0\" max=\"100\" value=\"50\" step=\"0.1\" \
+                 aria-label=\"How much of {left} is shown{of}\"></div>"
+            );
+        }
         let _ = write!(
             page,
             "<span class=\"tag left\" aria-hidden=\"true\">{left}</span>\
-             <span class=\"tag right\" aria-hidden=\"true\">{right}</span>\
-             <span class=\"handle\" aria-hidden=\"true\"></span>\
-             <input type=\"range\" min=\"0\" max=\"100\" value=\"50\" step=\"0.1\" \
-             aria-label=\"How much of {left} is shown\"></div>\
-             <figcaption>Drag, or use the arrow keys: {left} on the left, {right} on the right.\
+             <span class=\"tag right\" aria-hidden=\"true\">{right}</span></div>"
+        );
+        write_panels(page, &panels);
+        write_scale(page, after.scale.as_ref());
+        let line = if panels.len() == 1 { "the line" } else { "each line" };
+        let _ = write!(
+            page,
+            "<figcaption>Drag, or use the arrow keys: {left} on the left of {line}, {right} on the right.\
              </figcaption></figure></section>"
         );
     }
@@ -147,6 +190,7 @@ impl Report {
         for picture in &self.pictures {
             page.push_str("<figure>");
             write_image(page, picture, "");
+            write_scale(page, picture.scale.as_ref());
             let _ = write!(page, "<figcaption>{}</figcaption></figure>", escape(&picture.caption));
         }
         page.push_str("</div></section>");
@@ -222,15 +266,96 @@ impl Report {
     }
 
     fn write_parameters(&self, page: &mut String) {
-        if self.parameters.is_empty() {
-            return;
-        }
-        page.push_str("<section><h2>Parameters</h2><dl>");
-        for (name, value) in &self.parameters {
-            let _ = write!(page, "<div><dt>{}</dt><dd>{}</dd></div>", escape(name), escape(value));
-        }
-        page.push_str("</dl></section>");
+        write_list(page, "Parameters", &self.parameters);
+        write_list(page, "Job file", &self.settings);
     }
+}
+
+/// Where a part of a picture is, in percent of its width.
+struct Place {
+    begin: f64,
+    length: f64,
+    /// As a page has it.
+    caption: String,
+}
+
+/// The parts of a picture of this width; the whole, if it has none.
+fn places(panels: &[Panel], width: u32) -> Vec<Place> {
+    let mut begin = 0;
+    let percent = |pixels: usize| 100.0 * pixels as f64 / f64::from(width);
+    let mut places: Vec<Place> = Vec::new();
+    for panel in panels {
+        let caption = escape(&panel.caption);
+        places.push(Place { begin: percent(begin), length: percent(panel.width), caption });
+        begin += panel.width;
+    }
+    if begin != width as usize {
+        return vec![Place { begin: 0.0, length: 100.0, caption: String::new() }];
+    }
+    places
+}
+
+/// The left of the line in each part, as a polygon: rectangles that hang together at the lower edge.
+fn left_parts(places: &[Place]) -> String {
+    let rectangle = |Place { begin, length, .. }: &Place| {
+        let end = format!("calc({begin:.4}% + {length:.4}%*var(--at))");
+        format!("{begin:.4}% 100%,{begin:.4}% 0,{end} 0,{end} 100%")
+    };
+    let corners: Vec<String> = places.iter().map(rectangle).collect();
+    format!("polygon({})", corners.join(","))
+}
+
+/// What each part is, below it.
+fn write_panels(page: &mut String, places: &[Place]) {
+    if places.iter().all(|place| place.caption.is_empty()) {
+        return;
+    }
+    page.push_str("<p class=\"panels\">Slices through the middle, from the left: ");
+    let captions: Vec<&str> = places.iter().map(|place| &*place.caption).collect();
+    let _ = write!(page, "{} (counted from 0).</p>", captions.join(", "));
+}
+
+/// A bar from black to white with the values of both.
+fn write_scale(page: &mut String, scale: Option<&ValueScale>) {
+    let Some(ValueScale { black, white, unit }) = scale else { return };
+    let _ = write!(
+        page,
+        "<div class=\"scale\"><span>{}</span><span class=\"ramp\" role=\"img\" aria-label=\"from black to white\">\
+         </span><span>{}</span><span class=\"unit\">{}</span></div>",
+        figure(*black),
+        figure(*white),
+        escape(unit)
+    );
+}
+
+/// A value with about four digits.
+fn figure(value: f32) -> String {
+    let size = value.abs();
+    if value == 0.0 {
+        "0".into()
+    } else if (1e-3..1e5).contains(&size) {
+        let places = (3 - size.log10().floor() as i32).clamp(0, 6) as usize;
+        let text = format!("{value:.places$}");
+        if text.contains('.') {
+            text.trim_end_matches('0').trim_end_matches('.').into()
+        } else {
+            text
+        }
+    } else {
+        format!("{value:.2e}")
+    }
+}
+
+/// A section with names and values.
+fn write_list(page: &mut String, heading: &str, list: &[(String, String)]) {
+    if list.is_empty() {
+        return;
+    }
+    let _ = write!(page, "<section><h2>{heading}</h2><dl>");
+    for (name, value) in list {
+        let _ = write!(page, "<div><dt>{}</dt><dd>{}</dd></div>", escape(name), escape(value));
+    }
+    page.push_str("</dl></section>");
 }
 
 /// A section with a table.

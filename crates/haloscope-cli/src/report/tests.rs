@@ -18,7 +18,8 @@ fn png(array: &Array) -> Vec<u8> {
 }
 
 fn picture(caption: &str, array: &Array) -> Picture {
-    Picture { caption: caption.into(), png: png(array) }
+    let scale = Some(ValueScale { black: 0.0, white: 1.0, unit: "where white is 1".into() });
+    Picture { caption: caption.into(), png: png(array), scale, panels: Vec::new() }
 }
 
 fn texts(texts: &[&str]) -> Vec<String> {
@@ -96,6 +97,7 @@ fn example() -> Report {
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .to_vec(),
+        settings: vec![("solver.method".into(), "\"pgd\"".into())],
         footer: "haloscope 0.1.0, 16 seconds".into(),
     }
 }
@@ -132,7 +134,7 @@ fn page_is_whole_and_asks_for_nothing_from_outside() {
     }
     let tags = tags(&page);
     let count = |name: &str| tags.iter().filter(|tag| tag.split(' ').next() == Some(name)).count();
-    assert_eq!((count("svg"), count("section"), count("table"), count("input")), (4, 6, 3, 1));
+    assert_eq!((count("svg"), count("section"), count("table"), count("input")), (4, 7, 3, 1));
     assert_eq!(count("img"), 6);
     assert_eq!((count("link"), count("iframe"), count("script")), (0, 0, 1));
     for outside in ["http:", "https:", "//www", "@import", "url(", "href="] {
@@ -167,7 +169,12 @@ fn pictures_are_inside_to_the_byte() {
 fn all_text_is_escaped() {
     let evil = "<script>alert('1')</script>\" onload=\"x & {{title}} \0";
     let text = || evil.to_owned();
-    let picture = || Picture { caption: text(), png: vec![1, 2, 3] };
+    let picture = || Picture {
+        caption: text(),
+        png: vec![1, 2, 3],
+        scale: Some(ValueScale { black: 0.0, white: f32::NAN, unit: text() }),
+        panels: vec![Panel { caption: text(), width: 1 }],
+    };
     let report = Report {
         title: text(),
         subtitle: text(),
@@ -184,6 +191,7 @@ fn all_text_is_escaped() {
             seconds: vec![1.0],
         }],
         parameters: vec![(text(), text())],
+        settings: vec![(text(), text())],
         footer: text(),
     };
     let page = report.to_html();
@@ -192,6 +200,33 @@ fn all_text_is_escaped() {
     assert!(tags.iter().all(|tag| !tag.contains(" onload=\"")));
     assert!(page.contains("&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&quot; onload=&quot;x &amp; {{title}} \u{fffd}"));
     assert!(!page.contains('\0'));
+}
+
+#[test]
+fn a_picture_of_slices_has_a_line_in_each_of_them() {
+    let mut report = example();
+    let panel = |caption: &str, width: usize| Panel { caption: caption.into(), width };
+    if let Some(comparison) = &mut report.comparison {
+        comparison.before.panels =
+            vec![panel("depth 8", 240), panel("height 9", 120), panel("width 10", 120)];
+    }
+    let page = report.to_html();
+    let inputs = tags(&page).iter().filter(|tag| tag.starts_with("input")).count();
+    assert_eq!(inputs, 3);
+    assert!(page.contains("from the left: depth 8, height 9, width 10 (counted from 0)"));
+    // The left half of each slice, and not of all of them together.
+    assert!(page.contains("0.0000% 0,calc(0.0000% + 50.0000%*var(--at)) 0,"), "the first slice");
+    assert!(page.contains("75.0000% 0,calc(75.0000% + 25.0000%*var(--at)) 0,"), "the last slice");
+    assert!(page.contains("aria-label=\"How much of Input is shown at height 9\""));
+}
+
+#[test]
+fn values_have_a_few_digits() {
+    let values = [0.0, 1.0, -0.125, 0.023_456_7, 1234.56, 65535.0, 4.2e-7, -3e8];
+    let expected = ["0", "1", "-0.125", "0.02346", "1235", "65535", "4.20e-7", "-3.00e8"];
+    assert_eq!(values.map(figure), expected);
+    let page = example().to_html();
+    assert!(page.contains("<span>1</span><span class=\"unit\">where white is 1</span>"));
 }
 
 #[test]

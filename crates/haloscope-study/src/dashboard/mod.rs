@@ -9,7 +9,7 @@ mod error;
 mod run;
 mod table;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 use serde::Serialize;
@@ -20,6 +20,7 @@ pub use run::{PROVENANCE, ROWS, Run};
 pub use table::{Table, Values};
 
 use crate::columns::{COLUMNS, Kind, names};
+use crate::network::NetworkName;
 
 /// A page about some runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -96,6 +97,19 @@ impl Dashboard {
         page
     }
 
+    /// The names of networks with random weights: what is made with them shows how fast they are, not how good.
+    fn random_models(&self) -> Vec<&str> {
+        let columns = self.runs.iter().filter_map(|run| match run.table.column("model") {
+            Some(Values::Text(names)) => Some(names),
+            _ => None,
+        });
+        let names: BTreeSet<&str> = columns.flatten().flatten().map(String::as_str).collect();
+        let is_random = |name: &&str| {
+            name.parse::<NetworkName>().is_ok_and(|network| network.has_random_weights())
+        };
+        names.into_iter().filter(is_random).collect()
+    }
+
     /// The rows of all runs by column, such that no text in them can end the script element around it.
     fn to_json(&self) -> String {
         let mut columns = BTreeMap::new();
@@ -118,6 +132,7 @@ impl Dashboard {
                 })
                 .collect(),
             columns,
+            random: self.random_models(),
         };
         let json = serde_json::to_string(&data).expect("names, numbers and JSON become JSON");
         // These are in strings only, where the escape means the same.
@@ -132,6 +147,8 @@ struct Data<'a> {
     order: Vec<&'static str>,
     runs: Vec<Header<'a>>,
     columns: BTreeMap<&'static str, Packed<'a>>,
+    /// The networks whose weights are random.
+    random: Vec<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -255,6 +272,14 @@ mod tests {
             serde_json::json!({ "words": ["drunet"], "codes": [null, 0] })
         );
         assert_eq!(data["columns"].get("psnr_db"), None, "nobody has it");
+    }
+
+    #[test]
+    fn networks_with_random_weights_are_known_to_the_page() {
+        let csv = "study,predicted,ranks,total_seconds,model\nscaling,false,1,1,drunet\n\
+                   scaling,false,1,1,weights/net.pth\nscaling,false,1,1,drunet\nscaling,false,1,1,something";
+        let page = Dashboard::new("one", vec![run("a", csv)]).expect("a page").to_html();
+        assert_eq!(data(&page)["random"], serde_json::json!(["drunet"]));
     }
 
     #[test]

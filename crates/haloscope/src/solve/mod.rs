@@ -29,7 +29,7 @@ use crate::array::{distance, norm, slice};
 use crate::error::{Error, Result};
 
 pub use algorithm::{Algorithm, Setting};
-pub use checkpoint::{Checkpoints, Every, Found, JobId};
+pub use checkpoint::{Checkpoints, Every, FolderLock, Found, JobId};
 pub use half_quadratic::{HalfQuadratic, Schedule};
 pub use least_squares::{ConjugateGradient, Landweber};
 pub use primal_dual::PrimalDual;

@@ -110,6 +110,12 @@ impl Problem {
         if constant <= 0.0 {
             return Err(Error::argument("step size", "the operators map everything to zero"));
         }
+        let words = format!(
+            "step size {:.4e}: the operators have a squared norm of {:.4e}",
+            0.99 / constant,
+            norm.estimate
+        );
+        self.physics.context().log(log::Level::Info, words);
         Ok(0.99 / constant)
     }
 

@@ -375,10 +375,18 @@ function convergenceChart(view) {
   const base = largest(values) / smallest(values) > 100 ? 10 : 2;
   return series.length === 0 ? null : {
     id: "convergence", title: "Convergence", words: "The same on any number of ranks.", choices, choice: field,
+    notes: [randomNote(view, members)],
     x: { name: "iteration", isTight: true }, y: { log: isLog ? base : null, label: field === "psnr_db" ? (value) => `${digits(value)} dB`
       : format.number },
     series,
   };
+}
+
+/** That networks with random weights make bad images, so that a low PSNR surprises nobody. */
+function randomNote(view, configurations) {
+  const models = [...new Set(configurations.map(({ model }) => model))].filter((model) => view.random.has(model));
+  return models.length > 0 && `Random weights: ${models.join(", ")}. The time is that of trained weights, but the image and `
+    + "its PSNR say nothing of the network's quality.";
 }
 
 /** The configurations of a study in groups of one colour each, which filters do not change. */

@@ -3,6 +3,7 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const rows = unpack(data);
 const all = configurationsOf(rows);
+const random = new Set(data.random);
 
 // Colours and labels are those of all curves, so that filters change neither.
 const names = labeller(curvesOf(all), ["problem", "size"],
@@ -12,7 +13,7 @@ const knownCurves = [...new Set(curvesOf(all).map(names))];
 const choices = new Map();
 const main = document.getElementById("main");
 const filters = new Filters(all, redraw);
-const table = new Table(look().configurations, data.order);
+const table = new Table(look().configurations, data.order, random);
 const cards = new Map();
 const sections = SECTIONS.map((section) => makeSection(section));
 
@@ -53,7 +54,7 @@ function look() {
   const wanted = curves.find(({ label }) => label === choices.get("curve"));
   const curve = wanted ?? curves.reduce((a, b) => a && interest(a) >= interest(b) ? a : b, null);
   return {
-    all, curves, curve, choices,
+    all, curves, curve, choices, random,
     configurations: configurations.map((one) => ({ ...one, point: points.get(one.rows) ?? null })),
   };
 }
@@ -105,7 +106,8 @@ function drawHeader() {
   const measured = rows.filter(({ predicted }) => !predicted).length;
   const predicted = rows.length - measured;
   document.getElementById("subtitle").textContent = `${plural(data.runs.length, "run")} of the ${studies.length === 1 ? "study" : "studies"} ${studies.join(", ")}: `
-    + `${plural(measured, "measured row")}${predicted ? ` and ${plural(predicted, "predicted row")}` : ""}.`;
+    + `${plural(measured, "measured row")}${predicted ? ` and ${plural(predicted, "predicted row")}` : ""}.`
+    + (random.size ? ` ${[...random].join(", ")}: random weights, so PSNR is not a measure of quality.` : "");
 }
 
 /** Where the numbers come from, as the studies say. */

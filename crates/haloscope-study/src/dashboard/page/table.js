@@ -10,6 +10,7 @@ const TABLE = [
   ["study", (one) => one.study], ["run", (one) => one.run], ["system", (one) => one.system],
   ["problem", (one) => one.problem], ["size", (one) => one.size, plain, plain, pixelsOf],
   ["scaling", (one) => one.mode], ["backend", (one) => one.backend], ["model", (one) => one.model],
+  ["weights", (one) => one.weights],
   ["ranks", (one) => one.ranks], ["origin", (one) => one.predicted ? "predicted" : "measured"],
   ["seconds", (one) => one.seconds || null, format.seconds, rounded],
   ["fastest", (one) => one.repetitions > 1 ? one.low : null, format.seconds, rounded],
@@ -34,8 +35,10 @@ const TABLE = [
 
 class Table {
   /** Columns in which nothing is said, or always the same of few words, are left out. */
-  constructor(all, order) {
+  constructor(all, order, random) {
     this.order = order;
+    this.random = random;
+    all = all.map((one) => this.complete(one));
     this.columns = TABLE.filter(({ name, value }) => {
       const values = new Set(all.map(value).map((one) => one ?? null));
       const isOne = values.size === 1;
@@ -54,7 +57,7 @@ class Table {
   }
 
   draw(configurations) {
-    this.items = configurations.slice();
+    this.items = configurations.map((one) => this.complete(one));
     if (this.sorting) {
       const { column, isDescending } = this.sorting;
       const compare = (a, b) => {
@@ -81,6 +84,11 @@ class Table {
         return element("td", { class: typeof cell === "number" ? "number" : null }, cell === null ? "" : text(cell));
       })));
     this.grid.replaceChildren(element("thead", {}, element("tr", {}, head)), element("tbody", {}, body));
+  }
+
+  /** A configuration with where its network's weights come from. */
+  complete(one) {
+    return { ...one, weights: one.model === null ? null : this.random.has(one.model) ? "random" : "file" };
   }
 
   sort(column) {

@@ -6,6 +6,7 @@
 //! told to replace.
 
 mod format;
+mod lock;
 mod spread;
 
 use std::fmt;
@@ -22,8 +23,13 @@ use crate::distribute::agree;
 use crate::error::{Error, Result};
 use crate::io::{PART, write_atomically_as};
 
+pub use lock::FolderLock;
+
 /// The prefix of a checkpoint's name until it is complete.
 const PREFIX: &str = ".haloscope-checkpoint-";
+
+/// An empty file beside checkpoints of a run that is over. It has no content, so that a full disk holds it.
+const FINISHED: &str = "finished";
 
 /// The identity of a run: a checkpoint of one job is not accepted by another.
 ///
@@ -229,12 +235,55 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Removes those that were given up and that no new one has replaced: the run is over, and needed none.
-    pub fn discard_replaced(&mut self) {
+    /// The run is over and its result is safe, so that nothing here may stop the next run. Those that were given up are
+    /// removed. Checkpoints of a run that writes them [every](Every) so often stay, marked as finished; those of a run
+    /// that does not are removed, and so is the folder if it is empty then. What cannot be removed is logged.
+    ///
+    /// ```
+    /// use haloscope::solve::{Checkpoints, Every, JobId, State};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let (job, state) = (JobId::new("example", b""), State::new(ndarray::ArrayD::zeros(vec![1, 1, 4])));
+    /// let every = Every { iterations: Some(10), time: None };
+    /// let mut kept = Checkpoints::new(folder.path().join("kept"), every)?;
+    /// kept.save(&state, &job)?;
+    /// kept.finish();
+    /// assert!(kept.is_finished() && kept.list()?.len() == 1);
+    ///
+    /// let mut removed = Checkpoints::new(folder.path().join("removed"), Every::default())?;
+    /// removed.save(&state, &job)?;
+    /// removed.finish();
+    /// assert!(!removed.folder().exists());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn finish(&mut self) {
         self.replaced.drain(..).for_each(|path| remove(&path));
+        let left = self.list().unwrap_or_default();
+        if self.every != Every::default() && !left.is_empty() {
+            let mark = self.folder.join(FINISHED);
+            if let Err(error) = File::create(&mark) {
+                log::warn!(
+                    "{}: cannot write it: {error}; the next run has to be told to start over",
+                    mark.display()
+                );
+            }
+            return;
+        }
+        left.iter().for_each(|path| remove(path));
+        self.remove_leftovers();
+        remove(&self.folder.join(FINISHED));
+        // Others may have something there.
+        let _ = std::fs::remove_dir(&self.folder);
     }
 
-    /// Saves if it is time. All ranks call it, with the same state, and all get the error if there is one.
+    /// Whether the checkpoints here are of a run that is over, which a new run need not go on from.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.folder.join(FINISHED).exists()
+    }
+
+    /// Saves if it is time. All ranks call it, with the same state, and all get the error if there is one; the next
+    /// attempt is when the next one is due.
     pub fn save_if_due(&mut self, ctx: &Context, state: &State, job: &JobId) -> Result<bool> {
         let passed = state.iteration.saturating_sub(self.last_iteration);
         let late = self.every.time.is_some_and(|time| self.last_time.elapsed() >= time);
@@ -244,7 +293,10 @@ impl Checkpoints {
         ctx.comm().broadcast(0, &mut word)?;
         let due = word == [1];
         if due {
-            self.save_together(ctx, state, job)?;
+            let outcome = self.save_together(ctx, state, job);
+            // Whether or not it worked: a disk that is full is not written to after every iteration.
+            self.note(state);
+            outcome?;
         }
         Ok(due)
     }
@@ -290,6 +342,8 @@ impl Checkpoints {
             return Err(Error::argument("checkpoints", reason));
         }
         self.remove_leftovers();
+        // What is here is of a run that goes on.
+        remove(&self.folder.join(FINISHED));
         write_atomically_as(&path, PREFIX, |file| format::write(file, state, job))?;
         let kept = |path: &PathBuf| !self.replaced.contains(path);
         let old = others.iter().filter(|(_, other)| kept(other)).skip(self.keep - 1);
@@ -325,6 +379,8 @@ impl Checkpoints {
         for (_, path) in self.scan()? {
             match self.read(&path, job) {
                 Ok(content) => {
+                    // The run that takes it goes on.
+                    remove(&self.folder.join(FINISHED));
                     let same = content.job.versions == job.versions;
                     let other_versions = (!same).then_some(content.job.versions);
                     return Ok(Some(Found {
