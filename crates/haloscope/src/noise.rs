@@ -1,11 +1,15 @@
-//! Noise of measurements: Gaussian, Poisson, both, or uniform.
+//! Noise of measurements: Gaussian, Poisson, both, or uniform; and [`level`], how much of it an image has.
 //!
 //! Each element's noise depends only on the seed, the index of the operator and the index of the
 //! element, so that any number of ranks and threads adds the same noise. Normal numbers come from Box
 //! and Muller's transform in f64; Poisson numbers from inversion for means below 10 and from
 //! Hörmann's transformed rejection (PTRS, 1993) above, both exact up to f64 rounding.
 
+mod level;
+
 use rayon::prelude::*;
+
+pub use level::level;
 
 use crate::array::Array;
 use crate::error::{Error, Result};

@@ -10,13 +10,15 @@ use haloscope::{Error, Result};
 
 use super::document::{Place, Section};
 use super::measurements::ImageFile;
+use super::prior::PriorKind;
 
 /// `[start]`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub enum StartPlan {
     Zeros,
-    #[default]
     Adjoint,
+    /// The adjoint over what the operators see of each pixel, with the rest interpolated.
+    Filled,
     /// After so many iterations at the most.
     PseudoInverse(usize),
     /// Filtered back-projection, of cone beams by the method of Feldkamp, Davis and Kress.
@@ -33,15 +35,25 @@ const WINDOWS: [(&str, Window); 5] = [
 ];
 
 impl StartPlan {
+    /// The start of a job that does not name one: priors continue the image where nothing is measured; without one,
+    /// nothing but the data counts.
+    pub fn standard(prior: &PriorKind) -> Self {
+        match prior {
+            PriorKind::None => Self::Adjoint,
+            PriorKind::TotalVariation { .. } | PriorKind::Network(_) => Self::Filled,
+        }
+    }
+
     pub fn read(section: &Section) -> Result<Self> {
         type Read = fn(&Section) -> Result<StartPlan>;
         let back_projection: Read = |section| {
             let window = section.choose("window", &WINDOWS)?.unwrap_or_default();
             Ok(Self::BackProjection(section.place(), window))
         };
-        let kinds: [(&str, Read); 6] = [
+        let kinds: [(&str, Read); 7] = [
             ("zeros", |_| Ok(Self::Zeros)),
             ("adjoint", |_| Ok(Self::Adjoint)),
+            ("filled", |_| Ok(Self::Filled)),
             ("pseudo-inverse", |section| {
                 Ok(Self::PseudoInverse(section.count("iterations")?.unwrap_or(30)))
             }),

@@ -126,7 +126,9 @@ impl Job {
         let stop = top
             .section("stop", |section| StopPlan::read(section, &solver, &fidelity))?
             .unwrap_or_default();
-        let start = top.section("start", StartPlan::read)?.unwrap_or_default();
+        let start = top
+            .section("start", StartPlan::read)?
+            .unwrap_or_else(|| StartPlan::standard(&prior.kind));
         let truth = top.section("truth", TruthPlan::read)?;
         let output = top
             .section("output", OutputPlan::read)?

@@ -32,6 +32,53 @@ pub struct Choices {
     pub iterations: Option<usize>,
 }
 
+/// The numbers of a prior and its method.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tuning {
+    /// The first and the last level that a network is told.
+    pub levels: (f64, f64),
+    /// The standard deviation of the measurements' noise.
+    pub noise: f64,
+    /// The weight of a network against the data.
+    pub balance: f64,
+    /// The weight of total variation.
+    pub weight: f64,
+    pub range: Range,
+}
+
+/// The values of an image.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Range {
+    /// From 0 to 1.
+    Unit,
+    /// In units of their own.
+    Any,
+    /// In units of their own, in which nothing is negative.
+    Positive,
+}
+
+/// What a job takes from data: the sections that differ from problem to problem.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    /// What is reconstructed, and from what.
+    pub title: String,
+    /// `[measurements]`, and `[image]` if it is needed.
+    pub measurements: String,
+    /// `[[operators]]`, and `[start]` if it is needed.
+    pub operators: String,
+    pub tuning: Tuning,
+    /// Whether the image has three channels of colour.
+    pub is_colour: bool,
+    /// The ending of the result's file.
+    pub ending: &'static str,
+}
+
+/// The weight of a network against the data that its inventors use.
+pub const DPIR: f64 = 0.23;
+
+/// Iterations that suit total variation and networks.
+const ITERATIONS: (usize, usize) = (150, 8);
+
 impl Problem {
     /// Its name on the command line.
     pub fn name(self) -> String {
@@ -51,36 +98,21 @@ impl Problem {
     /// The network of the prior: the one that is named, or the one of this build that suits the problem; `None` for total
     /// variation.
     pub fn model(self, name: Option<&str>) -> Option<String> {
-        let model = match (name, self) {
-            (Some("tv"), _) => return None,
-            (None, _) if cfg!(not(feature = "builtin")) => return None,
-            (Some(name), _) => name,
-            (None, Self::Tomography2d | Self::Tomography3d) => "builtin:gray",
-            (None, _) => "builtin:color",
-        };
-        Some(model.to_owned())
+        model(name, !matches!(self, Self::Tomography2d | Self::Tomography3d))
     }
 
     /// The text of the job file.
     pub fn job(self, choices: &Choices) -> String {
         let size = choices.size;
-        let prior = match &choices.model {
-            None => self.total_variation(),
-            Some(model) => self.network(model),
-        };
-        let iterations = choices.iterations.unwrap_or(match choices.model {
-            None => 150,
-            Some(_) => 8,
-        });
         let views = if self == Self::Tomography3d { 48 } else { 60 };
         self.template()
-            .replace("{prior}", prior.trim_end())
+            .replace("{prior}", &prior(choices.model.as_deref(), &self.tuning()))
             .replace("{name}", &choices.name)
             .replace("{size}", &size.to_string())
             .replace("{detector}", &(size * 3 / 2).to_string())
             .replace("{source}", &(size * 3).to_string())
             .replace("{views}", &views.to_string())
-            .replace("{iterations}", &iterations.to_string())
+            .replace("{iterations}", &iterations(choices.iterations, choices.model.as_deref()))
     }
 
     fn template(self) -> &'static str {
@@ -94,27 +126,126 @@ impl Problem {
         }
     }
 
-    fn total_variation(self) -> String {
-        let weight = match self {
-            Self::Deblur => "0.012",
-            Self::SuperResolution => "0.004",
-            Self::Tomography2d => "0.0005",
-            Self::Tomography3d => "0.0002",
-            Self::Denoise => "0.09",
-            Self::Inpainting => "0.02",
+    /// What suits the template: the best of a search at several sizes, for both priors. A test compares them.
+    fn tuning(self) -> Tuning {
+        let (levels, noise, balance, weight) = match self {
+            Self::Deblur => ((0.2, 0.03), 0.03, 0.1, 0.009),
+            Self::SuperResolution => ((0.2, 0.02), 0.02, 0.1, 0.003),
+            Self::Inpainting => ((0.2, 0.02), 0.02, 0.1, 0.012),
+            Self::Tomography2d => ((0.2, 0.01), 0.005, DPIR, 0.0003),
+            Self::Tomography3d => ((0.2, 0.01), 0.005, DPIR, 0.00015),
+            Self::Denoise => ((0.2, 0.05), 0.1, DPIR, 0.09),
         };
-        include_str!("templates/total-variation.toml").replace("{weight}", weight)
+        Tuning { levels, noise, balance, weight, range: Range::Unit }
+    }
+}
+
+impl Draft {
+    /// The text of a job file of this name, with a network, or total variation if there is none.
+    pub fn job(&self, name: &str, model: Option<&str>) -> String {
+        include_str!("templates/from.toml")
+            .replace("{prior}", &prior(model, &self.tuning))
+            .replace("{measurements}", self.measurements.trim_end())
+            .replace("{operators}", self.operators.trim_end())
+            .replace("{title}", &self.title)
+            .replace("{ending}", self.ending)
+            .replace("{iterations}", &iterations(None, model))
+            .replace("{name}", name)
+    }
+}
+
+/// The network that is named, or the one of this build for such images; `None` for total variation.
+pub fn model(name: Option<&str>, is_colour: bool) -> Option<String> {
+    let model = match name {
+        Some("tv") => return None,
+        None if cfg!(not(feature = "builtin")) => return None,
+        Some(name) => name,
+        None if is_colour => "builtin:color",
+        None => "builtin:gray",
+    };
+    Some(model.to_owned())
+}
+
+fn iterations(given: Option<usize>, model: Option<&str>) -> String {
+    let (variation, network) = ITERATIONS;
+    given.unwrap_or(if model.is_some() { network } else { variation }).to_string()
+}
+
+/// `[prior]` and `[solver]`.
+fn prior(model: Option<&str>, tuning: &Tuning) -> String {
+    let (template, range) = match (model, tuning.range) {
+        (Some(_), Range::Unit) => (
+            include_str!("templates/network.toml"),
+            "clamp = [0, 1]                # or, for images in other units, `normalise = true`",
+        ),
+        (Some(_), _) => (
+            include_str!("templates/network.toml"),
+            "normalise = true              # the network sees the image scaled to 0…1; levels are of that",
+        ),
+        (None, Range::Unit) => (
+            include_str!("templates/total-variation.toml"),
+            "clamp = [0, 1]                # the values that the image may have",
+        ),
+        (None, Range::Positive) => (
+            include_str!("templates/total-variation.toml"),
+            "clamp = [0, 1e9]              # the values that the image may have: none is negative",
+        ),
+        (None, Range::Any) => (
+            include_str!("templates/total-variation.toml"),
+            "# clamp = [0, 1]              # the values that the image may have",
+        ),
+    };
+    let model = model.map(literal).unwrap_or_default();
+    template
+        .trim_end()
+        .replace("{range}", range)
+        .replace("{model}", &model)
+        .replace("{first}", &short(tuning.levels.0))
+        .replace("{last}", &short(tuning.levels.1))
+        .replace("{noise}", &short(tuning.noise))
+        .replace("{balance}", &short(tuning.balance))
+        .replace("{weight}", &short(tuning.weight))
+}
+
+/// Text as TOML has it: a literal string, so that backslashes of paths stay what they are.
+pub fn literal(text: &str) -> String {
+    if text.contains('\'') { format!("{text:?}") } else { format!("'{text}'") }
+}
+
+/// A number with three digits that count, and no more than it needs.
+pub fn short(number: f64) -> String {
+    if number == 0.0 || !number.is_finite() {
+        return "0".into();
+    }
+    let digits = (2 - number.abs().log10().floor() as i32).max(0) as usize;
+    if digits > 9 {
+        return format!("{number:.2e}");
+    }
+    let text = format!("{number:.digits$}");
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_digits_and_no_idle_zeros() {
+        let numbers = [0.2, 0.0005, 0.012, 1.0, 37.456, 12345.6, 0.000_123_456, 0.0, 1.5e-12];
+        let texts = numbers.map(short);
+        assert_eq!(
+            texts,
+            ["0.2", "0.0005", "0.012", "1", "37.5", "12346", "0.000123", "0", "1.50e-12"]
+        );
     }
 
-    fn network(self, model: &str) -> String {
-        let noise = match self {
-            Self::Deblur => "0.03",
-            Self::SuperResolution | Self::Inpainting => "0.02",
-            Self::Tomography2d | Self::Tomography3d => "0.005",
-            Self::Denoise => "0.1",
-        };
-        // A literal string, so that backslashes of paths stay what they are.
-        let model = if model.contains('\'') { format!("{model:?}") } else { format!("'{model}'") };
-        include_str!("templates/network.toml").replace("{model}", &model).replace("{noise}", noise)
+    #[test]
+    fn paths_with_quotes_stay_paths() {
+        assert_eq!(literal("a\\b.png"), "'a\\b.png'");
+        assert_eq!(literal("it's.png"), "\"it's.png\"");
     }
 }

@@ -173,6 +173,7 @@ fn start_of(
             let image = agree(ctx, layout.load_start(file))?;
             Start::Image(image)
         }
+        (StartPlan::Filled, None) => Start::Filled,
         (StartPlan::Adjoint | StartPlan::BackProjection(..), None) => Start::Adjoint,
     })
 }

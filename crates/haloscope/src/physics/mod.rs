@@ -24,7 +24,7 @@ use ndarray::{ArrayD, IxDyn};
 use crate::array::{Array, slice, slice_mut};
 use crate::error::{Error, Result};
 
-pub use blur::{Blur, Method, Padding, kernels};
+pub use blur::{Blur, Method, Padding, gaussian_width, kernels};
 pub use compose::Compose;
 pub use decolorize::Decolorize;
 pub use downsampling::{Downsampling, DownsamplingFilter};

@@ -7,6 +7,7 @@
 
 mod algorithm;
 mod checkpoint;
+mod fill;
 mod half_quadratic;
 mod least_squares;
 mod primal_dual;

@@ -1,6 +1,7 @@
 //! The data term: operators, their measurements, and the distance between both.
 
 use super::super::distribute::{DistributedFidelity, DistributedStack};
+use super::fill::fill;
 use crate::array::{Array, scale, slice, slice_mut};
 use crate::error::{Error, Result};
 use crate::least_squares::{NormOptions, Options};
@@ -30,6 +31,10 @@ pub enum Start {
     /// `Aᵀy`, scaled to fit the data best: the first step of steepest descent from zeros.
     #[default]
     Adjoint,
+    /// `Aᵀy / AᵀA1`, the mean of the data around each pixel, and an interpolation of it where no operator sees anything:
+    /// for methods whose few iterations cannot fill what is missing. [`Adjoint`](Self::Adjoint) where operators do not
+    /// see constant images, so that there is no such mean.
+    Filled,
     /// The least-squares solution, after at most this many iterations.
     PseudoInverse(usize),
     /// This image, for example a filtered back-projection or one from a file.
@@ -131,9 +136,15 @@ impl Problem {
                 let options = Options { max_iterations: *iterations, ..Options::default() };
                 Ok(self.physics.pseudo_inverse(&self.data, &options)?.image)
             }
-            Start::Adjoint => {
+            Start::Adjoint | Start::Filled => {
                 let mut image = self.adjoint()?;
                 let normal = self.physics.normal(&image)?;
+                if matches!(start, Start::Filled) {
+                    let weights = self.physics.normal(&Array::ones(image.raw_dim()))?;
+                    if let Some(filled) = fill(&image, &normal, &weights) {
+                        return Ok(filled);
+                    }
+                }
                 let square = crate::array::squared_norm(&slice(&image));
                 let curvature = crate::array::dot(&slice(&image), &slice(&normal));
                 let factor = if curvature > 0.0 { square / curvature } else { 0.0 };

@@ -14,6 +14,7 @@ pub mod kernels;
 mod lines;
 mod pairs;
 mod spectrum;
+mod width;
 
 use std::fmt;
 use std::sync::{Mutex, OnceLock};
@@ -24,6 +25,8 @@ use rustfft::num_complex::Complex;
 use super::{LinearPhysics, Physics, slice};
 use crate::array::Array;
 use crate::error::{Error, Result};
+pub use width::gaussian_width;
+
 use axis::Axis;
 use direct::{Direct, Taps};
 use fourier::Fourier;

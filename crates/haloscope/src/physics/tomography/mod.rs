@@ -1,6 +1,7 @@
 //! Tomography: integrals along rays through an image or volume, and reconstructions from them.
 #![doc = include_str!("README.md")]
 
+mod centre;
 mod coverage;
 mod filter;
 mod geometry;
@@ -14,6 +15,7 @@ mod spatial;
 mod strip;
 mod upright;
 
+pub use centre::{RotationCentre, rotation_centre};
 pub use filter::Window;
 pub use geometry::{
     ConeBeam, FanBeam, Grouping, ParallelBeam, ParallelBeam3d, Rays, Scan2d, Scan3d, View2d,

@@ -1,0 +1,371 @@
+//! Where the rotation axis of a parallel scan is on the detector, from the data alone.
+//!
+//! Two ideas that fail in different ways. A view and the one from the other side are mirror images of each other about
+//! the axis: their correlation finds it within a bin or so wherever there are such views. And a slice that is
+//! back-projected about a wrong axis has negative streaks, so that the integral of its absolute value is least for the
+//! right one (Donath et al., "Automated determination of the center of rotation in tomography data", JOSA A 23, 2006):
+//! exact to a fraction of a bin, but with other minima far away. So the first says where to look, and the second looks.
+
+use std::f64::consts::{PI, TAU};
+
+use rayon::prelude::*;
+
+use super::coverage::Coverage;
+use super::filter::{Ramp, Window};
+use crate::array::Array;
+use crate::error::{Error, Result};
+
+/// The rotation axis of a scan, as its detector sees it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RotationCentre {
+    /// The bin that sees it, counted from 0; whole numbers are the middles of bins.
+    pub bin: f64,
+    /// What the mirror images of opposite views say, if there are such views and they resemble each other. The nearer
+    /// it is to `bin`, the surer is the result.
+    pub mirrored: Option<f64>,
+}
+
+/// The longest row that is searched as a whole; longer ones are searched in blocks of bins first.
+const COARSE: usize = 160;
+
+/// Opposite views that correlate less than this have nothing to say.
+const RESEMBLANCE: f64 = 0.6;
+
+/// Pairs of opposite views that are compared, at most.
+const MOST_PAIRS: usize = 24;
+
+/// Sinograms that are looked at, at most.
+const MOST_ROWS: usize = 2;
+
+/// The side of the grid of points at which a slice is computed.
+const POINTS: usize = 96;
+
+/// Finds the rotation axis in sinograms (batch, channel, view, bin) of parallel rays at `angles`, in radians. Sinograms
+/// of a batch are rows of one detector, and have one axis.
+///
+/// The axis is looked for in the middle two thirds of the detector. Scans of less than half a turn leave it uncertain.
+///
+/// ```
+/// use haloscope::physics::Physics;
+/// use haloscope::physics::tomography::{ParallelBeam, Tomography2d, evenly_spaced, rotation_centre};
+/// use haloscope::phantom::{SheppLogan, Table};
+///
+/// let angles = evenly_spaced(60, std::f64::consts::PI);
+/// let mut scan = ParallelBeam::new(angles.clone(), 80);
+/// scan.offset = 39.5 - 36.0;
+/// let slice = SheppLogan::new(Table::Modified).draw(&[48, 48])?;
+/// let sinogram = Tomography2d::new(&[1, 48, 48], scan)?.forward(&slice)?;
+/// assert!((rotation_centre(&sinogram, &angles)?.bin - 36.0).abs() < 0.5);
+/// # Ok::<(), haloscope::Error>(())
+/// ```
+pub fn rotation_centre(sinograms: &Array, angles: &[f64]) -> Result<RotationCentre> {
+    let &[_, _, views, bins] = sinograms.shape() else {
+        return Err(Error::Shape {
+            what: "the sinogram whose rotation axis is looked for".into(),
+            expected: "(batch, channel, view, bin) is expected".into(),
+            found: sinograms.shape().to_vec(),
+        });
+    };
+    if views != angles.len() || views < 4 || bins < 16 {
+        return Err(Error::argument(
+            "rotation centre",
+            format!(
+                "{views} views of {bins} bins at {} angles; one angle for each of at least 4 views, and at least \
+                 16 bins, are expected",
+                angles.len()
+            ),
+        ));
+    }
+    let standard = sinograms.as_standard_layout();
+    let values = standard.as_slice().unwrap_or_default();
+    if !values.iter().all(|value| value.is_finite()) {
+        return Err(Error::argument(
+            "rotation centre",
+            "the sinogram holds values that are not finite",
+        ));
+    }
+    // Rows from the middle of the detector, where the object is.
+    let rows: Vec<&[f32]> = values.chunks_exact(views * bins).collect();
+    let step = rows.len().div_ceil(MOST_ROWS + 1);
+    let rows: Vec<&[f32]> =
+        rows.iter().copied().skip(step.min(rows.len() - 1)).step_by(step).take(MOST_ROWS).collect();
+
+    let mirrored = mirror(&rows, bins, angles);
+    let (low, high) = (bins as f64 / 6.0, 5.0 * bins as f64 / 6.0 - 1.0);
+    let width = bins.div_ceil(COARSE);
+    // Where views are not exactly opposite, the mirror image is a little off.
+    let reach = 4.0_f64.max(0.02 * bins as f64);
+    let near = mirrored.map_or((low, high), |centre| (centre - reach, centre + reach));
+    let rough = if mirrored.is_none() && width > 1 {
+        let blocks = bins / width;
+        let means: Vec<Vec<f32>> = rows.iter().map(|row| binned(row, bins, width)).collect();
+        let means: Vec<&[f32]> = means.iter().map(Vec::as_slice).collect();
+        let slices = Slices::new(&means, blocks, angles)?;
+        // Bin b is at (b + ½) / width − ½ in blocks.
+        let to_blocks = |bin: f64| (bin + 0.5) / width as f64 - 0.5;
+        let best = slices.least((to_blocks(near.0), to_blocks(near.1)), 0.5);
+        let centre = (best + 0.5) * width as f64 - 0.5;
+        (centre - width as f64, centre + width as f64)
+    } else {
+        near
+    };
+    let slices = Slices::new(&rows, bins, angles)?;
+    let mut centre = slices.least(rough, 0.5);
+    for step in [0.125, 0.03] {
+        centre = slices.least((centre - 4.0 * step, centre + 4.0 * step), step);
+    }
+    Ok(RotationCentre { bin: centre, mirrored })
+}
+
+/// Means of blocks of `width` bins.
+fn binned(row: &[f32], bins: usize, width: usize) -> Vec<f32> {
+    row.chunks_exact(bins)
+        .flat_map(|view| {
+            view.chunks_exact(width).map(|block| block.iter().sum::<f32>() / width as f32)
+        })
+        .collect()
+}
+
+/// Slices at some points, about any axis.
+struct Slices {
+    /// Filtered rows, with half a detector more on either side.
+    filtered: Vec<Vec<f32>>,
+    bins: usize,
+    padded: usize,
+    /// The sine and cosine of each angle, and the arc that it stands for.
+    views: Vec<(f64, f64, f64)>,
+    /// (x, y) in a disk as wide as the detector.
+    points: Vec<(f64, f64)>,
+}
+
+impl Slices {
+    fn new(rows: &[&[f32]], bins: usize, angles: &[f64]) -> Result<Self> {
+        let margin = bins / 2;
+        let padded = bins + 2 * margin;
+        let ramp = Ramp::new(padded, 1.0, Window::Hann)?;
+        let mut filtered = Vec::new();
+        for row in rows {
+            let mut wide = vec![0.0; angles.len() * padded];
+            for (view, wide) in row.chunks_exact(bins).zip(wide.chunks_exact_mut(padded)) {
+                wide[margin..margin + bins].copy_from_slice(view);
+                // Objects that reach beyond the detector fade out instead of ending in an edge.
+                for i in 0..margin {
+                    let fade =
+                        (0.5 + 0.5 * (PI * (i as f64 + 1.0) / (margin as f64 + 1.0)).cos()) as f32;
+                    wide[margin - 1 - i] = fade * view[0];
+                    wide[margin + bins + i] = fade * view[bins - 1];
+                }
+            }
+            ramp.apply(&mut wide, padded)?;
+            filtered.push(wide);
+        }
+        let arcs = Coverage::new(angles, PI).arcs();
+        let views = angles.iter().zip(arcs).map(|(angle, arc)| (angle.sin(), angle.cos(), arc));
+        let (radius, half) = (bins as f64 / 2.0, (POINTS as f64 - 1.0) / 2.0);
+        let points = (0..POINTS * POINTS).filter_map(|index| {
+            let place = |i: usize| (i as f64 - half) / half * radius;
+            let (x, y) = (place(index % POINTS), place(index / POINTS));
+            (x.hypot(y) <= radius).then_some((x, y))
+        });
+        Ok(Self { filtered, bins, padded, views: views.collect(), points: points.collect() })
+    }
+
+    /// The place within bounds, in steps, with the least integral of absolute values.
+    fn least(&self, (low, high): (f64, f64), step: f64) -> f64 {
+        let last = (self.bins as f64) - 1.0;
+        let count = ((high - low) / step).max(0.0).round() as usize;
+        let places: Vec<f64> =
+            (0..=count).map(|i| (low + i as f64 * step).clamp(0.0, last)).collect();
+        let costs: Vec<f64> = places.par_iter().map(|place| self.cost(*place)).collect();
+        // Where there is nothing to see, the middle is as good as any.
+        let away = |i: usize| (places[i] - (low + high) / 2.0).abs();
+        let best = (0..places.len())
+            .min_by(|a, b| costs[*a].total_cmp(&costs[*b]).then(away(*a).total_cmp(&away(*b))));
+        best.map_or((low + high) / 2.0, |best| places[best])
+    }
+
+    /// The integral of the absolute value of the slices about an axis, up to a factor.
+    fn cost(&self, centre: f64) -> f64 {
+        let middle = centre + (self.bins / 2) as f64;
+        let mut total = 0.0;
+        for row in &self.filtered {
+            for (x, y) in &self.points {
+                let mut sum = 0.0;
+                for ((sin, cos, arc), view) in self.views.iter().zip(row.chunks_exact(self.padded))
+                {
+                    let place = x * cos + y * sin + middle;
+                    let below = place.floor();
+                    if below >= 0.0 && below + 1.0 < self.padded as f64 {
+                        let (index, part) = (below as usize, place - below);
+                        let (left, right) = (f64::from(view[index]), f64::from(view[index + 1]));
+                        sum += arc * (left + part * (right - left));
+                    }
+                }
+                total += sum.abs();
+            }
+        }
+        total
+    }
+}
+
+/// The axis about which opposite views are mirror images.
+fn mirror(rows: &[&[f32]], bins: usize, angles: &[f64]) -> Option<f64> {
+    let pairs = opposite(angles);
+    if pairs.is_empty() {
+        return None;
+    }
+    // Twice the axis, in bins: what is at b in one view is at 2c − b in the other.
+    let (low, high) = (bins / 3, 2 * (bins - 1) - bins / 3);
+    let details = |row: &&[f32], view: usize| -> Vec<f64> {
+        let view = &row[view * bins..(view + 1) * bins];
+        // A derivative over a few bins: neither offsets nor single bins count.
+        (0..bins)
+            .map(|b| f64::from(view[(b + 2).min(bins - 1)]) - f64::from(view[b.saturating_sub(2)]))
+            .collect()
+    };
+    let views: Vec<(Vec<f64>, Vec<f64>)> = rows
+        .iter()
+        .flat_map(|row| pairs.iter().map(|(i, j)| (details(row, *i), details(row, *j))))
+        .collect();
+    let sums: Vec<(f64, f64, f64)> = (low..=high)
+        .into_par_iter()
+        .map(|twice| {
+            let (mut product, mut one, mut other) = (0.0, 0.0, 0.0);
+            for (view, opposite) in &views {
+                for place in (twice + 1).saturating_sub(bins)..=twice.min(bins - 1) {
+                    // The derivative of a mirror image has the other sign.
+                    let (a, b) = (view[place], -opposite[twice - place]);
+                    product += a * b;
+                    one += a * a;
+                    other += b * b;
+                }
+            }
+            (product, one, other)
+        })
+        .collect();
+    let most = sums.iter().map(|(_, one, _)| *one).fold(0.0, f64::max);
+    let likeness: Vec<f64> = sums
+        .iter()
+        .map(|(product, one, other)| {
+            // An overlap of hardly anything may look alike by chance.
+            let scale = (one * other).sqrt().max(0.25 * most);
+            if scale > 0.0 { product / scale } else { 0.0 }
+        })
+        .collect();
+    let best = (0..likeness.len()).max_by(|a, b| likeness[*a].total_cmp(&likeness[*b]))?;
+    if likeness[best] < RESEMBLANCE {
+        return None;
+    }
+    let shift = match (best.checked_sub(1).map(|i| likeness[i]), likeness.get(best + 1)) {
+        (Some(before), Some(after)) => {
+            let bend = before - 2.0 * likeness[best] + after;
+            if bend < 0.0 { (0.5 * (before - after) / bend).clamp(-0.5, 0.5) } else { 0.0 }
+        }
+        _ => 0.0,
+    };
+    Some(((low + best) as f64 + shift) / 2.0)
+}
+
+/// Pairs of views from opposite sides, up to the distance of neighbouring views.
+fn opposite(angles: &[f64]) -> Vec<(usize, usize)> {
+    let mut order: Vec<usize> = (0..angles.len()).collect();
+    order.sort_by(|a, b| angles[*a].total_cmp(&angles[*b]));
+    let mut gaps: Vec<f64> = order
+        .windows(2)
+        .map(|pair| angles[pair[1]] - angles[pair[0]])
+        .filter(|gap| *gap > 1e-9)
+        .collect();
+    gaps.sort_by(f64::total_cmp);
+    let Some(gap) = gaps.get(gaps.len() / 2) else { return Vec::new() };
+    let mut pairs: Vec<(f64, usize, usize)> = Vec::new();
+    for i in 0..angles.len() {
+        let away = |j: usize| {
+            let turned = (angles[j] - angles[i] - PI).rem_euclid(TAU);
+            turned.min(TAU - turned)
+        };
+        let nearest = (i + 1..angles.len()).min_by(|a, b| away(*a).total_cmp(&away(*b)));
+        if let Some(j) = nearest.filter(|j| away(*j) <= 1.01 * gap) {
+            pairs.push((away(j), i, j));
+        }
+    }
+    pairs.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    // Pairs that are exactly opposite leave the others out; of many, some from all around.
+    let exact = pairs.first().map_or(0.0, |pair| pair.0) + 0.25 * gap;
+    pairs.retain(|pair| pair.0 <= exact);
+    let step = pairs.len().div_ceil(MOST_PAIRS).max(1);
+    pairs.into_iter().step_by(step).map(|(_, i, j)| (i, j)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::noise::{Noise, NoiseSource};
+    use crate::phantom::{SheppLogan, Table};
+    use crate::physics::Physics;
+    use crate::physics::tomography::{ParallelBeam, Tomography2d, evenly_spaced};
+
+    /// A sinogram of a phantom in units of its own, whose axis is at `centre`.
+    fn sinogram(angles: &[f64], bins: usize, centre: f64, sigma: f64) -> Array {
+        let mut scan = ParallelBeam::new(angles.to_vec(), bins);
+        scan.offset = (bins as f64 - 1.0) / 2.0 - centre;
+        let side = bins * 5 / 8;
+        let slice = SheppLogan::new(Table::Modified).draw(&[side, side]).expect("a phantom");
+        let operator = Tomography2d::new(&[1, side, side], scan).expect("an operator");
+        let mut data = operator.forward(&slice.mapv(|value| 0.01 * value)).expect("a sinogram");
+        let source = NoiseSource { seed: 3, operator: 0 };
+        Noise::gaussian(sigma).expect("noise").add(&mut data, source).expect("noise");
+        data
+    }
+
+    fn found(angles: &[f64], bins: usize, centre: f64, sigma: f64) -> RotationCentre {
+        rotation_centre(&sinogram(angles, bins, centre, sigma), angles).expect("a centre")
+    }
+
+    #[test]
+    fn the_axis_is_found_to_a_fraction_of_a_bin_in_scans_of_any_arc() {
+        let both_ends: Vec<f64> = (0..=60).map(|i| f64::from(i) * PI / 60.0).collect();
+        for (angles, centre) in [
+            (evenly_spaced(60, PI), 62.3),
+            (both_ends, 41.0),
+            (evenly_spaced(90, TAU), 52.75),
+            (evenly_spaced(45, PI), 47.5),
+        ] {
+            let centre_found = found(&angles, 96, centre, 0.0);
+            assert!((centre_found.bin - centre).abs() < 0.26, "{centre}: {centre_found:?}");
+            let mirrored = centre_found.mirrored.expect("opposite views");
+            assert!((mirrored - centre).abs() < 2.0, "{centre}: {centre_found:?}");
+        }
+    }
+
+    #[test]
+    fn noise_and_long_rows_leave_it_within_a_bin() {
+        let angles = evenly_spaced(60, PI);
+        let centre = found(&angles, 200, 88.0, 0.02);
+        assert!((centre.bin - 88.0).abs() < 1.0, "{centre:?}");
+        // Without opposite views, the whole detector is searched.
+        let most = evenly_spaced(52, 0.85 * PI);
+        let centre = found(&most, 200, 111.0, 0.0);
+        assert!(centre.mirrored.is_none() && (centre.bin - 111.0).abs() < 1.0, "{centre:?}");
+    }
+
+    #[test]
+    fn rows_of_a_detector_share_their_axis() {
+        let angles = evenly_spaced(40, PI);
+        let one = sinogram(&angles, 64, 28.0, 0.0);
+        let rows = ndarray::concatenate(ndarray::Axis(0), &[one.view(); 5]).expect("rows");
+        let centre = rotation_centre(&rows, &angles).expect("a centre");
+        assert!((centre.bin - 28.0).abs() < 0.26, "{centre:?}");
+    }
+
+    #[test]
+    fn what_is_no_sinogram_is_refused() {
+        let angles = evenly_spaced(20, PI);
+        assert!(rotation_centre(&Array::zeros(vec![20, 64]), &angles).is_err());
+        assert!(rotation_centre(&Array::zeros(vec![1, 1, 19, 64]), &angles).is_err());
+        let nan = Array::from_elem(vec![1, 1, 20, 64], f32::NAN);
+        assert!(rotation_centre(&nan, &angles).is_err());
+        // Nothing to see is no reason to fail.
+        let empty = rotation_centre(&Array::zeros(vec![1, 1, 20, 64]), &angles).expect("a centre");
+        assert!(empty.mirrored.is_none());
+    }
+}
