@@ -17,7 +17,9 @@ pub fn alternatives(setup: &Setup<'_>, chosen: &Plan) -> Result<Vec<Plan>> {
     }
     let longest = setup.arguments.size.0.iter().copied().max().unwrap_or(1);
     let lengths = PATCHES.into_iter().filter(|length| *length < longest).chain([longest]);
-    let patches = std::iter::once(Patch::Auto).chain(lengths.map(Patch::from));
+    // Tiles that do not depend on the ranks go before the same tiles that do.
+    let patches = std::iter::once(Patch::Standard).chain(lengths.map(Patch::from));
+    let patches = patches.chain(std::iter::once(Patch::Auto));
     let mut plans: Vec<Plan> = Vec::new();
     for patch in patches {
         let plan = setup.plan(&patch, setup.arguments.ranks)?;
@@ -35,12 +37,12 @@ pub fn alternatives(setup: &Setup<'_>, chosen: &Plan) -> Result<Vec<Plan>> {
     Ok(plans)
 }
 
-/// The same job on 1, 2, 4, … ranks, up to four times as many as were asked for, with automatic tiles.
+/// The same job on 1, 2, 4, … ranks, up to four times as many as were asked for.
 pub fn other_ranks(setup: &Setup<'_>) -> Result<Vec<Plan>> {
     let asked = setup.arguments.ranks;
     let powers = std::iter::successors(Some(1_usize), |ranks| ranks.checked_mul(2));
     let others = powers.take_while(|ranks| *ranks <= 4 * asked).filter(|ranks| *ranks != asked);
-    others.map(|ranks| setup.plan(&Patch::Auto, ranks)).collect()
+    others.map(|ranks| setup.plan(&setup.arguments.patch, ranks)).collect()
 }
 
 /// What to do.
@@ -61,12 +63,13 @@ pub fn recommend(chosen: &Plan, alternatives: &[Plan], other_ranks: &[Plan], roo
         (None, true) if idle > 0 => return of_idle,
         (None, true) => "it is fine as it is".to_owned(),
         (Some(best), _) => format!(
-            "use --patch {}: the slowest rank computes {:.2} times a fair share instead of {:.2}, in {} instead of {}",
+            "use --patch {}: the slowest rank computes {:.2} times a fair share instead of {:.2}, in {} instead of {}{}",
             best.patch,
             best.largest_load,
             chosen.largest_load,
             describe::megabytes(best.largest_memory_bytes as f64),
             describe::megabytes(chosen.largest_memory_bytes as f64),
+            if best.patch == "auto" { "; the bits then depend on the number of ranks" } else { "" },
         ),
         (None, false) => lament(chosen, alternatives, other_ranks, room),
     };
@@ -143,7 +146,13 @@ mod tests {
         let room = Room::Machine(1_000_000_000);
         let advice = recommend(&chosen, std::slice::from_ref(&better), &[], room);
         assert!(advice.contains("--patch 256") && advice.contains("1.20"), "{advice}");
-        assert_eq!(recommend(&better, &[chosen], &[], room), "it is fine as it is");
+        assert_eq!(
+            recommend(&better, std::slice::from_ref(&chosen), &[], room),
+            "it is fine as it is"
+        );
+        let auto = plan("auto", 1.1, 300_000_000, true);
+        let advice = recommend(&chosen, &[auto], &[], room);
+        assert!(advice.ends_with("the bits then depend on the number of ranks"), "{advice}");
     }
 
     #[test]
