@@ -4,22 +4,21 @@
 
 PEER is untiled, compiled (the network through torch.compile with frozen weights) or tiled (through `deepinv.distributed` on one
 process). The problem is that of `crates/haloscope/benches/reconstruction.rs`, which writes FOLDER: three circular blurs of a
-colour picture, plug-and-play proximal gradient descent with steps of 0.5 and a noise level of 0.05. deepinv gets its best
-configuration: inference mode, channels-last networks, its faster circular blur of the two that use Fourier transforms, and
-glibc's thresholds raised (by the Makefile) so that it is not charged for page faults. One iteration warms up; then all are
-timed.
+colour picture, plug-and-play proximal gradient descent with steps of 0.5 and a noise level of 0.05. deepinv gets the best
+configuration of `crates/haloscope-study/src/deepinv.py`, which `haloscope bench compare` runs: inference mode, channels-last
+networks, its faster circular blur of the two that use Fourier transforms, and glibc's thresholds raised so that it is not
+charged for page faults. One iteration warms up; then all are timed.
 """
 
 import argparse
 import contextlib
+import importlib.util
 import json
-import time
 from pathlib import Path
 
 import deepinv
 import torch
 from deepinv.distributed import DistributedContext, distribute
-from deepinv.physics import Blur, BlurFFT
 from safetensors.torch import load_file
 
 STEP = 0.5
@@ -27,15 +26,16 @@ LEVEL = 0.05
 BLURS = 3
 
 
-class ChannelsLast(deepinv.models.Denoiser):
-    """A denoiser whose convolutions run on channels-last memory; images around it stay as they are."""
+def shared_peer():
+    """The program of `haloscope bench compare`, as a module."""
+    path = Path(__file__).parents[2] / "crates/haloscope-study/src/deepinv.py"
+    spec = importlib.util.spec_from_file_location("haloscope_study_deepinv", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
-    def __init__(self, network):
-        super().__init__()
-        self.network = network.to(memory_format=torch.channels_last)
 
-    def forward(self, x, sigma, **_):
-        return self.network(x.contiguous(memory_format=torch.channels_last), sigma).contiguous()
+peer = shared_peer()
 
 
 def network(name, weights):
@@ -55,33 +55,8 @@ def compiled(model):
     return torch.compile(model, dynamic=False)
 
 
-def seconds_of(run):
-    begin = time.perf_counter()
-    result = run()
-    return time.perf_counter() - begin, result
-
-
-def faster_blurs(kernels, image):
-    """The stack of blurs whose forward and adjoint take less time."""
-
-    def best(stack):
-        return min(seconds_of(lambda: stack.A_adjoint(stack.A(image)))[0] for _ in range(3))
-
-    stacks = [
-        deepinv.physics.stack(*[BlurFFT(img_size=tuple(image.shape[1:]), filter=kernel) for kernel in kernels]),
-        deepinv.physics.stack(*[Blur(filter=kernel, padding="circular", use_fft=True) for kernel in kernels]),
-    ]
-    return min(stacks, key=best)
-
-
 def psnr(image, truth):
     return (-10 * torch.log10(((image.double() - truth.double()) ** 2).mean())).item()
-
-
-def peak_megabytes():
-    for line in open("/proc/self/status"):
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) / 1e3
 
 
 def parse_arguments():
@@ -106,8 +81,9 @@ def main():
     fidelity = deepinv.optim.StackedPhysicsDataFidelity([deepinv.optim.L2() for _ in range(BLURS)])
 
     with torch.inference_mode(), contextlib.ExitStack() as stack:
-        physics = faster_blurs([tensors[f"kernel {i}"] for i in range(BLURS)], truth)
-        denoiser = ChannelsLast(network(arguments.network, arguments.weights))
+        blurs = peer.faster_blurs([tensors[f"kernel {i}"] for i in range(BLURS)], truth)
+        physics = deepinv.physics.stack(*blurs)
+        denoiser = peer.ChannelsLast(network(arguments.network, arguments.weights))
         if arguments.peer == "compiled":
             denoiser.network = compiled(denoiser.network)
         if arguments.peer == "tiled":
@@ -124,8 +100,8 @@ def main():
                 x = prior.prox(x, sigma_denoiser=LEVEL)
             return x
 
-        first, _ = seconds_of(lambda: reconstruct(1))
-        seconds, image = seconds_of(lambda: reconstruct(arguments.iterations))
+        first, _ = peer.seconds_of(lambda: reconstruct(1))
+        seconds, image = peer.seconds_of(lambda: reconstruct(arguments.iterations))
 
     side = truth.shape[-1]
     threads = f"{arguments.threads} thread{'s' * (arguments.threads > 1)}"
@@ -136,10 +112,11 @@ def main():
         "first_iteration_seconds": first,
         "psnr_db": psnr(image, truth),
         "start_psnr_db": psnr(start, truth),
-        "peak_mb": peak_megabytes(),
+        "peak_mb": peer.peak_bytes() / 1e6,
     }
     print(json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":
+    peer.raise_thresholds()
     main()

@@ -45,8 +45,8 @@ impl Expected {
         let measured: Vec<usize> = layout.recipes.iter().map(Recipe::measured_values).collect();
         let prior = match (&job.prior.kind, network) {
             (PriorKind::Network(plan), Some(denoiser)) => {
-                let tiling = plan.tiling(&layout.image, denoiser.model().network().rank());
-                forecast::Prior::Network(Denoising { denoiser, tiling })
+                let has_range = job.prior.has_range();
+                forecast::Prior::Network(Denoising { denoiser, tiling: plan.tiling(), has_range })
             }
             (PriorKind::TotalVariation { .. }, _) => forecast::Prior::TotalVariation,
             _ => forecast::Prior::None,

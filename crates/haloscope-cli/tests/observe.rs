@@ -181,6 +181,27 @@ fn a_plan_tells_tiles_memory_messages_and_what_would_be_better() {
 }
 
 #[test]
+fn a_plan_has_the_tiles_of_a_job_that_asks_for_none() {
+    let plan = |options: &[&str]| {
+        let arguments = ["plan", "--model", "drunet", "--threads", "1", "--json"];
+        let mut report = json(&[&arguments[..], options].concat());
+        report["plan"].take()
+    };
+    let tiles = |plan: &Value| [&plan["patch"], &plan["grid"], &plan["overlap"]].map(Value::clone);
+    let alone = plan(&["--size", "600x512", "--ranks", "1"]);
+    let standard = [Value::from("standard"), serde_json::json!([3, 2]), Value::from(32)];
+    assert_eq!(tiles(&alone), standard);
+    let five = plan(&["--size", "600x512", "--ranks", "5"]);
+    assert_eq!(tiles(&five), standard);
+    assert_eq!(alone["window"], five["window"]);
+    // Only on demand do they depend on the ranks.
+    let auto = |ranks| plan(&["--size", "600x512", "--patch", "auto", "--ranks", ranks]);
+    assert_ne!(auto("1")["grid"], auto("5")["grid"]);
+    let volume = plan(&["--size", "96x64x64", "--channels", "1", "--ranks", "2"]);
+    assert_eq!((&volume["grid"], &volume["overlap"]), (&serde_json::json!([2, 1, 1]), &16.into()));
+}
+
+#[test]
 fn a_plan_promises_no_speed_where_nothing_can_be_shared() {
     let arguments = ["plan", "--size", "64x64", "--ranks", "4"];
     let report = json(&[&arguments[..], &["--json"]].concat());

@@ -247,10 +247,18 @@ impl Call<'_> {
             }
             bad(format!("{what} is rank {other}, but the ranks are 0 to {}", size - 1))
         };
+        let can_reduce = |reduction: Reduction, kind: ElementKind| {
+            if reduction.is_for(kind) {
+                return Ok(());
+            }
+            bad(format!("the {reduction} of {kind} is not a {kind}; f32 and f64 have one"))
+        };
         match self {
-            Self::Barrier | Self::AllReduce { .. } => Ok(()),
+            Self::Barrier => Ok(()),
+            Self::AllReduce { reduction, data } => can_reduce(*reduction, data.kind()),
             Self::Broadcast { root, .. } => rank_exists("the root", *root),
-            Self::ReduceScatter { input, counts, output, .. } => {
+            Self::ReduceScatter { reduction, input, counts, output } => {
+                can_reduce(*reduction, input.kind())?;
                 check_parts(operation, counts, (rank, size), output.as_view(), *input)
             }
             Self::AllGather { input, counts, output } => {

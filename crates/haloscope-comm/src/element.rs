@@ -35,6 +35,8 @@ pub enum Reduction {
     Max = 2,
     /// The smaller of the two.
     Min = 3,
+    /// The sum over ranks, divided by their number; of `f32` and `f64` only.
+    Mean = 4,
 }
 
 /// A type that ranks can send to each other: `f32`, `f64`, `u64` or `u8`.
@@ -142,15 +144,37 @@ impl Reduction {
         let pairs = accumulator.iter_mut().zip(other);
         // One loop per reduction, so that each one vectorises.
         match self {
-            Self::Sum => pairs.for_each(|(a, b)| *a = a.plus(*b)),
+            // The division comes at the end.
+            Self::Sum | Self::Mean => pairs.for_each(|(a, b)| *a = a.plus(*b)),
             Self::Max => pairs.for_each(|(a, b)| *a = a.larger(*b)),
             Self::Min => pairs.for_each(|(a, b)| *a = a.smaller(*b)),
         }
     }
 
+    /// What is left to do when all `terms` are combined.
+    pub(crate) fn finish(self, kind: ElementKind, accumulator: &mut [u8], terms: usize) {
+        match (self, kind) {
+            (Self::Mean, ElementKind::F32) => {
+                let values: &mut [f32] = bytemuck::cast_slice_mut(accumulator);
+                values.iter_mut().for_each(|value| *value /= terms as f32);
+            }
+            (Self::Mean, ElementKind::F64) => {
+                let values: &mut [f64] = bytemuck::cast_slice_mut(accumulator);
+                values.iter_mut().for_each(|value| *value /= terms as f64);
+            }
+            (Self::Mean | Self::Sum | Self::Max | Self::Min, _) => (),
+        }
+    }
+
+    /// Whether elements of this type can be reduced so.
+    pub(crate) fn is_for(self, kind: ElementKind) -> bool {
+        self != Self::Mean || matches!(kind, ElementKind::F32 | ElementKind::F64)
+    }
+
     #[cfg(feature = "mpi")]
     pub(crate) fn from_code(code: u8) -> Option<Self> {
-        [Self::Sum, Self::Max, Self::Min].into_iter().find(|reduction| *reduction as u8 == code)
+        let all = [Self::Sum, Self::Max, Self::Min, Self::Mean];
+        all.into_iter().find(|reduction| *reduction as u8 == code)
     }
 }
 
@@ -160,6 +184,7 @@ impl fmt::Display for Reduction {
             Self::Sum => "sum",
             Self::Max => "max",
             Self::Min => "min",
+            Self::Mean => "mean",
         })
     }
 }

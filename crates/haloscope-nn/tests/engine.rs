@@ -417,6 +417,36 @@ fn memory_grows_with_pixels_and_has_no_spikes() {
     assert!(most < 1.1 * least, "{least:.1} to {most:.1} bytes per pixel");
 }
 
+/// Widths at which a well-known implementation takes several times as much as at their neighbours, because it runs in one piece
+/// where a side can be halved often enough and in four where it cannot. Nothing is run.
+#[test]
+fn the_full_drunet_is_planned_without_spikes_at_a_height_of_2048() {
+    let model = Drunet::default().random(1).expect("valid");
+    let network = model.network();
+    let shape = |width: usize| Shape::new([1, 4, 2048, width]).expect("small");
+    let options = Options::default();
+    let first = Plan::new(network, &shape(1224), &options).expect("any width");
+    let bytes = |width: usize| {
+        let plan = first.with_shape(network, &shape(width), &options).expect("any width");
+        let memory = plan.memory();
+        (memory.activations + memory.workspace) as f64
+    };
+    let widths = [1216, 1224, 1228, 1232, 1288, 1292, 1296, 1300, 1304];
+    let all: Vec<f64> = widths.iter().map(|width| bytes(*width)).collect();
+    // A line through the first and the last, from which none differs by more than a hundredth.
+    let slope = (all[8] - all[0]) / (widths[8] - widths[0]) as f64;
+    for (width, found) in widths.iter().zip(&all) {
+        let line = all[0] + slope * (width - widths[0]) as f64;
+        assert!((found / line - 1.0).abs() < 0.01, "{found:e} bytes at {width}, not {line:e}");
+    }
+    // Sides are rounded up to multiples of 8: 1228 takes no more than 1232.
+    assert!(all.windows(2).all(|pair| pair[0] <= pair[1]), "{all:?}");
+    assert!(all[2] <= all[3] && all[7] <= all[8], "{all:?}");
+    // Of the order of the pixels times the channels of a few layers.
+    let per_pixel = all[6] / (2048.0 * 1296.0);
+    assert!((300.0..2000.0).contains(&per_pixel), "{per_pixel} bytes for a pixel");
+}
+
 #[test]
 fn a_shape_that_no_memory_could_hold_is_refused() {
     let model = small_drunet(2).random(1).expect("valid");

@@ -55,7 +55,7 @@ fn overlapping_tiles_and_their_result_are_those_of_deepinv() {
     for (index, case) in cases.as_array().expect("cases").iter().enumerate() {
         let tiling = Tiling {
             patch: Patch::Given(Extent::PerAxis(numbers(&case["patch"]))),
-            overlap: Extent::PerAxis(numbers(&case["overlap"])),
+            overlap: Extent::PerAxis(numbers(&case["overlap"])).into(),
             axes: Some(numbers(&case["axes"])),
             border: Border::Reflect,
             ..Tiling::new(Strategy::Overlap)

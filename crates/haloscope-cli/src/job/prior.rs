@@ -1,7 +1,7 @@
 //! The prior of a job: total variation, a denoising network, or none.
 //!
-//! Bits must not depend on the number of ranks, so the tiles of a network have a length of their own unless the job
-//! asks for one that suits the ranks.
+//! Bits must not depend on the number of ranks: the tiles of a network have the library's standard lengths, unless the job
+//! gives others or asks for ones that suit the ranks.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use haloscope::denoise::{Denoiser, NetworkDenoiser, TotalVariation};
 use haloscope::distribute::distribute_with;
 use haloscope::solve::{Plug, Prior, Range, TotalVariationPrior};
-use haloscope::tiling::{Batch, Border, Extent, Patch, Strategy, Tiling};
+use haloscope::tiling::{Batch, Border, Extent, Overlap, Patch, Strategy, Tiling};
 use haloscope::{Array, Error, Result};
 use haloscope_comm::Context;
 use haloscope_nn::engine::{Accuracy, Options};
@@ -59,17 +59,19 @@ pub struct Level {
 
 #[derive(Clone, Debug)]
 enum PatchLength {
+    Standard,
     Auto,
     Pixels(Vec<usize>),
 }
 
 impl<'a> Value<'a> for PatchLength {
     fn expected() -> String {
-        "a number of pixels, one for each side, or \"auto\"".into()
+        "a number of pixels, one for each side, \"standard\" or \"auto\"".into()
     }
 
     fn of(value: &'a DeValue<'a>) -> Option<Self> {
         match value.as_str() {
+            Some("standard") => Some(Self::Standard),
             Some("auto") => Some(Self::Auto),
             Some(_) => None,
             None => Vec::of(value).map(Self::Pixels),
@@ -134,6 +136,12 @@ impl PriorPlan {
         }
     }
 
+    /// Whether images are clamped or scaled around a network.
+    pub fn has_range(&self) -> bool {
+        let scales = matches!(&self.kind, PriorKind::Network(network) if network.normalise);
+        self.clamp.is_some() || scales
+    }
+
     /// Whether its bits depend on the number of ranks, because the job asks for tiles that suit them.
     pub fn depends_on_ranks(&self) -> bool {
         let PriorKind::Network(network) = &self.kind else { return false };
@@ -159,20 +167,14 @@ impl PriorPlan {
     }
 
     /// The prior on all ranks, with what `open` returned.
-    pub fn build(
-        &self,
-        ctx: &Context,
-        image: &[usize],
-        denoiser: Option<NetworkDenoiser>,
-    ) -> Result<RankedPrior> {
+    pub fn build(&self, ctx: &Context, denoiser: Option<NetworkDenoiser>) -> Result<RankedPrior> {
         match (&self.kind, denoiser) {
             (PriorKind::TotalVariation { weight, denoiser }, _) => {
                 let prior = TotalVariationPrior { weight: *weight, denoiser: *denoiser };
                 Ok(RankedPrior::TotalVariation(prior, self.clamp))
             }
             (PriorKind::Network(network), Some(denoiser)) => {
-                let tiling = network.tiling(image, denoiser.model().network().rank());
-                let shared = distribute_with(denoiser, ctx, tiling)?;
+                let shared = distribute_with(denoiser, ctx, network.tiling())?;
                 let range = match self.clamp {
                     Some((low, high)) => Range::Clamp(low, high),
                     None if network.normalise => Range::Normalise,
@@ -260,45 +262,19 @@ impl NetworkPlan {
         self.strategy
     }
 
-    /// How images of this shape are cut for a network of so many sides. Unless the job says so, it does not depend on
-    /// the number of ranks.
-    pub fn tiling(&self, image: &[usize], sides: usize) -> Tiling {
-        let spatial = &image[2..];
-        // Slices of a volume do not see each other in a network of two sides.
-        let is_slices = sides < spatial.len();
-        let standard = |slice: usize, plane: usize, space: usize| -> Vec<usize> {
-            let along = |axis: usize| match spatial.len() {
-                _ if is_slices && axis + sides < spatial.len() => slice,
-                3.. if !is_slices => space,
-                _ => plane,
-            };
-            (0..spatial.len()).map(along).collect()
-        };
+    /// How images are cut. What the job leaves open is the library's standard, which does not depend on the number of
+    /// ranks.
+    pub fn tiling(&self) -> Tiling {
         let patch = match &self.patch {
+            None | Some(PatchLength::Standard) => Patch::Standard,
             Some(PatchLength::Auto) => Patch::Auto,
-            Some(PatchLength::Pixels(lengths)) => Patch::Given(extent(lengths)),
-            None => {
-                let lengths = standard(8, 256, 64);
-                let even = lengths.iter().zip(spatial).map(|(length, side)| even(*length, *side));
-                Patch::Given(Extent::PerAxis(even.collect()))
-            }
+            Some(PatchLength::Pixels(lengths)) => extent(lengths).into(),
         };
-        let overlap = match &self.overlap {
-            Some(lengths) => extent(lengths),
-            None if self.strategy == Strategy::Basic => 0.into(),
-            None => Extent::PerAxis(standard(0, 32, 16)),
-        };
+        let overlap = self.overlap.as_ref().map_or(Overlap::Standard, |all| extent(all).into());
         let batch = self.batch.map_or_else(Batch::default, Batch::AtMost);
         let (strategy, border) = (self.strategy, self.border);
         Tiling { strategy, patch, overlap, axes: None, border, batch }
     }
-}
-
-/// The length that cuts a side into as many parts as `longest` would, all about equally long.
-fn even(longest: usize, side: usize) -> usize {
-    let parts = side.div_ceil(longest);
-    // A multiple of 8 suits most networks.
-    side.div_ceil(parts).next_multiple_of(8.min(longest)).min(side)
 }
 
 fn extent(lengths: &[usize]) -> Extent {
@@ -367,19 +343,5 @@ impl Prior for Clamped {
             result.mapv_inplace(|value| value.clamp(low, high));
         }
         Ok(result)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tiles_of_the_standard_length_are_even_and_no_longer_than_the_side() {
-        assert_eq!(even(256, 384), 192);
-        assert_eq!(even(256, 256), 256);
-        assert_eq!(even(256, 100), 100);
-        assert_eq!(even(256, 481), 248);
-        assert_eq!(even(8, 189), 8);
     }
 }

@@ -17,7 +17,9 @@ pub fn alternatives(setup: &Setup<'_>, chosen: &Plan) -> Result<Vec<Plan>> {
     }
     let longest = setup.arguments.size.0.iter().copied().max().unwrap_or(1);
     let lengths = PATCHES.into_iter().filter(|length| *length < longest).chain([longest]);
-    let patches = std::iter::once(Patch::Auto).chain(lengths.map(Patch::from));
+    // Tiles that do not depend on the ranks go before the same tiles that do.
+    let patches = std::iter::once(Patch::Standard).chain(lengths.map(Patch::from));
+    let patches = patches.chain(std::iter::once(Patch::Auto));
     let mut plans: Vec<Plan> = Vec::new();
     for patch in patches {
         let plan = setup.plan(&patch, setup.arguments.ranks)?;
@@ -62,12 +64,13 @@ pub fn recommend(chosen: &Plan, alternatives: &[Plan], other_ranks: &[Plan], roo
         (None, true) if idle > 0 => return of_idle,
         (None, true) => "it is fine as it is".to_owned(),
         (Some(best), _) => format!(
-            "use {}: the slowest rank computes {:.2} times a fair share instead of {:.2}, in {} instead of {}",
+            "use {}: the slowest rank computes {:.2} times a fair share instead of {:.2}, in {} instead of {}{}",
             best.patch_option(),
             best.largest_load,
             chosen.largest_load,
             describe::megabytes(best.largest_memory_bytes as f64),
             describe::megabytes(chosen.largest_memory_bytes as f64),
+            if best.patch == "auto" { "; the bits then depend on the number of ranks" } else { "" },
         ),
         (None, false) => lament(chosen, alternatives, other_ranks, room),
     };
@@ -145,7 +148,13 @@ mod tests {
         let room = Room::Machine(1_000_000_000);
         let advice = recommend(&chosen, std::slice::from_ref(&better), &[], room);
         assert!(advice.contains("--patch 256") && advice.contains("1.20"), "{advice}");
-        assert_eq!(recommend(&better, &[chosen], &[], room), "it is fine as it is");
+        assert_eq!(
+            recommend(&better, std::slice::from_ref(&chosen), &[], room),
+            "it is fine as it is"
+        );
+        let auto = plan("auto", 1.1, 300_000_000, true);
+        let advice = recommend(&chosen, &[auto], &[], room);
+        assert!(advice.ends_with("the bits then depend on the number of ranks"), "{advice}");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use haloscope::denoise::NetworkDenoiser;
 use haloscope::forecast::{Denoising, Forecast, Job, Memory, Method, Prior, Share};
-use haloscope::tiling::{Patch, Strategy, Tiling};
+use haloscope::tiling::{Overlap, Patch, Strategy, TilePlan, Tiling};
 use haloscope_nn::Footprint;
 use haloscope_nn::engine::Options;
 use haloscope_nn::models::{Architecture, Dncnn, Drunet, Fdncnn, Model, Unet};
@@ -72,13 +72,14 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value = "50", value_parser = parse_count)]
     inner_iterations: usize,
 
-    /// Pixels along each side that a tile contributes, or auto
-    #[arg(long, value_name = "N", default_value = "auto", value_parser = parse_patch)]
+    /// Pixels along each side that a tile contributes, or `standard` (as in jobs that give none: up to 256, in volumes 64),
+    /// or `auto` (the least work for the slowest rank; the bits of the result then depend on the number of ranks)
+    #[arg(long, value_name = "N", default_value = "standard", value_parser = parse_patch)]
     patch: Patch,
 
-    /// Pixels that a tile sees beyond its own, on either side
-    #[arg(long, value_name = "N", default_value = "32")]
-    overlap: usize,
+    /// Pixels that a tile sees beyond its own, on either side; 32 unless given, in volumes 16
+    #[arg(long, value_name = "N")]
+    overlap: Option<usize>,
 
     /// How tiles become an image: basic, overlap or blend
     #[arg(long, default_value = "overlap", value_parser = parse::<Strategy>)]
@@ -126,7 +127,7 @@ struct Report {
     plan: Plan,
     /// The same job with other tiles, the best of those that fit first.
     alternatives: Vec<Plan>,
-    /// The same job on other numbers of ranks, with tiles that suit them.
+    /// The same job on other numbers of ranks.
     other_ranks: Vec<Plan>,
     /// What to do, in words.
     recommendation: String,
@@ -146,6 +147,7 @@ struct Network {
 struct Plan {
     /// As it is given to `--patch`.
     patch: String,
+    /// The largest along any side; 0 without a network.
     overlap: usize,
     strategy: &'static str,
     tiles: usize,
@@ -293,10 +295,11 @@ impl<'a> Setup<'a> {
     /// The network in these tiles, or what its method uses without one.
     fn prior(&self, patch: &Patch) -> Prior<'_> {
         let Arguments { overlap, strategy, .. } = *self.arguments;
-        let tiling =
-            Tiling { patch: patch.clone(), overlap: overlap.into(), ..Tiling::new(strategy) };
+        let overlap = overlap.map_or(Overlap::Standard, Overlap::from);
+        let tiling = Tiling { patch: patch.clone(), overlap, ..Tiling::new(strategy) };
         match (&self.denoiser, self.method) {
-            (Some(denoiser), _) => Prior::Network(Denoising { denoiser, tiling }),
+            // The jobs of all templates clamp or scale images around their network.
+            (Some(denoiser), _) => Prior::Network(Denoising { denoiser, tiling, has_range: true }),
             (None, Method::ConjugateGradient | Method::Landweber) => Prior::None,
             (None, _) => Prior::TotalVariation,
         }
@@ -340,16 +343,17 @@ impl<'a> Setup<'a> {
         };
         Plan {
             patch: match patch {
+                Patch::Standard => "standard".into(),
                 Patch::Auto => "auto".into(),
                 Patch::Given(extent) => describe::extent(extent),
             },
-            overlap: self.arguments.overlap,
+            overlap: tiles.map_or(0, |tiles| tiles.overlap().iter().copied().max().unwrap_or(0)),
             strategy: describe::strategy(self.arguments.strategy),
-            tiles: tiles.map_or(0, haloscope::tiling::TilePlan::len),
-            grid: tiles.map(haloscope::tiling::TilePlan::grid).unwrap_or_default(),
+            tiles: tiles.map_or(0, TilePlan::len),
+            grid: tiles.map(TilePlan::grid).unwrap_or_default(),
             window: tiles.map(|tiles| tiles.window().to_vec()).unwrap_or_default(),
             tiles_at_once: forecast.batch,
-            work_multiplier: tiles.map_or(1.0, haloscope::tiling::TilePlan::work_multiplier),
+            work_multiplier: tiles.map_or(1.0, TilePlan::work_multiplier),
             teraflop_per_iteration: forecast.flops / 1e12,
             most_operators: most(|share| share.operators),
             most_tiles: most(|share| share.tiles),
@@ -409,9 +413,10 @@ fn parse_sides(text: &str) -> std::result::Result<Sides, String> {
 
 fn parse_patch(text: &str) -> std::result::Result<Patch, String> {
     match text.parse() {
+        _ if text == "standard" => Ok(Patch::Standard),
         _ if text == "auto" => Ok(Patch::Auto),
-        Ok(length @ 1..=1_000_000) => Ok(Patch::from(length)),
-        _ => Err("auto or a number of pixels is needed".into()),
+        Ok(length @ 1..=1_000_000_usize) => Ok(Patch::from(length)),
+        _ => Err("a number of pixels, `standard` or `auto` is needed".into()),
     }
 }
 
@@ -442,7 +447,8 @@ mod tests {
     }
 
     #[test]
-    fn patches_are_numbers_or_automatic() {
+    fn patches_are_numbers_standard_or_automatic() {
+        assert_eq!(parse_patch("standard"), Ok(Patch::Standard));
         assert_eq!(parse_patch("auto"), Ok(Patch::Auto));
         assert_eq!(parse_patch("128"), Ok(128.into()));
         assert!(parse_patch("0").is_err() && parse_patch("big").is_err());

@@ -33,11 +33,9 @@ pub fn setup<T>(
     let layout = Layout::of(&job, 1)?;
     let threads = arguments.threads.unwrap_or((Machine::detect().cores / arguments.ranks).max(1));
     let denoiser = job.open_network(threads, &layout.image)?;
-    let patch = match (&job.prior.kind, &denoiser) {
-        (PriorKind::Network(network), Some(denoiser)) => {
-            network.tiling(&layout.image, denoiser.model().network().rank()).patch
-        }
-        _ => Patch::Auto,
+    let patch = match &job.prior.kind {
+        PriorKind::Network(network) => network.tiling().patch,
+        _ => Patch::Standard,
     };
     let arguments = Arguments {
         size: Sides(layout.image[2..].to_vec()),

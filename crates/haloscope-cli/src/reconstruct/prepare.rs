@@ -92,7 +92,7 @@ impl Prepared {
         let stopping = job.stop.stopping(values * layout.image[0], &job.fidelity);
         let fidelity = distribute(job.fidelity.fidelities.clone(), ctx)?;
         let problem = job.solver.adapt(Problem::new(physics, data, fidelity)?);
-        let prior = job.prior.build(ctx, &layout.image, network)?;
+        let prior = job.prior.build(ctx, network)?;
         let algorithm = job.solver.algorithm(&problem, &prior, job.stop.iterations)?;
         let start =
             if begins { Some(problem.start(&start_of(ctx, job, &layout, image)?)?) } else { None };

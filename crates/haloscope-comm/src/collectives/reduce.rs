@@ -32,6 +32,11 @@ impl Rule {
         }
     }
 
+    /// What is left to do when all terms are combined.
+    fn finish(self, accumulator: &mut [u8], terms: usize) {
+        self.reduction.finish(self.kind, accumulator, terms);
+    }
+
     /// An even split of `bytes` that does not cut an element.
     fn segments(self, bytes: usize, size: usize) -> Vec<Range<usize>> {
         let width = self.kind.size();
@@ -52,12 +57,15 @@ pub(crate) fn all_reduce<L: Link + ?Sized>(
     let order: Vec<usize> = (0..size).collect();
     if data.len().saturating_mul(size) <= SMALL {
         let term = data.to_vec();
-        return gather_and_reduce(session, rule, &term, &order, data);
+        gather_and_reduce(session, rule, &term, &order, data)?;
+        rule.finish(data, size);
+        return Ok(());
     }
     let mut segments = split_ranges(data, &rule.segments(data.len(), size));
     let own = std::mem::take(&mut segments[rank]);
     let term: Vec<&[u8]> = segments.iter().map(|segment| &**segment).collect();
     reduce_in_order(session, rule, &[term], &order, own)?;
+    rule.finish(own, size);
     segments[rank] = own;
     share_parts(session, &mut segments, &order)
 }
@@ -72,8 +80,11 @@ pub(crate) fn reduce_scatter<L: Link + ?Sized>(
     output: &mut [u8],
 ) -> Result<()> {
     let term: Vec<&[u8]> = ranges.iter().map(|range| &input[range.clone()]).collect();
-    let order: Vec<usize> = (0..session.size()).collect();
-    reduce_in_order(session, Rule { kind, reduction }, &[term], &order, output)
+    let (rule, size) = (Rule { kind, reduction }, session.size());
+    let order: Vec<usize> = (0..size).collect();
+    reduce_in_order(session, rule, &[term], &order, output)?;
+    rule.finish(output, size);
+    Ok(())
 }
 
 /// Adds the contributions of all ranks in the order of their indices.

@@ -116,6 +116,15 @@ pub fn all_reduce_equals_the_reduction_in_rank_order(comm: &dyn Communicator) {
             let mut rng = Rng::with_seed(item(rank));
             (0..length).map(|_| rng.u64(..)).collect::<Vec<u64>>()
         };
+        if case % 5 == 0 {
+            let mut mean = floats(comm.rank());
+            comm.all_reduce(Reduction::Mean, &mut mean).expect("all ranks take part");
+            let sum = (1..comm.size()).fold(floats(0), |sum, rank| {
+                sum.into_iter().zip(floats(rank)).map(|(a, b)| a + b).collect()
+            });
+            let expected: Vec<f32> = sum.iter().map(|sum| sum / comm.size() as f32).collect();
+            assert_eq!(bits(&mean), bits(&expected), "case {case}");
+        }
         match case % 5 {
             0 => check(comm, case, Reduction::Sum, |a, b| a + b, floats),
             1 => check(comm, case, Reduction::Max, f32::max, floats),
@@ -148,7 +157,19 @@ pub fn reduce_scatter_leaves_each_rank_its_part(comm: &dyn Communicator) {
         });
         let start: usize = counts[..comm.rank()].iter().sum();
         assert_eq!(bits(&part), bits(&whole[start..start + part.len()]), "case {case}");
+        let mean = comm
+            .reduce_scatter(Reduction::Mean, &of_rank(comm.rank()), &counts)
+            .expect("all ranks take part");
+        let expected: Vec<f32> = part.iter().map(|sum| sum / comm.size() as f32).collect();
+        assert_eq!(bits(&mean), bits(&expected), "case {case}");
     }
+    // Integers have no mean of their own; all ranks are told so, and go on.
+    let refused = comm.all_reduce(Reduction::Mean, &mut [7_u64]).expect_err("integers");
+    assert!(refused.to_string().contains("f32 and f64 have one"), "{refused}");
+    let counts = vec![1; comm.size()];
+    let bytes = vec![1_u8; comm.size()];
+    let refused = comm.reduce_scatter(Reduction::Mean, &bytes, &counts).expect_err("bytes");
+    assert!(refused.to_string().contains("mean of u8"), "{refused}");
 }
 
 pub fn all_gather_concatenates_lists_of_any_length(comm: &dyn Communicator) {

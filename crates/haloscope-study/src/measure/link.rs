@@ -25,26 +25,79 @@ pub fn measure(
 }
 
 fn exchange(ctx: &Context, tell: &Tell<'_>) -> Result<()> {
-    let latency = fastest(ctx, 1, SHORT_CALLS)?;
+    let short = fastest(ctx, 1, SHORT_CALLS)?;
     let long = fastest(ctx, LONG_BYTES / size_of::<f32>(), LONG_CALLS)?;
-    // With one term each, a rank sends half of its own and then the half of the sum that it made.
-    let bytes_per_second = LONG_BYTES as f64 / (long - latency).max(1e-9);
     if ctx.is_root() {
-        tell(Answer::Link(LinkSpeed { latency_seconds: latency, bytes_per_second }))?;
+        tell(Answer::Link(speed(short, long)))?;
     }
     Ok(())
 }
 
-/// Seconds of the fastest sum of arrays of so many elements.
-fn fastest(ctx: &Context, elements: usize, calls: usize) -> Result<f64> {
+/// What a call takes: the seconds of the fastest one, and the bytes that a rank sends in each.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    seconds: f64,
+    bytes: u64,
+}
+
+/// A short call is nothing but latency; what a long one takes beyond it goes to its bytes.
+fn speed(short: Taken, long: Taken) -> LinkSpeed {
+    let bytes = long.bytes.saturating_sub(short.bytes) as f64;
+    let seconds = long.seconds - short.seconds;
+    // On a machine that others use, a long call may have been no slower than any short one.
+    let seconds = if seconds > 0.0 { seconds } else { long.seconds };
+    LinkSpeed { latency_seconds: short.seconds, bytes_per_second: bytes / seconds.max(1e-9) }
+}
+
+/// The fastest sum of arrays of so many elements.
+fn fastest(ctx: &Context, elements: usize, calls: usize) -> Result<Taken> {
     let term = vec![1.0_f32; elements];
     let mut sum = vec![0.0_f32; elements];
-    let mut best = f64::INFINITY;
+    let mut best = Taken { seconds: f64::INFINITY, bytes: 0 };
     for _ in 0..calls {
         ctx.comm().barrier()?;
+        let before = ctx.comm().statistics().total().bytes_sent;
         let begin = Instant::now();
         ctx.comm().ordered_sum(&[(ctx.rank() as u64, &term[..])], &mut sum)?;
-        best = best.min(begin.elapsed().as_secs_f64());
+        best.seconds = best.seconds.min(begin.elapsed().as_secs_f64());
+        best.bytes = ctx.comm().statistics().total().bytes_sent - before;
     }
     Ok(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use haloscope_comm::Error;
+
+    use super::*;
+
+    #[test]
+    fn the_speed_of_a_link_is_found_from_what_it_takes() {
+        // 20 µs and 4 GB/s.
+        let of = |bytes: u64| Taken { seconds: 20e-6 + bytes as f64 / 4e9, bytes };
+        let found = speed(of(12), of(LONG_BYTES as u64));
+        assert!((found.latency_seconds / 20e-6 - 1.0).abs() < 1e-3, "{found:?}");
+        assert!((found.bytes_per_second / 4e9 - 1.0).abs() < 1e-9, "{found:?}");
+        // A long call that was as fast as a short one does not make the link infinitely fast.
+        let long = Taken { seconds: 1e-3, bytes: 1_000_000 };
+        let found = speed(Taken { seconds: 2e-3, bytes: 0 }, long);
+        assert_eq!((found.latency_seconds, found.bytes_per_second), (2e-3, 1e9));
+    }
+
+    #[test]
+    fn a_long_call_sends_as_many_bytes_as_its_arrays_have() {
+        let elements = LONG_BYTES / size_of::<f32>();
+        let taken = Context::threads(2, move |ctx| {
+            let calls = [fastest(ctx, elements, 1), fastest(ctx, 1, 3)];
+            let [long, short] = calls.map(|call| call.expect("both ranks take part"));
+            Ok::<_, Error>((long.bytes, short.bytes))
+        });
+        // With one term each, a rank sends half of its own and then the half of the sum that it made; the indices of the
+        // terms come on top.
+        for (long, short) in taken.expect("no rank fails") {
+            let most = LONG_BYTES as u64 + 64;
+            assert!((LONG_BYTES as u64..=most).contains(&long), "{long} bytes");
+            assert!((1..=64).contains(&short), "{short} bytes");
+        }
+    }
 }

@@ -49,6 +49,12 @@ pub trait Denoiser: Send + Sync + fmt::Debug {
         1
     }
 
+    /// How many of an image's sides it sees at once: 2 for a network of pictures, which treats the slices of a volume one by
+    /// one. `None` if it sees all that there are.
+    fn sides(&self) -> Option<usize> {
+        None
+    }
+
     /// The bytes that it takes for a batch of this shape besides input and output, if it knows.
     fn memory(&self, shape: &[usize]) -> Result<Option<usize>> {
         let _ = shape;
@@ -76,6 +82,10 @@ impl<D: Denoiser + ?Sized> Denoiser for Arc<D> {
 
     fn alignment(&self) -> usize {
         (**self).alignment()
+    }
+
+    fn sides(&self) -> Option<usize> {
+        (**self).sides()
     }
 
     fn memory(&self, shape: &[usize]) -> Result<Option<usize>> {

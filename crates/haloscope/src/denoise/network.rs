@@ -160,6 +160,10 @@ impl Denoiser for NetworkDenoiser {
         self.alignment
     }
 
+    fn sides(&self) -> Option<usize> {
+        Some(self.model.network().rank())
+    }
+
     fn memory(&self, shape: &[usize]) -> Result<Option<usize>> {
         Ok(Some(self.plan(shape)?.memory().total()))
     }

@@ -185,7 +185,7 @@ impl DistributedDenoiser {
         }
         let (tiles, batch): (Arc<dyn Tiles>, usize) = match &self.options.cutting {
             Cutting::Tiling(tiling) => {
-                let plan = tiling.plan(image, self.denoiser.alignment(), self.ctx.size())?;
+                let plan = tiling.plan_for(image, &*self.denoiser, self.ctx.size())?;
                 for note in plan.notes() {
                     self.ctx.log_once(log::Level::Warn, note);
                 }
@@ -212,9 +212,11 @@ impl DistributedDenoiser {
     fn shares(&self, tiles: &dyn Tiles) -> Result<Vec<Vec<usize>>> {
         let (count, ranks) = (tiles.count(), self.ctx.size());
         if count < ranks {
-            let idle =
-                format!("{count} tiles for {ranks} ranks: ranks {count} to {} idle", ranks - 1);
-            self.ctx.log_once(log::Level::Warn, idle);
+            let idle = ranks - count;
+            let message = format!(
+                "{idle} of {ranks} ranks have no tiles (there are {count}); a smaller patch makes more"
+            );
+            self.ctx.log_once(log::Level::Warn, message);
         }
         self.options.dealing.shares(tiles, ranks)
     }
@@ -294,6 +296,10 @@ impl Denoiser for DistributedDenoiser {
 
     fn alignment(&self) -> usize {
         self.denoiser.alignment()
+    }
+
+    fn sides(&self) -> Option<usize> {
+        self.denoiser.sides()
     }
 }
 

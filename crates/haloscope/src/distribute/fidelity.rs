@@ -9,7 +9,7 @@ use haloscope_comm::Context;
 
 use super::agree::agree;
 use super::stack::part;
-use super::{Distribute, DistributedStack};
+use super::{Distribute, DistributedStack, Terms};
 use crate::array::{Array, scale, scale_and_add, slice, slice_mut};
 use crate::error::{Error, Result};
 use crate::fidelity::{Fidelities, Fidelity};
@@ -84,10 +84,19 @@ impl DistributedFidelity {
         data: &Measurements,
     ) -> Result<f64> {
         self.check(stack, image, data)?;
-        let values = stack.map_values(|index, operator| {
-            self.with(index, |fidelity| fidelity.value_at(operator, image, part(data, index)?))
-        });
+        let values = self.own_values(stack, image, data);
         Ok(stack.sum_values(values)? / self.divisor(stack))
+    }
+
+    /// `dᵢ(Aᵢ x, yᵢ)` of the rank's own operators, with their indices. Nothing is sent, and nothing is added or divided.
+    pub fn local_values(
+        &self,
+        stack: &DistributedStack,
+        image: &Array,
+        data: &Measurements,
+    ) -> Result<Vec<(usize, f64)>> {
+        self.check(stack, image, data)?;
+        self.own_values(stack, image, data)
     }
 
     /// `Σ Jᵢᵀ ∇dᵢ(Aᵢ x, yᵢ)`, where `Jᵢ` is the derivative of operator i at the image.
@@ -97,14 +106,25 @@ impl DistributedFidelity {
         image: &Array,
         data: &Measurements,
     ) -> Result<Array> {
-        let batch = self.check(stack, image, data)?;
-        let terms = stack.map_to_images("gradient", batch, |index, operator| {
-            self.with(index, |fidelity| fidelity.gradient_at(operator, image, part(data, index)?))
-        });
+        let terms = self.gradient_terms(stack, image, data)?;
         match self.reduction {
             FidelityReduction::Sum => terms.sum(),
             FidelityReduction::Mean => terms.mean(),
         }
+    }
+
+    /// `Jᵢᵀ ∇dᵢ(Aᵢ x, yᵢ)` of the rank's own operators, whatever the reduction: to keep, to gather, to add up on the rank or
+    /// over all of them.
+    pub fn gradient_terms<'a>(
+        &self,
+        stack: &'a DistributedStack,
+        image: &Array,
+        data: &Measurements,
+    ) -> Result<Terms<'a>> {
+        let batch = self.check(stack, image, data)?;
+        Ok(stack.map_to_images("gradient", batch, |index, operator| {
+            self.with(index, |fidelity| fidelity.gradient_at(operator, image, part(data, index)?))
+        }))
     }
 
     /// Value and gradient, with one forward for the two.
@@ -187,6 +207,17 @@ impl DistributedFidelity {
             Ok(next)
         })?;
         agree(stack.context(), terms.into_local())
+    }
+
+    fn own_values(
+        &self,
+        stack: &DistributedStack,
+        image: &Array,
+        data: &Measurements,
+    ) -> Result<Vec<(usize, f64)>> {
+        stack.map_values(|index, operator| {
+            self.with(index, |fidelity| fidelity.value_at(operator, image, part(data, index)?))
+        })
     }
 
     fn check(&self, stack: &DistributedStack, image: &Array, data: &Measurements) -> Result<usize> {

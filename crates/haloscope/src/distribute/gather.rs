@@ -12,14 +12,15 @@ use crate::measurements::Measurements;
 /// How arrays of different ranks and shapes are gathered. All give the same result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Gather {
-    /// One flat message of each rank, as long as its arrays are. The fastest, for nearly everything.
+    /// One flat message of each rank, as long as its arrays are. The fastest for many or small arrays; a few large ones are
+    /// gathered faster by [`Broadcast`](Self::Broadcast), because this one copies them all once more.
     #[default]
     Concatenated,
     /// Each rank writes its arrays with indices and shapes into one list of bytes. For parts whose shapes
     /// the other ranks do not know; copies everything twice.
     Naive,
     /// One broadcast for each operator, by its owner. No rank holds more than one array that is not its
-    /// result; many small messages.
+    /// result. The fastest for a few large arrays; many small ones are many small messages.
     Broadcast,
 }
 
@@ -139,4 +140,28 @@ fn broadcast(
 fn from_slice(shape: &[usize], values: &[f32]) -> Result<Array> {
     ArrayD::from_shape_vec(IxDyn(shape), values.to_vec())
         .map_err(|error| Error::argument("gather", error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ways_to_gather_have_names() {
+        let names = [
+            ("concatenated", Gather::Concatenated),
+            ("naive", Gather::Naive),
+            ("broadcast", Gather::Broadcast),
+        ];
+        for (name, way) in names {
+            assert_eq!(name.parse(), Ok(way));
+        }
+        for unknown in ["", "Naive", "all"] {
+            let error = unknown.parse::<Gather>().expect_err("unknown").to_string();
+            let expected = format!(
+                "gather: `{unknown}` is unknown; there are concatenated, naive and broadcast"
+            );
+            assert_eq!(error, expected);
+        }
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use haloscope_comm::{Collectives, Context};
 
 use super::agree::agree;
-use super::factory::{Factory, broadcast_parameters};
+use super::factory::Factory;
 use super::terms::Terms;
 use super::workers::Workers;
 use super::{Assignment, Distribute, Gather};
@@ -358,7 +358,7 @@ impl Distribute for Factory {
     fn distribute(self, ctx: &Context, options: StackOptions) -> Result<DistributedStack> {
         check_not_empty(self.count)?;
         let owners = options.assignment.owners(self.count, ctx, || None)?;
-        let shared = broadcast_parameters(ctx, self.shared)?;
+        let shared = self.shared.broadcast(ctx)?;
         let own = (0..self.count).filter(|index| owners[*index] == ctx.rank());
         let made = own.map(|index| Ok((index, (self.make)(index, ctx, &shared)?))).collect();
         DistributedStack::new(ctx, owners, agree(ctx, made)?, options.gather)

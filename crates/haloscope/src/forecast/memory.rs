@@ -77,12 +77,13 @@ impl Job<'_> {
             };
             let mut moments = vec![data + largest, data + arrays(1.0), arrays(held.other)];
             match (&self.prior, tiled) {
-                (Prior::Network(_), Some(tiled)) => {
+                (Prior::Network(network_prior), Some(tiled)) => {
+                    let held = held.prior + f64::from(u8::from(network_prior.has_range));
                     let part = 4 * tiled.parts[rank];
                     let all: usize = 4 * tiled.parts.iter().sum::<usize>();
                     let joined = if self.ranks == 1 { part } else { all + part };
-                    moments.push(arrays(held.prior) + tiles(part + network.batch));
-                    moments.push(arrays(held.prior + 1.0) + tiles(joined));
+                    moments.push(arrays(held) + tiles(part + network.batch));
+                    moments.push(arrays(held + 1.0) + tiles(joined));
                 }
                 // The primal-dual method has the arrays of its prior itself.
                 (Prior::TotalVariation, _) if self.method != Method::PrimalDual => {

@@ -12,7 +12,7 @@ mod method;
 
 use haloscope_comm::partition;
 
-use crate::denoise::{Denoiser, NetworkDenoiser};
+use crate::denoise::NetworkDenoiser;
 use crate::distribute::Dealing;
 use crate::error::{Error, Result};
 use crate::tiling::{TilePlan, Tiles, Tiling};
@@ -42,7 +42,7 @@ const MOST_ELEMENTS: f64 = 1e13;
 ///     ranks: 2,
 ///     method: Method::ProximalGradient,
 ///     inner_iterations: 0,
-///     prior: Prior::Network(Denoising { denoiser: &denoiser, tiling }),
+///     prior: Prior::Network(Denoising { denoiser: &denoiser, tiling, has_range: false }),
 /// };
 /// let forecast = job.forecast()?;
 /// assert_eq!(forecast.ranks[0].operators, 2);
@@ -83,6 +83,8 @@ pub struct Denoising<'a> {
     pub denoiser: &'a NetworkDenoiser,
     /// How images are cut into tiles.
     pub tiling: Tiling,
+    /// Whether images are clamped or scaled around the network ([`Range`](crate::solve::Range)), which takes a copy of them.
+    pub has_range: bool,
 }
 
 /// What a [`Job`] will take.
@@ -215,7 +217,7 @@ impl Job<'_> {
 
     /// The tiles, dealt as [`DistributedDenoiser`](crate::distribute::DistributedDenoiser) deals them.
     fn cut(&self, network: &Denoising<'_>) -> Result<Tiled> {
-        let plan = network.tiling.plan(&self.image, network.denoiser.alignment(), self.ranks)?;
+        let plan = network.tiling.plan_for(&self.image, network.denoiser, self.ranks)?;
         let shares = Dealing::default().shares(&plan, self.ranks)?;
         let batch = plan.batch_for(network.denoiser)?;
         let planes = self.image[0] * self.image[1];

@@ -2,15 +2,20 @@
 //!
 //! A [`Tiling`] says how to cut; [`Tiling::plan`] applies it to a shape and gives a [`TilePlan`], whose
 //! tiles every rank knows. Anything else that cuts and joins is a [`Tiles`] of its own.
+//!
+//! Without other instructions tiles do not depend on the number of ranks ([`Patch::Standard`]), and so neither do the bits
+//! of what is computed with them.
 
 mod auto;
 mod axis;
 mod border;
 mod plan;
+mod standard;
 
 use std::fmt;
 
 use crate::array::Array;
+use crate::denoise::Denoiser;
 use crate::error::{Error, Result};
 
 pub use border::Border;
@@ -35,7 +40,7 @@ pub struct Tiling {
     /// overlap, contribute more.
     pub patch: Patch,
     /// The pixels that a tile sees beyond its own, on either side.
-    pub overlap: Extent,
+    pub overlap: Overlap,
     /// The spatial axes that are cut, counted from 0; all if `None`.
     pub axes: Option<Vec<usize>>,
     /// What a tile sees beyond the image's edge.
@@ -59,10 +64,25 @@ pub enum Strategy {
 /// The length of a tile along the axes that are cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Patch {
-    /// The lengths that give the rank with the most work the least.
+    /// Equal parts of at most 256 pixels along the sides of a picture and 64 along those of a volume; a denoiser of
+    /// pictures gets volumes in blocks of 8 slices. The same on any number of ranks.
     #[default]
+    Standard,
+    /// The lengths that give the rank with the most work the least. They depend on the number of ranks, and so do the bits
+    /// of the result.
     Auto,
     /// These.
+    Given(Extent),
+}
+
+/// What a tile sees beyond its own pixels along the axes that are cut.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Overlap {
+    /// 32 pixels along the sides of a picture and 16 along those of a volume; none between slices that the denoiser treats
+    /// one by one.
+    #[default]
+    Standard,
+    /// This.
     Given(Extent),
 }
 
@@ -100,6 +120,24 @@ impl From<usize> for Patch {
     }
 }
 
+impl From<Extent> for Patch {
+    fn from(extent: Extent) -> Self {
+        Self::Given(extent)
+    }
+}
+
+impl From<usize> for Overlap {
+    fn from(length: usize) -> Self {
+        Self::Given(length.into())
+    }
+}
+
+impl From<Extent> for Overlap {
+    fn from(extent: Extent) -> Self {
+        Self::Given(extent)
+    }
+}
+
 impl std::str::FromStr for Strategy {
     type Err = Error;
 
@@ -123,15 +161,22 @@ impl Default for Tiling {
 }
 
 impl Tiling {
-    /// Tiles of the length that suits the ranks, with an overlap of 32 pixels unless the strategy has
-    /// none.
+    /// Tiles of the standard lengths, which do not depend on the number of ranks; with the standard overlap unless the
+    /// strategy has none.
+    ///
+    /// ```
+    /// use haloscope::tiling::{Strategy, Tiling};
+    ///
+    /// let tiles = |ranks| Tiling::new(Strategy::Overlap).plan(&[1, 3, 512, 512], 8, ranks);
+    /// assert_eq!((tiles(1)?.len(), tiles(3)?.len()), (4, 4));
+    /// # Ok::<(), haloscope::Error>(())
+    /// ```
     #[must_use]
     pub fn new(strategy: Strategy) -> Self {
-        let overlap = if strategy == Strategy::Basic { 0 } else { 32 };
         Self {
             strategy,
-            patch: Patch::Auto,
-            overlap: overlap.into(),
+            patch: Patch::Standard,
+            overlap: Overlap::Standard,
             axes: None,
             border: Border::default(),
             batch: Batch::default(),
@@ -139,9 +184,19 @@ impl Tiling {
     }
 
     /// The tiles of images of this shape, (batch, channel, spatial…), for a denoiser with this
-    /// alignment and so many ranks.
+    /// alignment that sees all sides of the image, and so many ranks.
     pub fn plan(&self, image: &[usize], alignment: usize, ranks: usize) -> Result<TilePlan> {
-        TilePlan::new(self, image, alignment, ranks)
+        TilePlan::new(self, image, alignment, None, ranks)
+    }
+
+    /// As [`plan`](Self::plan), for this denoiser, which may see fewer sides than the image has.
+    pub fn plan_for(
+        &self,
+        image: &[usize],
+        denoiser: &dyn Denoiser,
+        ranks: usize,
+    ) -> Result<TilePlan> {
+        TilePlan::new(self, image, denoiser.alignment(), denoiser.sides(), ranks)
     }
 }
 

@@ -6,7 +6,7 @@ use haloscope_comm::partition;
 use ndarray::{ArrayD, IxDyn};
 
 use super::axis::{AxisTiling, Cut, Span};
-use super::{Batch, Border, Extent, Patch, Tiles, Tiling, auto};
+use super::{Batch, Border, Extent, Overlap, Patch, Strategy, Tiles, Tiling, auto, standard};
 use crate::array::Array;
 use crate::denoise::Denoiser;
 use crate::error::{Error, Result};
@@ -22,6 +22,7 @@ pub struct TilePlan {
     image: Vec<usize>,
     cuts: Vec<Cut>,
     window: Vec<usize>,
+    overlap: Vec<usize>,
     border: Border,
     batch: Batch,
     ranks: usize,
@@ -44,6 +45,7 @@ impl TilePlan {
         tiling: &Tiling,
         image: &[usize],
         alignment: usize,
+        seen: Option<usize>,
         ranks: usize,
     ) -> Result<Self> {
         let bad = |reason: String| Err(Error::argument("tiling", reason));
@@ -67,11 +69,16 @@ impl TilePlan {
                 spatial.len() - 1
             ));
         }
-        let overlaps = lengths("overlap", &tiling.overlap, axes.len())?;
+        let (patches, overlaps) = standard::lengths(spatial, seen.unwrap_or(spatial.len()));
+        let of_axes = |lengths: &[usize]| axes.iter().map(|axis| lengths[*axis]).collect();
+        let overlaps = match &tiling.overlap {
+            Overlap::Standard => of_axes(&overlaps),
+            Overlap::Given(extent) => lengths("overlap", extent, axes.len())?,
+        };
         let mut cut_axes: Vec<AxisTiling> = Vec::new();
         for (axis, overlap) in axes.iter().zip(overlaps) {
             let length = spatial[*axis];
-            let overlap = if tiling.strategy == super::Strategy::Basic { 0 } else { overlap };
+            let overlap = if tiling.strategy == Strategy::Basic { 0 } else { overlap };
             if overlap > 1 << 40 {
                 return bad(format!("an overlap of {overlap}; images are not as large"));
             }
@@ -84,12 +91,15 @@ impl TilePlan {
             });
         }
         let mut notes = Vec::new();
-        match &tiling.patch {
-            Patch::Auto => auto::choose(&mut cut_axes, ranks),
-            Patch::Given(extent) => {
-                for (cut, patch) in
-                    cut_axes.iter_mut().zip(lengths("patch size", extent, axes.len())?)
-                {
+        let given: Option<Vec<usize>> = match &tiling.patch {
+            Patch::Auto => None,
+            Patch::Standard => Some(of_axes(&patches)),
+            Patch::Given(extent) => Some(lengths("patch size", extent, axes.len())?),
+        };
+        match given {
+            None => auto::choose(&mut cut_axes, ranks),
+            Some(patches) => {
+                for (cut, patch) in cut_axes.iter_mut().zip(patches) {
                     if patch == 0 {
                         return bad("patch size 0; it must be at least 1".into());
                     }
@@ -107,6 +117,10 @@ impl TilePlan {
                 }
             }
         }
+        let mut overlap = vec![0; spatial.len()];
+        for (axis, cut) in axes.iter().zip(&cut_axes) {
+            overlap[*axis] = cut.overlap;
+        }
         let whole = |length: &usize| {
             let span = Span { read: 0, write: 0..*length, weights: None };
             Cut { window: *length, spans: vec![span] }
@@ -117,7 +131,7 @@ impl TilePlan {
         }
         let window = cuts.iter().map(|cut| cut.window).collect();
         let (image, border, batch) = (image.to_vec(), tiling.border, tiling.batch);
-        Ok(Self { image, cuts, window, border, batch, ranks, notes })
+        Ok(Self { image, cuts, window, overlap, border, batch, ranks, notes })
     }
 
     /// How many tiles there are.
@@ -142,6 +156,12 @@ impl TilePlan {
     #[must_use]
     pub fn window(&self) -> &[usize] {
         &self.window
+    }
+
+    /// What tiles see beyond their own pixels along each spatial axis, on either side; 0 along axes that are not cut.
+    #[must_use]
+    pub fn overlap(&self) -> &[usize] {
+        &self.overlap
     }
 
     /// What the caller might not expect, to be said once: a patch that is larger than the image.
@@ -383,8 +403,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::tiling::Strategy;
-
     fn image(shape: &[usize]) -> Array {
         let mut next = 0.0;
         ArrayD::from_shape_simple_fn(IxDyn(shape), || {
@@ -461,7 +479,10 @@ mod tests {
             (Tiling { axes: Some(vec![2]), ..Tiling::default() }, "spatial axes 0 to 1"),
             (Tiling { axes: Some(vec![0, 0]), ..Tiling::default() }, "spatial axes 0 to 1"),
             (Tiling { batch: Batch::AtMost(0), ..Tiling::default() }, "at least 1"),
-            (Tiling { overlap: Extent::PerAxis(vec![1]), ..Tiling::default() }, "2 axes to cut"),
+            (
+                Tiling { overlap: Extent::PerAxis(vec![1]).into(), ..Tiling::default() },
+                "2 axes to cut",
+            ),
         ];
         for (tiling, words) in cases {
             let error = tiling.plan(&shape, 8, 1).expect_err("a bad tiling").to_string();
@@ -470,6 +491,30 @@ mod tests {
         assert!(Tiling::default().plan(&[32, 32], 8, 1).is_err());
         let error = "smooth".parse::<Strategy>().expect_err("unknown").to_string();
         assert!(error.contains("basic, overlap and blend"), "{error}");
+    }
+
+    #[test]
+    fn without_instructions_tiles_do_not_depend_on_the_ranks() {
+        for shape in [&[1, 3, 700, 500][..], &[1, 1, 40, 130, 70], &[2, 1, 90], &[1, 1, 8, 8]] {
+            for strategy in [Strategy::Basic, Strategy::Overlap, Strategy::Blend] {
+                let tiling = Tiling::new(strategy);
+                let alone = tiling.plan(shape, 8, 1).expect("a plan");
+                assert!(alone.notes().is_empty(), "{:?}", alone.notes());
+                for ranks in [2, 3, 5, 8, 64] {
+                    let plan = tiling.plan(shape, 8, ranks).expect("a plan");
+                    assert_eq!((&plan.cuts, &plan.window), (&alone.cuts, &alone.window));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_standard_lengths_are_those_of_the_axes_that_are_cut() {
+        let tiling = Tiling { axes: Some(vec![2, 0]), ..Tiling::default() };
+        let plan = tiling.plan(&[1, 1, 100, 90, 70], 1, 1).expect("a plan");
+        assert_eq!((plan.grid(), plan.overlap()), (vec![2, 1, 2], &[16, 0, 16][..]));
+        let basic = Tiling::new(Strategy::Basic).plan(&[1, 1, 300, 300], 1, 1).expect("a plan");
+        assert_eq!(basic.overlap(), [0, 0]);
     }
 
     #[test]

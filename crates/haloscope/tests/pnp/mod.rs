@@ -14,8 +14,8 @@ use haloscope::phantom::landscape;
 use haloscope::physics::{Blur, Padding, Physics, kernels};
 use haloscope::solve::{
     Admm, Algorithm, ConjugateGradient, DouglasRachford, Fista, HalfQuadratic, Landweber, Outcome,
-    Plug, PrimalDual, Prior, Problem, ProximalGradient, RedFixedPoint, RedGradient, Schedule,
-    Start, State, Stopping, TotalVariationPrior, solve,
+    Plug, PrimalDual, Prior, Problem, ProximalGradient, Range, RedFixedPoint, RedGradient,
+    Schedule, Start, State, Stopping, TotalVariationPrior, solve,
 };
 use haloscope::tiling::{Batch, Strategy, Tiling};
 use haloscope_comm::Context;
@@ -35,6 +35,8 @@ pub struct Small {
     pub has_network: bool,
     /// The iterations of a prox of the data term.
     pub inner_iterations: usize,
+    /// The range that images are brought back to.
+    pub clamp: Option<(f32, f32)>,
 }
 
 impl Default for Small {
@@ -54,6 +56,7 @@ impl Default for Small {
             method: Method::default(),
             has_network: true,
             inner_iterations: 4,
+            clamp: None,
         }
     }
 }
@@ -87,12 +90,13 @@ impl Small {
 
     fn algorithm(&self, ctx: &Context) -> Result<Box<dyn Algorithm>> {
         let step = 0.1;
+        let range = self.clamp.map_or(Range::AsIs, |(low, high)| Range::Clamp(low, high));
         let plug = || -> Result<Plug> {
             if !self.has_network {
-                return Ok(Plug::new(Arc::new(TotalVariation::default()), 0.05));
+                return Ok(Plug::new(Arc::new(TotalVariation::default()), 0.05).range(range));
             }
             let denoiser = distribute_with(self.denoiser()?, ctx, self.tiling.clone())?;
-            Ok(Plug::new(Arc::new(denoiser), 0.05))
+            Ok(Plug::new(Arc::new(denoiser), 0.05).range(range))
         };
         let prior = || -> Result<Arc<dyn Prior>> {
             if self.has_network {
@@ -116,10 +120,10 @@ impl Small {
             Method::Red => Box::new(RedGradient { step, weight: 0.1, prior: Arc::new(plug()?) }),
             Method::RedFixedPoint => Box::new(RedFixedPoint { weight: 0.1, prior: plug()? }),
             Method::PrimalDual => {
-                Box::new(PrimalDual { lipschitz: 3.0, weight: 0.05, range: None })
+                Box::new(PrimalDual { lipschitz: 3.0, weight: 0.05, range: self.clamp })
             }
             Method::ConjugateGradient => Box::new(ConjugateGradient),
-            Method::Landweber => Box::new(Landweber { step, range: None }),
+            Method::Landweber => Box::new(Landweber { step, range: self.clamp }),
         })
     }
 }
