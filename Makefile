@@ -1,18 +1,19 @@
 # Everything that is done with the project; `make help` lists it.
 
-.PHONY: help test tools lint docs unit mpi slurm two-hosts deny bench bench-collectives bench-blur bench-gather bench-networks bench-reconstruction bench-studies bench-tiling bench-tomography neon fuzz soak fmt clean
+.PHONY: help test tools lint docs unit doctests mpi slurm two-hosts fresh-machine deny bench bench-collectives bench-blur bench-gather bench-networks bench-reconstruction bench-studies bench-tiling bench-tomography neon fuzz soak fmt clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
-
-# The crates that are built once more for each MPI library.
-MPI_CRATES = -p haloscope-comm -p haloscope -p haloscope-cli
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
 
 # What the default build leaves out: all of it is checked, and all but MPI is in the tests without a launcher.
-FEATURES = --features haloscope-cli/hdf5,haloscope-cli/zarr
+FEATURES = --features haloscope-cli/hdf5,haloscope-cli/zarr,haloscope-cli/parquet
 ALL_FEATURES = $(FEATURES),haloscope-cli/mpi,haloscope-comm/mpi
 
-test: tools lint docs unit mpi slurm deny ## install what the tests need, then run all of them
+# Every stage can be made alone. The stages share builds of what does not depend on the stage.
+STAGES = tools lint docs unit doctests mpi-openmpi mpi-mpich slurm deny
+
+test: ## install what the tests need, run all stages, and say which passed, failed or were skipped
+	+@scripts/stages $(STAGES)
 
 tools: ## install the MPI libraries and cargo tools that the tests need
 	scripts/install-tools
@@ -20,7 +21,7 @@ tools: ## install the MPI libraries and cargo tools that the tests need
 fmt: ## format the sources
 	cargo fmt --all
 
-lint:
+lint: ## check the format, and clippy with warnings denied
 	cargo fmt --all --check
 	MPICC=mpicc.openmpi cargo clippy --workspace --all-targets $(ALL_FEATURES) -- -D warnings
 
@@ -29,42 +30,48 @@ docs: ## build the documentation, warnings denied
 
 # Random cases are the same in every run; make soak draws new ones.
 unit: export PROPTEST_RNG_SEED = 1
-unit:
-	cargo nextest run --workspace $(FEATURES)
+unit: ## the tests that need no launcher
+	scripts/nextest --workspace $(FEATURES)
+
+doctests: ## the examples of the documentation
 	cargo test --workspace --doc $(FEATURES)
-	@[ -n "$$HALOSCOPE_DATA" ] || echo "skipped: tests of trained networks, which need HALOSCOPE_DATA"
-	@for name in chromium chromium-browser google-chrome "$$CHROMIUM"; do \
-		command -v "$$name" > /dev/null && exit; done; echo "skipped: dashboards in a browser, which need chromium"
-	@[ -n "$$HALOSCOPE_HUGE" ] || echo "skipped: messages of more than 2^31 bytes, which make soak sends"
 
-mpi: mpi-openmpi mpi-mpich
+mpi: mpi-openmpi mpi-mpich ## the tests under mpirun, of both MPI libraries
 
-# Each MPI library has a build of its own, because a program is linked to one of them.
-mpi-%: export MPICC = mpicc.$*
-mpi-%: export MPIRUN = mpirun.$*
-mpi-%: MPI = --features mpi --target-dir target/$*
+# A program is linked to one MPI library. A profile of its own for mpi-sys, which changes nothing in it, gives each
+# library its own build of mpi-sys and of what depends on it; all other dependencies are those of `make unit`.
+UNITS_openmpi = 2
+UNITS_mpich = 3
+mpi-% slurm: export MPICC = mpicc.$(LIBRARY)
+mpi-% slurm: export MPIRUN = mpirun.$(LIBRARY)
+mpi-% slurm: OWN_BUILD = --config profile.test.package.mpi-sys.codegen-units=$(UNITS_$(LIBRARY))
+mpi-% slurm: MPI = --workspace $(ALL_FEATURES) $(OWN_BUILD)
+mpi-%: LIBRARY = $*
 mpi-%:
-	cargo build --profile test $(MPI_CRATES) $(MPI) --example rank_process --example distributed_rank \
+	cargo build --profile test $(MPI) --bins --example rank_process --example distributed_rank \
 		--example checkpoint_job --example quickstart
-	cargo nextest run $(MPI_CRATES) $(MPI) --test mpi
-	cargo nextest run -p haloscope-comm $(MPI) --lib -E 'test(wire)'
+	scripts/nextest $(MPI) --test mpi
+	scripts/nextest -p haloscope-comm --features mpi $(OWN_BUILD) --lib -E 'test(wire)'
 
-# MPICH's processes find each other by srun's PMI2. Code 77 is that of a Slurm that cannot be started, which is said.
-slurm: export MPICC = mpicc.mpich
+# MPICH's processes find each other by srun's PMI2. Code 77 is that of a Slurm that cannot be started.
+slurm: LIBRARY = mpich
 slurm: ## submit jobs to a real Slurm, which is started for it
-	cargo nextest run $(MPI_CRATES) --features mpi --target-dir target/mpich --test slurm --no-run
-	scripts/slurm-test cargo nextest run $(MPI_CRATES) --features mpi --target-dir target/mpich \
-		--test slurm --test-threads 1 || [ $$? = 77 ]
+	cargo nextest run $(MPI) --test slurm --no-run
+	scripts/slurm-test scripts/nextest $(MPI) --test slurm --test-threads 1 \
+		|| { [ $$? = 77 ] && echo "stage skipped"; }
 
 two-hosts: export MPICC = mpicc.mpich
 two-hosts: ## run over two network namespaces with mpirun; as root, with openssh-server
 	cargo build --release --features mpi --target-dir target/mpich
 	scripts/two-hosts target/mpich/release/haloscope demo --size 64 --json || [ $$? = 77 ]
 
-deny:
+fresh-machine: ## both commands of the README in a clean Debian; as root, with debootstrap; the log goes to bench/runs
+	scripts/fresh-machine
+
+deny: ## licences, sources and known holes of the dependencies
 	cargo deny --log-level error check bans licenses sources
 	@if cargo deny --log-level off fetch db 2>/dev/null; then cargo deny check advisories; \
-	else echo "skipped: the advisory database cannot be reached from here"; fi
+	else echo "skipped: known holes of dependencies: the advisory database cannot be reached from here"; fi
 
 PYTHON = .venv/bin/python
 

@@ -196,7 +196,7 @@ fn a_study_on_a_cluster_leaves_one_table() {
     let summary =
         haloscope(folder.path(), &["bench", "summary", "jobs"]).output().expect("it starts");
     assert!(text(&summary.stdout).contains("4 ranks (mpi)"), "{}", text(&summary.stderr));
-    assert!(folder.path().join("jobs/rows.parquet").exists());
+    assert_eq!(folder.path().join("jobs/rows.parquet").exists(), cfg!(feature = "parquet"));
     let page = haloscope(folder.path(), &["dashboard", "jobs"]).output().expect("it starts");
     assert!(text(&page.stdout).starts_with("14 rows of 1 run\n"), "{}", text(&page.stderr));
 }

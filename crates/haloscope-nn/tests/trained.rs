@@ -17,7 +17,7 @@ fn data() -> Option<PathBuf> {
     if folder.is_none() {
         // Past the capture of the test harness, so that it is seen.
         use std::io::Write;
-        let _ = writeln!(std::io::stderr(), "skipped: HALOSCOPE_DATA is not set");
+        let _ = writeln!(std::io::stderr(), "skipped: trained networks, which need HALOSCOPE_DATA");
     }
     folder
 }

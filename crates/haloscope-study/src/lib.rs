@@ -8,6 +8,7 @@ pub mod job;
 pub mod measure;
 pub mod model;
 pub mod network;
+#[cfg(feature = "parquet")]
 pub mod parquet;
 pub mod plan;
 pub mod problem;

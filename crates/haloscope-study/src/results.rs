@@ -1,4 +1,5 @@
-//! The folder of a run: `rows.csv` as the rows come, `rows.parquet` with the same rows, `provenance.json`.
+//! The folder of a run: `rows.csv` as the rows come, `provenance.json`, and with the feature `parquet`
+//! a copy of the rows in `rows.parquet`.
 //!
 //! The CSV is the truth. The rows of a repetition are appended in one write, so a run that is killed leaves whole
 //! repetitions behind; should the last one be torn all the same, it is dropped when the folder is opened again. A
@@ -15,7 +16,6 @@ use serde_json::Value;
 use crate::columns::{self, COLUMNS};
 use crate::error::{Error, Result};
 use crate::job::{Job, LinkSpeed};
-use crate::parquet::write_parquet;
 use crate::provenance::{Provenance, Run};
 use crate::row::{Backend, Row};
 use crate::torn::whole_rows;
@@ -129,7 +129,7 @@ impl Results {
     /// Brings the other files up to date with the rows.
     pub fn save(&self) -> Result<()> {
         self.provenance.write(&self.folder)?;
-        write_parquet(&self.folder.join(PARQUET), &self.rows)
+        write_copy(&self.folder, &self.rows)
     }
 
     fn rewrite_without(&mut self, is_unwanted: impl Fn(&Row) -> bool) -> Result<()> {
@@ -147,6 +147,27 @@ impl Results {
 /// The name of the table in a folder of results.
 pub const ROWS: &str = "rows.csv";
 pub(crate) const PARQUET: &str = "rows.parquet";
+
+/// Writes the copy of the rows in Parquet.
+#[cfg(feature = "parquet")]
+pub(crate) fn write_copy(folder: &Path, rows: &[Row]) -> Result<()> {
+    crate::parquet::write_parquet(&folder.join(PARQUET), rows)
+}
+
+/// Removes a copy of the rows that another build wrote: it would lack the rows that came since.
+#[cfg(not(feature = "parquet"))]
+pub(crate) fn write_copy(folder: &Path, _rows: &[Row]) -> Result<()> {
+    let path = folder.join(PARQUET);
+    match std::fs::remove_file(&path) {
+        Ok(()) => log::warn!(
+            "removed {}, which is out of date; a build with the feature `parquet` writes it again",
+            path.display()
+        ),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(Error::file(&path, error)),
+    }
+    Ok(())
+}
 
 /// The rows of a results folder, or of a CSV file.
 pub fn read_rows(path: &Path) -> Result<Vec<Row>> {
@@ -228,7 +249,6 @@ fn append_to(path: &Path) -> Result<File> {
 mod tests {
     use super::*;
     use crate::job::Settings;
-    use crate::parquet::read_parquet;
     use crate::problem::Problem;
     use crate::row::Configuration;
     use crate::row::tests::configuration;
@@ -322,14 +342,28 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "parquet")]
     #[test]
     fn parquet_has_the_rows_of_the_csv() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut results = open(folder.path());
         results.append(rows(3, 0)).expect("appended");
         results.save().expect("saved");
-        let parquet = read_parquet(&folder.path().join(PARQUET)).expect("Parquet");
+        let parquet = crate::parquet::read_parquet(&folder.path().join(PARQUET)).expect("Parquet");
         assert_eq!(parquet, read_rows(folder.path()).expect("rows"));
+    }
+
+    #[cfg(not(feature = "parquet"))]
+    #[test]
+    fn without_parquet_no_copy_stays_that_lacks_rows() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut results = open(folder.path());
+        results.save().expect("saved");
+        std::fs::write(folder.path().join(PARQUET), "of another build").expect("a file");
+        results.append(rows(3, 0)).expect("appended");
+        results.save().expect("saved");
+        assert!(!folder.path().join(PARQUET).exists());
+        assert_eq!(read_rows(folder.path()).expect("rows").len(), 3);
     }
 
     #[test]

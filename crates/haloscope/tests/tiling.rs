@@ -106,7 +106,7 @@ fn psnr(a: &Array, b: &Array) -> f64 {
 #[test]
 fn blended_tiles_of_a_trained_network_have_no_seams() {
     let Some(data) = std::env::var_os("HALOSCOPE_DATA").map(PathBuf::from) else {
-        println!("skipped: HALOSCOPE_DATA is not set");
+        println!("skipped: tiles of a trained network, which need HALOSCOPE_DATA");
         return;
     };
     let weights = data.join("weights/fdncnn_gray.safetensors");

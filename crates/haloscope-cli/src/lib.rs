@@ -77,7 +77,9 @@ enum Command {
     Submit(submit::Arguments),
 }
 
-fn main() -> ExitCode {
+/// Runs the command that the arguments of the process name.
+#[must_use]
+pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
     arguments.log.install();
     logger::install(arguments.verbose);
