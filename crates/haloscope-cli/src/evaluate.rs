@@ -89,10 +89,13 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             bar.set_message(file.display().to_string());
             // Of the images before, nothing is left that a file which is wrong could spoil.
             let clean = read(file, &denoiser).or_misuse()?;
-            scores.push(
-                score(&denoiser, &clean, index, *level)
-                    .with_context(|| file.display().to_string())?,
-            );
+            let score = score(&denoiser, &clean, index, *level)
+                .with_context(|| file.display().to_string())?;
+            bar.suspend(|| {
+                let (name, psnr, seconds) = (file.display(), score.psnr, score.seconds);
+                log::info!("{name} with noise of {level}: {psnr:.2} dB in {seconds:.2} s");
+            });
+            scores.push(score);
             bar.inc(1);
         }
         let mean =

@@ -327,7 +327,12 @@ fn levels_of_an_evaluation_can_be_fractions_of_white() {
     let refused = haloscope(&["evaluate", &image, "--model", &model, "--levels", "25/0"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(text(&refused.stderr).contains("25/255"), "{}", text(&refused.stderr));
-    let words = haloscope(&["evaluate", &image, "--model", &model, "--threads", "1"]);
+    let words = haloscope(&["evaluate", &image, "--model", &model, "--threads", "1", "-v"]);
+    assert!(
+        text(&words.stderr).contains("image.npy with noise of 15: "),
+        "{}",
+        text(&words.stderr)
+    );
     assert!(text(&words.stdout).contains("on 1 image, 1 thread\n"), "{}", text(&words.stdout));
 }
 

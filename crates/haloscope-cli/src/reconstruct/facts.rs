@@ -33,7 +33,7 @@ impl Facts {
             PriorKind::None => (),
             PriorKind::TotalVariation { weight, .. } => add("weight", weight.to_string()),
             PriorKind::Network(network) => {
-                add("noise levels", describe_levels(job, network.sigma()))
+                add("noise levels", describe_levels(job, network.sigma()));
             }
         }
         add("method", job.solver.method.name().to_owned());

@@ -24,13 +24,21 @@ pub struct Saving {
     pub id: JobId,
     /// What keeps other runs out of their folder, on the rank that writes them.
     pub lock: Option<FolderLock>,
+    /// Whether one of them is this run's: it resumed from it, or wrote it.
+    has_own: bool,
     /// Whether the last attempt failed, which is said once.
     is_in_trouble: bool,
 }
 
 impl Saving {
-    pub fn new(checkpoints: Checkpoints, id: JobId, lock: Option<FolderLock>) -> Self {
-        Self { checkpoints, id, lock, is_in_trouble: false }
+    /// Of a run that resumes or begins.
+    pub fn new(
+        checkpoints: Checkpoints,
+        id: JobId,
+        lock: Option<FolderLock>,
+        resumes: bool,
+    ) -> Self {
+        Self { checkpoints, id, lock, has_own: resumes, is_in_trouble: false }
     }
 
     /// Saves if it is time; all ranks call it. A checkpoint that cannot be written is no reason to stop computing.
@@ -39,6 +47,7 @@ impl Saving {
         let Some(error) = trouble(&outcome) else {
             let is_saved = outcome?;
             self.is_in_trouble &= !is_saved;
+            self.has_own |= is_saved;
             return Ok(is_saved);
         };
         if !std::mem::replace(&mut self.is_in_trouble, true) {
@@ -65,8 +74,10 @@ impl Saving {
         };
         if ctx.is_root() {
             let earlier = match self.checkpoints.list().unwrap_or_default().first() {
-                Some(latest) => format!("--resume continues from {}", latest.display()),
-                None => "there is none to resume from".to_owned(),
+                Some(latest) if self.has_own => {
+                    format!("--resume continues from {}", latest.display())
+                }
+                _ => "there is none to resume from".to_owned(),
             };
             let words = format!("cannot write a checkpoint: {error}; {earlier}");
             ctx.log(::log::Level::Warn, words);

@@ -343,7 +343,7 @@ fn open_checkpoints(
             agree(ctx, outcome)?;
         }
     }
-    Ok((Saving::new(checkpoints, id, lock), state))
+    Ok((Saving::new(checkpoints, id, lock, state.is_some()), state))
 }
 
 /// Checkpoints of a run that is over are given up; others must not be lost.

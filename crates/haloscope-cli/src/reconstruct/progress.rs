@@ -95,12 +95,10 @@ fn times(record: &Record) -> String {
         Some(_) => format!("change {:.1e}, ", record.relative_change),
         None => String::new(),
     };
-    let mut text = format!("{change}{total:.3} s (data {data:.3} s, prior {prior:.3} s)");
+    let mut parts = vec![format!("{change}{total:.3} s (data {data:.3} s, prior {prior:.3} s)")];
     if ::log::log_enabled!(::log::Level::Debug) {
-        text += &format!(", messages {communication:.3} s, waiting {waiting:.3} s");
-        if let Some(bytes) = record.peak_bytes {
-            text += &format!(", peak {:.0} MB", bytes as f64 / 1e6);
-        }
+        parts.push(format!("messages {communication:.3} s, waiting {waiting:.3} s"));
+        parts.extend(record.peak_bytes.map(|bytes| format!("peak {:.0} MB", bytes as f64 / 1e6)));
     }
-    text
+    parts.join(", ")
 }

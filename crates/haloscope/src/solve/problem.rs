@@ -116,7 +116,7 @@ impl Problem {
             return Err(Error::argument("step size", "the operators map everything to zero"));
         }
         let words = format!(
-            "step size {:.4e}: the operators have a squared norm of {:.4e}",
+            "step size {:.3e}: the operators have a squared norm of {:.3e}",
             0.99 / constant,
             norm.estimate
         );

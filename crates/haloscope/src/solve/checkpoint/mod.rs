@@ -269,7 +269,9 @@ impl Checkpoints {
             }
             return;
         }
-        left.iter().for_each(|path| remove(path));
+        for path in &left {
+            remove(path);
+        }
         self.remove_leftovers();
         remove(&self.folder.join(FINISHED));
         // Others may have something there.
