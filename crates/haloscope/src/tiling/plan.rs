@@ -403,6 +403,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::tiling::Strategy;
     fn image(shape: &[usize]) -> Array {
         let mut next = 0.0;
         ArrayD::from_shape_simple_fn(IxDyn(shape), || {
