@@ -228,11 +228,12 @@ fn axes_of(image: &io::Image) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// The value that is white: what a camera of some bits gives at most, for integers; else nearly the largest value.
+/// The value that is white: what a camera of some bits gives at most, for integers; else the largest value.
 fn white_of(sample: Sample, values: &Array) -> f64 {
     let (_, most) = extremes(values);
+    // Nothing is brighter than white, so that nothing is cut off.
     if matches!(sample, Sample::F32 | Sample::F64) {
-        return quantile(values.iter().copied(), 0.999).max(f64::from(most) / 4.0);
+        return f64::from(most);
     }
     let cameras = [8, 10, 12, 14, 16].map(|bits| f64::from((1_u32 << bits) - 1));
     // A sensor that is nearly dark is one of less bits to us.

@@ -132,7 +132,7 @@ impl Problem {
             Self::Deblur => ((0.2, 0.03), 0.03, 0.1, 0.009),
             Self::SuperResolution => ((0.2, 0.02), 0.02, 0.1, 0.003),
             Self::Inpainting => ((0.2, 0.02), 0.02, 0.1, 0.012),
-            Self::Tomography2d => ((0.2, 0.01), 0.005, DPIR, 0.0003),
+            Self::Tomography2d => ((0.2, 0.01), 0.005, DPIR, 0.0004),
             Self::Tomography3d => ((0.2, 0.01), 0.005, DPIR, 0.00015),
             Self::Denoise => ((0.2, 0.05), 0.1, DPIR, 0.09),
         };
