@@ -70,6 +70,9 @@ fn check(job: &Job, ranks: usize) -> haloscope::Result<String> {
     line("image", describe_image(&layout));
     line("operators", describe_operators(&layout, &shapes));
     line("measurements", job.measurements.describe());
+    if let Some(values) = &layout.values {
+        line("values", values.clone());
+    }
     line("fidelity", job.fidelity.name.into());
     line("prior", job.prior.describe() + &describe_tiles(&expected.forecast));
     line(

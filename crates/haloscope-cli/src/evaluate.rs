@@ -21,6 +21,7 @@ use serde::Serialize;
 use crate::denoise::check_finite;
 use crate::exit::Preparation;
 use crate::model;
+use crate::scale::Scale;
 use crate::threads::{self, parse_threads};
 use crate::words::count;
 
@@ -177,9 +178,10 @@ fn list(arguments: &Arguments) -> Result<Vec<PathBuf>> {
 
 /// An image that the network takes. Planning is done once for each size, and is not what is measured.
 fn read(file: &Path, denoiser: &NetworkDenoiser) -> Result<Array> {
-    let image = io::read(file, &ReadOptions::default())?.array;
-    check_finite(file, &image)?;
-    let clean = fit(image, denoiser);
+    let image = io::read(file, &ReadOptions { white: Some(1.0), ..ReadOptions::default() })?;
+    check_finite(file, &image.array)?;
+    let scale = Scale::automatic(&image);
+    let clean = fit(scale.apply(image.array), denoiser);
     denoiser.plan(clean.shape()).with_context(|| file.display().to_string())?;
     Ok(clean)
 }

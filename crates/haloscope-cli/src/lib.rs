@@ -23,6 +23,7 @@ mod ranks;
 mod reconstruct;
 mod records;
 mod report;
+mod scale;
 mod submit;
 mod threads;
 mod trace;

@@ -395,8 +395,8 @@ fn broken_data_are_refused_by_name() {
         ("'nothing.zarr'", identity, &["nothing.zarr", "zarr.json"]),
         ("'identity.safetensors'", identity, &["identity.safetensors", "not a PNG"]),
         ("[]", identity, &["an empty list"]),
-        ("['good.npy', 'good.npy']", identity, &["2 files for 1 operators"]),
-        ("'good.npy'", "kind = 'identity'\n[[operators]]\nkind = 'identity'", &["1 files for"]),
+        ("['good.npy', 'good.npy']", identity, &["2 files for 1 operator;"]),
+        ("'good.npy'", "kind = 'identity'\n[[operators]]\nkind = 'identity'", &["1 file for"]),
         (
             "['good.npy', 'small.npy']",
             "kind = 'identity'\n[[operators]]\nkind = 'identity'",

@@ -122,6 +122,11 @@ impl Beam {
         })
     }
 
+    /// Whether its rays are in one plane.
+    pub fn is_fan(&self) -> bool {
+        matches!(self.rays, Rays::Fan(..))
+    }
+
     /// The file that its angles are in, if they are in one.
     pub fn file(&self) -> Option<&PathBuf> {
         match &self.angles {

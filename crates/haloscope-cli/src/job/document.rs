@@ -251,7 +251,7 @@ impl<'a> Section<'a> {
             .ok_or_else(|| self.missing(key, &enumerate(choices.iter().map(|(name, _)| *name))))
     }
 
-    /// The path of a file or folder: relative to the job file, from the root, or from `$VARIABLE/`.
+    /// The path of a file or folder: relative to the job file, from the root, from `~/` or from `$VARIABLE/`.
     pub fn path(&self, key: &'static str) -> Result<Option<PathBuf>> {
         self.get::<&str>(key)?.map(|path| self.resolve(key, path)).transpose()
     }
@@ -262,11 +262,35 @@ impl<'a> Section<'a> {
         paths.into_iter().map(|path| self.resolve(key, path)).collect::<Result<_>>().map(Some)
     }
 
+    /// Files to read: for each path the file itself, all files of a folder, or those that match a pattern.
+    pub fn inputs(&self, key: &'static str) -> Result<Option<Vec<Vec<PathBuf>>>> {
+        let Some(paths) = self.get::<Vec<&str>>(key)? else { return Ok(None) };
+        let expand = |path: &str| {
+            let (folder, rest) = self.base(key, path)?;
+            super::paths::expand(&folder, rest).map_err(|error| self.place_of(key).refuse(error))
+        };
+        paths.into_iter().map(expand).collect::<Result<_>>().map(Some)
+    }
+
     fn resolve(&self, key: &str, path: &str) -> Result<PathBuf> {
-        let Some(path) = path.strip_prefix('$') else { return Ok(self.document.folder.join(path)) };
+        let (folder, rest) = self.base(key, path)?;
+        Ok(folder.join(rest))
+    }
+
+    /// The folder that a path begins in, and the rest of it.
+    fn base<'p>(&self, key: &str, path: &'p str) -> Result<(PathBuf, &'p str)> {
+        if path == "~" || path.starts_with("~/") {
+            return match std::env::home_dir() {
+                Some(home) => Ok((home, path[1..].trim_start_matches('/'))),
+                None => Err(self.place_of(key).refuse("~ is given, and there is no home folder")),
+            };
+        }
+        let Some(path) = path.strip_prefix('$') else {
+            return Ok((self.document.folder.clone(), path));
+        };
         let (name, rest) = path.split_once('/').unwrap_or((path, ""));
         match std::env::var_os(name) {
-            Some(folder) => Ok(Path::new(&folder).join(rest)),
+            Some(folder) => Ok((folder.into(), rest)),
             None => Err(self.place_of(key).refuse(format!("the variable {name} is not set"))),
         }
     }

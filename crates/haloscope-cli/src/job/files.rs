@@ -141,6 +141,8 @@ impl OutputPlan {
                     file.display()
                 ));
             }
+            haloscope::io::check_shape(file, image)
+                .or_else(|error| self.refuse(error.to_string()))?;
         }
         Ok(())
     }

@@ -1,8 +1,11 @@
 //! Where the measurements of a job come from: files, a scan in Data Exchange layout, or a simulation.
+//!
+//! A measurement is a file; that of a scan may be several, one for each view, which [`super::stack`] puts together.
 
 use std::path::PathBuf;
 
-use haloscope::io::{self, Axes, ReadOptions};
+use haloscope::array::extremes;
+use haloscope::io::{self, Axes, Image, ReadOptions, Scaling};
 use haloscope::noise::Noise;
 use haloscope::phantom::{SheppLogan, Table, landscape};
 use haloscope::{Array, Result};
@@ -10,7 +13,9 @@ use ndarray::Axis;
 
 use super::beam::Measured;
 use super::document::{Place, Section};
+use super::operators::Entry;
 use super::placement::Placement;
+use super::stack::{Frames, Stacking};
 
 /// `[measurements]`.
 #[derive(Clone, Debug)]
@@ -27,9 +32,13 @@ pub enum Source {
 #[derive(Clone, Debug)]
 pub struct Files {
     place: Place,
-    paths: Vec<PathBuf>,
+    /// What the job lists: the files of each path, folder or pattern, and later those of each measurement.
+    groups: Vec<Vec<PathBuf>>,
     options: ReadOptions,
-    white: f32,
+    stacking: Stacking,
+    frames: Option<Frames>,
+    /// Whether they are of scans.
+    is_scan: bool,
 }
 
 /// A scan in HDF5, with the frames that are needed to make line integrals of it.
@@ -65,8 +74,6 @@ pub struct ImageFile {
     place: Place,
     pub path: PathBuf,
     options: ReadOptions,
-    /// The value that becomes 1.
-    white: f32,
     /// Blocks of so many pixels along each side become their mean.
     shrink: usize,
 }
@@ -87,10 +94,18 @@ impl Source {
         }
     }
 
+    /// Deals files to the operators of the job.
+    pub fn suit(&mut self, operators: &[Entry]) -> Result<()> {
+        match self {
+            Self::Files(files) => files.suit(operators),
+            _ => Ok(()),
+        }
+    }
+
     /// A few words on it.
     pub fn describe(&self) -> String {
         match self {
-            Self::Files(files) => format!("{} files", files.paths.len()),
+            Self::Files(files) => files.describe(),
             Self::Scan(scan) => scan.path.display().to_string(),
             Self::Simulation(simulation) => match &simulation.image {
                 KnownImage::Landscape(_) => "simulated, of a landscape".into(),
@@ -103,7 +118,10 @@ impl Source {
     /// The files that it reads.
     pub fn files(&self) -> Vec<PathBuf> {
         match self {
-            Self::Files(files) => files.paths.clone(),
+            Self::Files(files) => {
+                let frames = files.frames.iter().flat_map(Frames::files);
+                files.groups.iter().flatten().chain(frames).cloned().collect()
+            }
             Self::Scan(scan) => vec![scan.path.clone()],
             Self::Simulation(Simulation { image: KnownImage::File(file), .. }) => {
                 vec![file.path.clone()]
@@ -115,44 +133,151 @@ impl Source {
 
 impl Files {
     fn read(section: &Section) -> Result<Self> {
-        let paths = section.paths("files")?.unwrap_or_default();
-        if paths.is_empty() {
-            return Err(section
-                .place_of("files")
-                .refuse("an empty list; one or more are expected"));
+        let groups = section.inputs("files")?.unwrap_or_default();
+        let place = section.place_of("files");
+        if groups.is_empty() {
+            return Err(place.refuse("an empty list; one or more are expected"));
         }
-        let (options, white) = reading(section)?;
-        Ok(Self { place: section.place_of("files"), paths, options, white })
+        let mut options = reading(section)?;
+        let frames = Frames::read(section)?;
+        if frames.as_ref().is_some_and(Frames::has_flat) {
+            if options.white.is_some() {
+                return Err(section.place_of("white").refuse(
+                    "`white` and `flat` are given; flat frames say what is 1, so leave `white` out",
+                ));
+            }
+            // Counts and frames alike, whatever their types.
+            options.white = Some(1.0);
+        }
+        let stacking = Stacking::read(section)?;
+        Ok(Self { place, groups, options, stacking, frames, is_scan: false })
     }
 
-    /// The measurements of a file, with the axes (batch, channel, …).
-    pub fn load(&self, file: usize) -> Result<Array> {
-        Ok(self.load_with_placement(file)?.0)
+    /// Deals files to operators: all of them are the views of an only scan; of several scans each has what the job
+    /// lists in one place; each other operator has one file.
+    fn suit(&mut self, operators: &[Entry]) -> Result<()> {
+        self.is_scan = operators.iter().all(Entry::is_scan);
+        self.stacking.is_fan = operators.iter().any(Entry::is_fan);
+        match operators {
+            _ if !self.is_scan && self.stacking.is_given() => {
+                return Err(self
+                    .place
+                    .refuse("`order` and `row` are for scans alone; leave them out"));
+            }
+            [_] if self.is_scan => self.groups = vec![self.groups.concat()],
+            _ if self.is_scan => (),
+            _ => self.groups = self.groups.concat().into_iter().map(|path| vec![path]).collect(),
+        }
+        Ok(())
     }
 
-    /// The measurements of a file, and where it says that they are.
-    pub fn load_with_placement(&self, file: usize) -> Result<(Array, Placement)> {
-        let Some(path) = self.paths.get(file) else {
+    fn describe(&self) -> String {
+        let count: usize = self.groups.iter().map(Vec::len).sum();
+        let frames = self.frames.iter().map(|frames| frames.describe(self.is_scan));
+        let files = format!("{count} file{}", if count == 1 { "" } else { "s" });
+        std::iter::once(files).chain(frames).collect::<Vec<_>>().join(", ")
+    }
+
+    /// One measurement, with the axes (batch, channel, …).
+    pub fn load(&self, index: usize) -> Result<Array> {
+        Ok(self.load_with_origin(index)?.0)
+    }
+
+    /// The first measurement, where its file says that it is, and what the file holds, in words.
+    pub fn load_first(&self) -> Result<(Array, Placement, String)> {
+        let (array, origin) = self.load_with_origin(0)?;
+        let (low, high) = extremes(&array);
+        let becomes = if self.frames.is_some() { "; as measurements" } else { ":" };
+        let hint = if origin.is_count && high > 1.5 && self.frames.is_none() && !self.is_scan {
+            "; `white` is the value that becomes 1"
+        } else {
+            ""
+        };
+        Ok((array, origin.placement, format!("{}{becomes} {low} to {high}{hint}", origin.what)))
+    }
+
+    /// A measurement, and what the first of its files says.
+    fn load_with_origin(&self, index: usize) -> Result<(Array, Origin)> {
+        let Some(paths) = self.groups.get(index) else {
             return Err(self.place.refuse(format!(
-                "{} files for more operators; one for each operator, or for each scan, is expected",
-                self.paths.len()
+                "{} for more operators; one for each operator, or for each scan, is expected",
+                self.count()
             )));
         };
-        let read = io::read(path, &self.options).map_err(|error| self.place.refuse(error))?;
-        check_finite(&self.place, path, &read.array)?;
-        let placement = Placement::of(&read);
-        Ok((scaled(read.array, self.white), placement))
+        let (mut origin, mut plain) = (None, None);
+        let is_plain = paths.len() == 1 && !self.stacking.is_given();
+        let mut stack = self.stacking.stack(paths.len());
+        for path in paths {
+            let read = io::read(path, &self.options).map_err(|error| self.place.refuse(error))?;
+            check_finite(&self.place, path, &read.array)?;
+            origin.get_or_insert_with(|| Origin::of(&read));
+            if is_plain {
+                plain = Some(read.array);
+                continue;
+            }
+            let refuse = |reason| self.place.refuse(format!("{}: {reason}", path.display()));
+            if let (Some(_), [_], &[_, _, views, bins]) =
+                (self.stacking.row, &paths[..], read.array.shape())
+            {
+                return Err(refuse(format!(
+                    "`row` picks one of (view, row, column), and the file has the sides [{views}, {bins}]"
+                )));
+            }
+            stack.push(&read.array).map_err(refuse)?;
+        }
+        let (array, frame) = match plain {
+            Some(array) => {
+                // Behind the batch, and of scans behind the views.
+                let frame = array.shape()[if self.is_scan { 3 } else { 1 }..].to_vec();
+                (array, frame)
+            }
+            None => {
+                let frame = stack.frame();
+                (stack.finish().map_err(|reason| self.place.refuse(reason))?, frame)
+            }
+        };
+        let Some(origin) = origin else { return Err(self.place.refuse("there are no files")) };
+        let stacking = self.is_scan.then_some(self.stacking);
+        match &self.frames {
+            None => Ok((array, origin)),
+            Some(frames) => Ok((frames.apply(array, &frame, stacking, &self.options)?, origin)),
+        }
     }
 
     /// Refuses files that no operator has.
     pub fn check_count(&self, needed: usize) -> Result<()> {
-        if needed == self.paths.len() {
+        if needed == self.groups.len() {
             return Ok(());
         }
         Err(self.place.refuse(format!(
-            "{} files for {needed} operators; one for each operator, or for each scan, is expected",
-            self.paths.len()
+            "{} for {needed} operator{}; one for each operator, or for each scan, is expected",
+            self.count(),
+            if needed == 1 { "" } else { "s" }
         )))
+    }
+
+    fn count(&self) -> String {
+        let count = self.groups.len();
+        format!("{count} file{}", if count == 1 { "" } else { "s" })
+    }
+}
+
+/// What a file of measurements says, apart from its values.
+struct Origin {
+    /// The file in words.
+    what: String,
+    placement: Placement,
+    /// Whether values are integers as they are stored, so that they are counts.
+    is_count: bool,
+}
+
+impl Origin {
+    fn of(image: &Image) -> Self {
+        Self {
+            what: image.describe(),
+            placement: Placement::of(image),
+            is_count: image.scaling == Scaling::NONE && !image.sample.is_float(),
+        }
     }
 }
 
@@ -270,9 +395,9 @@ impl ImageFile {
     pub fn read(section: &Section, key: &'static str) -> Result<Self> {
         section.require::<&str>(key)?;
         let path = section.path(key)?.unwrap_or_default();
-        let (options, white) = reading(section)?;
+        let options = reading(section)?;
         let shrink = section.count("shrink")?.unwrap_or(1);
-        Ok(Self { place: section.place_of(key), path, options, white, shrink })
+        Ok(Self { place: section.place_of(key), path, options, shrink })
     }
 
     pub fn load(&self) -> Result<Array> {
@@ -284,7 +409,7 @@ impl ImageFile {
         let read = io::read(&self.path, &self.options).map_err(|error| self.place.refuse(error))?;
         check_finite(&self.place, &self.path, &read.array)?;
         let placement = Placement::of(&read);
-        match shrunk(&scaled(read.array, self.white), self.shrink) {
+        match shrunk(read.array, self.shrink) {
             Some(image) => {
                 let sides = image.ndim() - 2;
                 Ok((image, placement.shrunk(self.shrink, sides)))
@@ -303,20 +428,20 @@ impl Measured {
     }
 }
 
-/// How files are read, and the value that becomes 1.
-fn reading(section: &Section) -> Result<(ReadOptions, f32)> {
+/// How files are read.
+fn reading(section: &Section) -> Result<ReadOptions> {
     let axes = [
         ("automatic", Axes::Automatic),
         ("spatial", Axes::Spatial),
         ("channel-first", Axes::ChannelFirst),
         ("channel-last", Axes::ChannelLast),
     ];
-    let options = ReadOptions {
+    Ok(ReadOptions {
         axes: section.choose("axes", &axes)?.unwrap_or_default(),
         entry: section.get::<&str>("entry")?.map(str::to_owned),
+        white: section.positive("white")?,
         ..ReadOptions::default()
-    };
-    Ok((options, section.positive("white")?.unwrap_or(1.0) as f32))
+    })
 }
 
 /// The sides of a phantom: one number for a square, or one for each of up to `most`.
@@ -344,7 +469,7 @@ fn read_noise(section: &Section) -> Result<Noise> {
     }
 }
 
-fn check_finite(place: &Place, path: &std::path::Path, array: &Array) -> Result<()> {
+pub fn check_finite(place: &Place, path: &std::path::Path, array: &Array) -> Result<()> {
     match array.iter().position(|value| !value.is_finite()) {
         None => Ok(()),
         Some(index) => Err(place.refuse(format!(
@@ -355,16 +480,11 @@ fn check_finite(place: &Place, path: &std::path::Path, array: &Array) -> Result<
     }
 }
 
-fn scaled(array: Array, white: f32) -> Array {
-    if white == 1.0 { array } else { array / white }
-}
-
 /// The means of blocks; what is left over at the ends is left out.
-fn shrunk(image: &Array, factor: usize) -> Option<Array> {
+fn shrunk(mut image: Array, factor: usize) -> Option<Array> {
     if factor == 1 {
-        return Some(image.clone());
+        return Some(image);
     }
-    let mut image = image.clone();
     for axis in 2..image.ndim() {
         let blocks = image.shape()[axis] / factor;
         let mut shape = image.shape().to_vec();
@@ -386,9 +506,9 @@ mod tests {
     #[test]
     fn blocks_become_their_means() {
         let image = Array::from_shape_fn(vec![1, 1, 2, 5], |at| (at[2] * 5 + at[3]) as f32);
-        let half = shrunk(&image, 2).expect("two blocks");
+        let half = shrunk(image.clone(), 2).expect("two blocks");
         assert_eq!(half.shape(), [1, 1, 1, 2]);
         assert_eq!(half.iter().copied().collect::<Vec<_>>(), [3.0, 5.0]);
-        assert!(shrunk(&image, 3).is_none());
+        assert!(shrunk(image, 3).is_none());
     }
 }

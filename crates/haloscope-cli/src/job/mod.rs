@@ -10,9 +10,11 @@ mod kernel;
 pub mod measurements;
 mod numbers;
 pub mod operators;
+mod paths;
 pub mod placement;
 pub mod prior;
 pub mod solver;
+mod stack;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -111,13 +113,14 @@ impl Job {
         };
         top.refuse_all_but(&SECTIONS)?;
         let image = top.section("image", ImagePlan::read)?.unwrap_or_default();
-        let measurements = top
+        let mut measurements = top
             .section("measurements", Source::read)?
             .ok_or_else(|| missing("measurements", "files, a scan, or what to simulate"))?;
         let operators = top.sections("operators", Entry::read)?;
         if operators.is_empty() {
             return Err(missing("[operators]", "what measured the image"));
         }
+        measurements.suit(&operators)?;
         let fidelity = top.section("fidelity", FidelityPlan::read)?.unwrap_or_default();
         let prior = top.section("prior", PriorPlan::read)?.unwrap_or_default();
         let solver = top

@@ -177,6 +177,11 @@ impl Entry {
         matches!(self.kind, Kind::Beam(_))
     }
 
+    /// Whether it is a scan of slices and never of volumes.
+    pub fn is_fan(&self) -> bool {
+        matches!(&self.kind, Kind::Beam(beam) if beam.is_fan())
+    }
+
     /// Files that it needs, apart from measurements.
     pub fn files(&self) -> Vec<PathBuf> {
         match &self.kind {

@@ -3,7 +3,7 @@
 //! A file that says where it is knows best; next comes the size of pixels that a scan is given, then the distances of
 //! pixels in a file. Where none of them says anything, neither does the result.
 
-use haloscope::io::{Image, WriteOptions};
+use haloscope::io::{FitsHeader, Image, Metadata, WriteOptions};
 
 /// Where voxels are in the world, as [`Image::affine`] has it.
 pub type Affine = [[f64; 4]; 3];
@@ -14,6 +14,8 @@ pub struct Placement {
     /// The distance of pixels along each side, in the array's order.
     pub spacing: Option<Vec<f64>>,
     pub affine: Option<Affine>,
+    /// What else its file says: the unit of the spacing, and the header of a FITS file.
+    pub metadata: Metadata,
 }
 
 impl Placement {
@@ -26,6 +28,7 @@ impl Placement {
         Self {
             spacing: image.spacing.clone().filter(are_lengths),
             affine: image.affine.filter(is_finite),
+            metadata: image.metadata.clone(),
         }
     }
 
@@ -33,6 +36,9 @@ impl Placement {
     /// first is that of the first block.
     #[must_use]
     pub fn shrunk(mut self, factor: usize, sides: usize) -> Self {
+        if factor != 1 {
+            self.metadata.fits = self.metadata.fits.map(FitsHeader::without_places);
+        }
         let factor = factor as f64;
         self.spacing.iter_mut().flatten().for_each(|step| *step *= factor);
         for [steps @ .., origin] in self.affine.iter_mut().flatten() {
@@ -54,7 +60,7 @@ impl Placement {
     #[must_use]
     pub fn or_pixels(self, pixel: Option<Vec<f64>>) -> Self {
         match pixel {
-            Some(_) if self.affine.is_none() => Self { spacing: pixel, affine: None },
+            Some(_) if self.affine.is_none() => Self { spacing: pixel, ..self },
             _ => self,
         }
     }
@@ -64,6 +70,7 @@ impl Placement {
         WriteOptions {
             spacing: self.spacing.clone(),
             affine: self.affine,
+            metadata: self.metadata.clone(),
             ..WriteOptions::default()
         }
     }
@@ -76,7 +83,8 @@ mod tests {
     #[test]
     fn the_first_of_the_shrunk_voxels_is_in_the_middle_of_its_block() {
         let affine = [[-1.0, 0.0, 0.5, 90.0], [0.0, 2.0, 0.0, -126.0], [0.0, 0.0, 3.0, -72.0]];
-        let placement = Placement { spacing: Some(vec![3.0, 2.0, 1.0]), affine: Some(affine) };
+        let spacing = Some(vec![3.0, 2.0, 1.0]);
+        let placement = Placement { spacing, affine: Some(affine), ..Placement::default() };
         let shrunk = placement.clone().shrunk(6, 3);
         assert_eq!(shrunk.spacing, Some(vec![18.0, 12.0, 6.0]));
         // 2.5 voxels on along each side.
@@ -90,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_file_that_says_where_it_is_knows_best() {
-        let spaced = Placement { spacing: Some(vec![2.0; 2]), affine: None };
+        let spaced = Placement { spacing: Some(vec![2.0; 2]), ..Placement::default() };
         let placed = Placement { affine: Some([[1.0; 4]; 3]), ..spaced.clone() };
         let pixel = Some(vec![0.5; 2]);
         assert_eq!(placed.clone().or_pixels(pixel.clone()), placed);

@@ -25,6 +25,8 @@ pub struct Layout {
     pub truth: Option<Truth>,
     /// Where the image is.
     pub placement: Placement,
+    /// What the files hold, in words.
+    pub values: Option<String>,
     /// The scan, if the data are one.
     scan: Option<Array>,
 }
@@ -60,7 +62,7 @@ impl Layout {
                 Self::new(job, image, Some(array), None, |_| Ok(Some(measured.clone())))
             }
             Source::Files(files) => {
-                let (first, placement) = files.load_with_placement(0)?;
+                let (first, placement, values) = files.load_first()?;
                 let image = image_shape(job, first.shape())?;
                 memory::check_image(&image, here)?;
                 let measured = |file: usize| match file {
@@ -68,6 +70,7 @@ impl Layout {
                     file => Ok(Some(Measured::of(&files.load(file)?, None))),
                 };
                 let mut layout = Self::new(job, image, None, None, measured)?;
+                layout.values = Some(values);
                 if job.operators[0].keeps_places() {
                     layout.placement = layout.placement.or(placement);
                 }
@@ -97,7 +100,7 @@ impl Layout {
         let truth = Truth::of(job, simulated, &image)?;
         let known = truth.as_ref().map(|truth| truth.placement.clone()).unwrap_or_default();
         let placement = known.or_pixels(recipes.iter().find_map(|recipe| recipe.scan()?.pixel()));
-        Ok(Self { image, recipes: recipes.into(), truth, placement, scan })
+        Ok(Self { image, recipes: recipes.into(), truth, placement, values: None, scan })
     }
 
     /// The image to start from.

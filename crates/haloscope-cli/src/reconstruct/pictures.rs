@@ -15,6 +15,7 @@ use super::layout::{DARK, Truth};
 use super::prepare::Before;
 use crate::job::placement::Affine;
 use crate::report::{Panel, ValueScale};
+use crate::scale::Clipped;
 use crate::words::count;
 
 /// A picture that was written.
@@ -92,22 +93,24 @@ pub fn write(
 /// Writes the image itself as a picture, in which values from 0 to 1 are shown unless there is a `contrast`.
 pub fn write_image(path: &Path, image: &Array, contrast: Option<(f32, f32)>) -> Result<()> {
     let options = io::WriteOptions::default();
-    if let Some(contrast) = contrast {
-        return io::write(path, &with_contrast(image, contrast), &options);
-    }
     let (low, high) = extremes(image);
-    let is_bright = (DARK..=1.5).contains(&high);
-    if !is_bright || low < -0.5 {
-        crate::log::message(
-            log::Level::Warn,
-            &format!(
-                "{} shows values from 0 to 1, and the image has {low:.3} to {high:.3}; `contrast` in [output] says \
-                 what is black and white",
-                path.display()
-            ),
-        );
+    let name = path.display().to_string();
+    let range = contrast.unwrap_or((0.0, 1.0));
+    let advice = format!(
+        "the image has {low:.3} to {high:.3}, and `contrast` in [output] says what is black and white"
+    );
+    let warning = Clipped::of(image, range).warning(&name, range, &advice).or_else(|| {
+        // Nothing is cut off, and nothing is to be seen.
+        (contrast.is_none() && high < DARK)
+            .then(|| format!("{name} shows values from 0 to 1, and all are dark: {advice}"))
+    });
+    if let Some(warning) = warning {
+        crate::log::message(log::Level::Warn, &warning);
     }
-    io::write(path, image, &options)
+    match contrast {
+        Some(contrast) => io::write(path, &with_contrast(image, contrast), &options),
+        None => io::write(path, image, &options),
+    }
 }
 
 /// The image with the first value at 0 and the second at 1.

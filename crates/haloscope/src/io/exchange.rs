@@ -8,7 +8,7 @@ use std::path::Path;
 use hdf5_pure::{AttrValue, DType, Dataset, File, FileBuilder};
 use ndarray::IxDyn;
 
-use super::{Axes, Format, Image, Limits, ReadOptions, Sample, Scaling, Target, guarded};
+use super::{Axes, Format, Image, Limits, ReadOptions, Sample, Scaling, Target, frames, guarded};
 use crate::array::Array;
 use crate::error::{Error, Result};
 
@@ -101,26 +101,19 @@ impl Scan {
                 "there are no frames without the object (data_white)",
             ));
         };
-        let mean = |frames: &Array| frames.mean_axis(ndarray::Axis(0));
-        let zeros = || Some(Array::zeros(&self.projections.shape()[1..]));
-        let dark = self.dark.as_ref().map_or_else(zeros, mean);
-        let (Some(white), Some(dark)) = (mean(white), dark) else {
-            return Err(Error::argument("scan", "data_white or data_dark has no frames"));
+        let mean = |frames: &Array| {
+            let mean = frames.mean_axis(ndarray::Axis(0));
+            mean.ok_or_else(|| Error::argument("scan", "data_white or data_dark has no frames"))
         };
-        let counts = &self.projections - &dark;
-        let beam = &white - &dark;
-        // A detector element that sees no beam tells nothing: it counts as seeing all of it.
-        let part = |counts: f32, beam: f32| if beam > 0.0 { counts / beam } else { 1.0 };
-        let beam = beam.broadcast(counts.raw_dim());
-        let beam = beam.ok_or_else(|| Error::argument("scan", "frames of another size"))?;
-        Ok(ndarray::Zip::from(&counts).and(&beam).map_collect(|&counts, &beam| part(counts, beam)))
+        let dark = self.dark.as_ref().map(mean).transpose()?;
+        frames::transmission(self.projections.clone(), &mean(white)?, dark.as_ref())
     }
 
     /// The integrals of the attenuation along each ray, −ln of the transmission, as a batch of
     /// sinograms: (row, 1, angle, column). Counts at or below the dark level count as one in 10⁶.
     pub fn line_integrals(&self) -> Result<Array> {
         let transmission = self.transmission()?;
-        let integrals = transmission.mapv_into(|part| -part.max(1e-6).ln());
+        let integrals = frames::line_integrals(transmission);
         let sinograms = integrals.permuted_axes(vec![1, 0, 2]).insert_axis(ndarray::Axis(1));
         Ok(sinograms.as_standard_layout().into_owned())
     }
@@ -189,9 +182,9 @@ fn image_of(name: &str, dataset: &Dataset, length: u64, options: &ReadOptions) -
     let shape: Vec<usize> = shape.iter().map(|&side| side as usize).collect();
     let array = Array::from_shape_vec(IxDyn(&shape), values)
         .map_err(|error| Error::Content { file: name.into(), reason: error.to_string() })?;
-    let array = options.axes.arrange(name, array)?;
-    let scaling = Scaling::NONE;
-    Ok(Image { array, format: Format::Hdf5, sample, scaling, spacing: None, affine: None })
+    let scaling = Scaling::NONE.and(options);
+    let array = options.axes.arrange(name, scaling.apply(array))?;
+    Ok(Image::new(array, Format::Hdf5, sample, scaling))
 }
 
 /// Refuses what no file of this length can hold. Data that was never written takes no place in a file,
@@ -233,7 +226,8 @@ pub(super) fn write_dataset(target: &Target, path: &Path, array: &Array) -> Resu
     let entry = target.options.entry.as_deref().unwrap_or(STANDARD).trim_matches('/');
     let standard = array.as_standard_layout();
     let values = standard.as_slice().unwrap_or_default();
-    let shape: Vec<u64> = array.shape().iter().map(|&side| side as u64).collect();
+    let sides = super::without_ones(array.shape());
+    let shape: Vec<u64> = sides.iter().map(|&side| side as u64).collect();
     let mut builder = FileBuilder::new();
     match entry.split('/').collect::<Vec<_>>()[..] {
         [name] if !name.is_empty() => {

@@ -2,15 +2,19 @@
 //!
 //! The first header unit that has values is read: the primary one, or else the first extension of type
 //! IMAGE. Tables and tile-compressed images are not read. Of three axes whose NAXIS3 is 1, the third is
-//! left out under [`Axes::Automatic`].
+//! left out under [`Axes::Automatic`]. Cards that are about the image are kept, and written again to a FITS file that
+//! is made of it.
 
 use std::io::{Read, SeekFrom};
 use std::path::Path;
 
 use ndarray::IxDyn;
 
+use super::metadata::key_of;
 use super::samples::{self, Encoded, Order, failed_read};
-use super::{Axes, Format, Image, Sample, Scaling, Source, Target};
+use super::{
+    Axes, FitsHeader, Format, Image, Metadata, ReadOptions, Sample, Scaling, Source, Target,
+};
 use crate::array::Array;
 use crate::error::Result;
 
@@ -44,12 +48,14 @@ pub(super) fn read(source: &mut Source) -> Result<Image> {
 /// The cards of one unit.
 struct Header {
     cards: Vec<(String, String)>,
+    /// All of them as they are, but for those that are no text.
+    all: Vec<String>,
 }
 
 impl Header {
     /// The next header, or none at the end of the file.
     fn read(source: &mut Source, is_first: bool) -> Result<Option<Self>> {
-        let mut cards = Vec::new();
+        let (mut cards, mut all) = (Vec::new(), Vec::new());
         for number in 0..MOST_BLOCKS {
             let mut block = Vec::new();
             let failed = |error| failed_read(source.name, &error);
@@ -61,10 +67,14 @@ impl Header {
                 return Err(source.damaged("it is cut short: it ends within a header"));
             }
             for card in block.chunks(CARD) {
+                let is_text = card.iter().all(|letter| (b' '..=b'~').contains(letter));
                 let card = String::from_utf8_lossy(card);
                 let (key, rest) = (card.get(..8).unwrap_or("").trim(), card.get(8..).unwrap_or(""));
                 if key == "END" {
-                    return Ok(Some(Self { cards }));
+                    return Ok(Some(Self { cards, all }));
+                }
+                if is_text {
+                    all.push(card.to_string());
                 }
                 if let Some(value) = rest.strip_prefix("= ") {
                     cards.push((key.to_owned(), value_of(value)));
@@ -85,6 +95,19 @@ impl Header {
     fn float(&self, key: &str) -> Option<f64> {
         // Fortran's exponents may be a D.
         self.text(key)?.replace(['D', 'd'], "E").parse().ok()
+    }
+
+    /// The cards that hold for any file with this image, however it stores values.
+    fn about_the_image(&self, options: &ReadOptions) -> Vec<String> {
+        let is_scaled = options.raw || options.white.is_some_and(|white| white != 1.0);
+        let is_about = |card: &&String| match key_of(card) {
+            "SIMPLE" | "XTENSION" | "EXTEND" | "BITPIX" | "PCOUNT" | "GCOUNT" | "GROUPS" => false,
+            "BSCALE" | "BZERO" | "BLANK" | "DATAMIN" | "DATAMAX" | "CHECKSUM" | "DATASUM" => false,
+            // The unit of values is gone with their scale.
+            "BUNIT" => !is_scaled,
+            key => !key.starts_with("NAXIS"),
+        };
+        self.all.iter().filter(is_about).cloned().collect()
     }
 
     /// NAXIS1, NAXIS2, …
@@ -143,12 +166,13 @@ fn read_values(source: &mut Source, header: &Header, sides: &[u64]) -> Result<Im
         Some(64) => Sample::I64,
         Some(-32) => Sample::F32,
         Some(-64) => Sample::F64,
-        other => {
-            return Err(
-                source.damaged(format!("a BITPIX of {other:?}; FITS has 8 to 64, -32, -64"))
-            );
+        Some(other) => {
+            let reason = format!("a BITPIX of {other}; FITS has 8, 16, 32, 64, -32 and -64");
+            return Err(source.damaged(reason));
         }
+        None => return Err(source.damaged("its header has no BITPIX")),
     };
+    let axes = sides.len();
     // Pictures of the sky often have a third axis of one value, which makes no volume.
     let sides = match (source.options.axes, sides) {
         (Axes::Automatic, [x, y, 1]) => &[*x, *y][..],
@@ -159,13 +183,9 @@ fn read_values(source: &mut Source, header: &Header, sides: &[u64]) -> Result<Im
     let finite = |key: &str, standard: f64| {
         header.float(key).filter(|value| value.is_finite()).unwrap_or(standard)
     };
-    let scaling = if source.options.raw {
-        Scaling::NONE
-    } else {
-        Scaling { slope: finite("BSCALE", 1.0), offset: finite("BZERO", 0.0) }
-    };
-    let is_integer = !matches!(sample, Sample::F32 | Sample::F64);
-    let blank = header.float("BLANK").filter(|_| is_integer && !source.options.raw);
+    let own = Scaling { slope: finite("BSCALE", 1.0), offset: finite("BZERO", 0.0) };
+    let scaling = own.and(source.options);
+    let blank = header.float("BLANK").filter(|_| !sample.is_float() && !source.options.raw);
     let at = source.reader.stream_position().map_err(|error| failed_read(source.name, &error))?;
     let available = Some(source.length.saturating_sub(at));
     let encoded = Encoded { sample, order: Order::Big, scaling, blank, available };
@@ -185,7 +205,12 @@ fn read_values(source: &mut Source, header: &Header, sides: &[u64]) -> Result<Im
         .map(|axis| header.float(&format!("CDELT{axis}")).map(f64::abs))
         .collect::<Option<Vec<f64>>>()
         .filter(|spacing| !spacing.is_empty());
-    Ok(Image { array, format: Format::Fits, sample, scaling, spacing, affine: None })
+    let fits = Some(FitsHeader { cards: header.about_the_image(source.options), axes });
+    Ok(Image {
+        spacing,
+        metadata: Metadata { fits, ..Metadata::default() },
+        ..Image::new(array, Format::Fits, sample, scaling)
+    })
 }
 
 /// One image as the primary unit; a batch and channels of 1 are left out.
@@ -195,12 +220,20 @@ pub(super) fn write(target: &Target, path: &Path, array: &Array) -> Result<()> {
         all if (4..=5).contains(&all.len()) => all,
         _ => return Err(target.refuse(array, "(batch, channel, spatial…), of two or three sides")),
     };
+    let known = target.options.metadata.fits.clone().unwrap_or_default();
+    // The axes of one value that the original has; of fewer axes, the cards would not be right.
+    let axes = sides.len().max(known.axes);
+    let known = if known.axes < sides.len() { known.without_places() } else { known };
+    let sides: Vec<usize> = [&vec![1; axes - sides.len()], sides].concat();
     let mut cards =
-        vec![card("SIMPLE", "T"), card("BITPIX", "-32"), card("NAXIS", &sides.len().to_string())];
+        vec![card("SIMPLE", "T"), card("BITPIX", "-32"), card("NAXIS", &axes.to_string())];
     for (axis, side) in sides.iter().rev().enumerate() {
         cards.push(card(&format!("NAXIS{}", axis + 1), &side.to_string()));
     }
-    if let Some(spacing) = &target.options.spacing {
+    let has_places = known.has_places();
+    let is_card = |card: &String| card.len() == CARD && card.is_ascii() && key_of(card) != "END";
+    cards.extend(known.cards.into_iter().filter(is_card));
+    if let Some(spacing) = target.options.spacing.as_ref().filter(|_| !has_places) {
         for (axis, step) in spacing.iter().rev().enumerate() {
             cards.push(card(&format!("CDELT{}", axis + 1), &format!("{step:E}")));
         }

@@ -8,29 +8,33 @@
 //! |---|---|---|---|
 //! | PNG, JPEG | gray, colour; 8 or 16 bits | 8 bits, PNG also 16 | (1, 1 or 3, height, width) |
 //! | TIFF | gray, colour; integers, floats; stacks | `U8`, `U16`, `F32` | (1, c, height, width); pages are (1, c, depth, height, width) |
-//! | NPY, NPZ | all real numbers, booleans, both orders | all types | see [`Axes`] |
+//! | NPY, NPZ | all real numbers, booleans, both orders | all types | see [`Axes`]; one image of one channel is written without batch and channel |
 //! | NIfTI-1 `.nii`, `.nii.gz` | all real types, RGB24 | all types | (1, t, z, y, x) |
 //! | FITS | primary or first image extension | `F32` | last axis is NAXIS1; see [`Axes`] |
 //! | HDF5 (feature `hdf5`) | a dataset, `/exchange/data` by default | `F32` | see [`Axes`] |
 //! | Zarr v3, OME-Zarr (feature `zarr`) | a whole array or a region | sharded `F32` | see [`Axes`] |
 //!
-//! **Scaling.** Unsigned integers of pictures (PNG, JPEG, TIFF, RGB24) become 0…1: black is 0 and white
-//! is 1. Arrays of measurements (NPY, NIfTI, FITS, HDF5, Zarr) and signed or floating-point pictures
-//! keep their values, with the slope and offset that the file gives. [`ReadOptions::raw`] leaves values
-//! as they are stored. On writing, integer pictures are `value × white`, clamped to 0…1 and rounded;
-//! other integers are rounded and clamped to their type; NaN becomes 0. Arrays are f32, so that stored
-//! values of more than 24 bits are rounded.
+//! **Scaling.** PNG and JPEG are pictures: black is 0 and white, the largest value of the type, is 1.
+//! All other formats hold measured values, and these are read as they are stored, integers or not, with
+//! the slope and offset that FITS and NIfTI files may give. [`ReadOptions::white`] is the value that
+//! becomes 1 instead, in every format; [`ReadOptions::raw`] leaves values as they are stored, without
+//! slope and offset. On writing, PNG and JPEG map 0…1 to the range of the type; integers of other
+//! formats are rounded and clamped to their type; NaN becomes 0. Arrays are f32, so that stored values
+//! of more than 24 bits are rounded.
 //!
 //! **Transparency.** A picture with an alpha channel that is opaque everywhere is read without it; any
 //! other is refused, because what is behind it is not in the file.
 //!
-//! **Orientation.** Rows are in the order of the file. That is top down for pictures; NIfTI and FITS
-//! count from the patient's or the sky's side, and nothing is flipped.
+//! **Orientation.** Pictures that a camera stored turned or mirrored, and says so in EXIF or TIFF, are
+//! read upright. All else is in the order of the file: NIfTI and FITS count from the patient's or the
+//! sky's side, and nothing is flipped.
 
 mod atomic;
 #[cfg(feature = "hdf5")]
 pub mod exchange;
 mod fits;
+pub mod frames;
+mod metadata;
 mod nifti;
 mod npy;
 mod options;
@@ -46,6 +50,7 @@ use std::path::Path;
 
 pub use atomic::write_atomically;
 pub(crate) use atomic::{PART, write_atomically_as};
+pub use metadata::{FitsHeader, LengthUnit, Metadata};
 pub use options::{Axes, Limits, ReadOptions, Sample, Scaling, WriteOptions};
 
 use crate::array::Array;
@@ -140,17 +145,22 @@ impl Format {
         }
     }
 
+    /// Whether values are from 0 to 1, black and white, of whatever type.
+    #[must_use]
+    pub fn is_picture(self) -> bool {
+        matches!(self, Self::Png | Self::Jpeg)
+    }
+
     /// How values can be stored; the first is what is taken by default.
     #[must_use]
     pub fn samples(self) -> &'static [Sample] {
-        use Sample::{F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
+        use Sample::{F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
         match self {
             Self::Png => &[U8, U16],
             Self::Jpeg => &[U8],
             Self::Tiff => &[F32, U8, U16],
-            Self::Npy | Self::Npz | Self::Nifti | Self::NiftiGz => {
-                &[F32, F64, U8, I8, U16, I16, U32, I32, U64, I64]
-            }
+            Self::Npy | Self::Npz => &[F32, F16, F64, U8, I8, U16, I16, U32, I32, U64, I64],
+            Self::Nifti | Self::NiftiGz => &[F32, F64, U8, I8, U16, I16, U32, I32, U64, I64],
             Self::Fits | Self::Hdf5 | Self::Zarr => &[F32],
         }
     }
@@ -173,24 +183,44 @@ pub struct Image {
     /// Where NIfTI puts the voxels: the rows give the world's x, y and z, as sums over the indices
     /// (x, y, z, 1), which are the array's spatial indices from the last to the first.
     pub affine: Option<[[f64; 4]; 3]>,
+    /// What else the file says, to be passed on.
+    pub metadata: Metadata,
 }
 
 impl Image {
-    /// Options to write an image like this one to a file of the given name: with the same type, if the
-    /// format of the file has it, spacing and place.
+    /// An image of which nothing else is known.
+    fn new(array: Array, format: Format, sample: Sample, scaling: Scaling) -> Self {
+        Self {
+            array,
+            format,
+            sample,
+            scaling,
+            spacing: None,
+            affine: None,
+            metadata: Metadata::default(),
+        }
+    }
+
+    /// What the file holds and what was done to it: `TIFF, 16-bit unsigned, as stored`.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        format!("{}, {}, {}", self.format.name(), self.sample, self.scaling)
+    }
+
+    /// Options to write an image like this one to a file of the given name: with the same type of
+    /// floats, or of pictures, if the format of the file has it, spacing, place and metadata.
     #[must_use]
     pub fn write_options(&self, path: &Path) -> WriteOptions {
         let format = Format::of_name(&path.display().to_string());
         let samples = format.map_or(&[][..], Format::samples);
-        // Integers of a scaled array would lose what lies between them.
-        let is_picture = matches!(self.format, Format::Png | Format::Jpeg | Format::Tiff);
-        let fits = samples.contains(&self.sample)
-            && (matches!(self.sample, Sample::F32 | Sample::F64)
-                || is_picture && matches!(format, Some(Format::Png | Format::Jpeg | Format::Tiff)));
+        // Integers would lose what lies between them, which only pictures can afford.
+        let are_pictures = self.format.is_picture() && format.is_some_and(Format::is_picture);
+        let fits = samples.contains(&self.sample) && (self.sample.is_float() || are_pictures);
         WriteOptions {
             sample: fits.then_some(self.sample),
             spacing: self.spacing.clone(),
             affine: self.affine,
+            metadata: self.metadata.clone(),
             ..WriteOptions::default()
         }
     }
@@ -223,6 +253,7 @@ pub fn read(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Image> {
     let name = path.display().to_string();
     let failed =
         |error: std::io::Error| Error::File { file: name.clone(), reason: error.to_string() };
+    options.check()?;
     if path.is_dir() {
         return read_folder(path, &name, options);
     }
@@ -248,6 +279,7 @@ pub fn read(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Image> {
 /// assert!(error.unwrap_err().to_string().starts_with("upload: it is not a PNG"));
 /// ```
 pub fn decode(name: &str, mut reader: impl Read + Seek, options: &ReadOptions) -> Result<Image> {
+    options.check()?;
     let failed = |error: std::io::Error| samples::failed_read(name, &error);
     let length = reader.seek(SeekFrom::End(0)).map_err(failed)?;
     reader.rewind().map_err(failed)?;
@@ -309,12 +341,9 @@ pub fn write(path: impl AsRef<Path>, array: &Array, options: &WriteOptions) -> R
                 .into(),
         });
     };
-    // What cannot be written is found before anything is.
+    check_shape(path, array.shape())?;
     let sample = check_sample(&name, format, options)?;
     let target = Target { name: &name, options, sample };
-    if array.is_empty() {
-        return Err(target.refuse(array, "arrays of at least one value"));
-    }
     match format {
         Format::Png | Format::Jpeg => picture::write(&target, path, array, format),
         Format::Tiff => tiff::write(&target, path, array),
@@ -329,6 +358,44 @@ pub fn write(path: impl AsRef<Path>, array: &Array, options: &WriteOptions) -> R
         Format::Zarr => zarr::write(path, array, &zarr::Layout::of(array, options)),
         #[allow(unreachable_patterns)]
         format => Err(needs_feature(&name, format)),
+    }
+}
+
+/// Refuses a shape that a file of this name cannot hold, so that it is known before there is an array. Names that do
+/// not say what to write are refused later.
+pub fn check_shape(path: impl AsRef<Path>, shape: &[usize]) -> Result<()> {
+    let name = path.as_ref().display().to_string();
+    let expected = match Format::of_name(&name) {
+        _ if shape.contains(&0) => "this format takes arrays of at least one value",
+        Some(Format::Png | Format::Jpeg) if !matches!(shape, [1, 1 | 3, _, _]) => {
+            "pictures are (1, 1 or 3, height, width)"
+        }
+        Some(Format::Tiff) if !matches!(shape, [1, 1 | 3, _, _] | [1, 1 | 3, _, _, _]) => {
+            "TIFF takes (1, 1 or 3, height, width) and (1, 1 or 3, depth, height, width)"
+        }
+        Some(Format::Nifti | Format::NiftiGz)
+            if !matches!(shape, [1, _, _, _] | [1, _, _, _, _]) =>
+        {
+            "NIfTI takes (1, channel, y, x) and (1, channel, z, y, x)"
+        }
+        Some(Format::Fits | Format::Zarr) if !(4..=5).contains(&shape.len()) => {
+            "this format takes (batch, channel, spatial…), of two or three sides"
+        }
+        _ => return Ok(()),
+    };
+    Err(Error::Shape {
+        what: format!("{name}: the array"),
+        expected: expected.into(),
+        found: shape.to_vec(),
+    })
+}
+
+/// The sides of an array without those of batch and channel, if there is one image of one channel: what other programs
+/// take for an image or a volume.
+fn without_ones(shape: &[usize]) -> &[usize] {
+    match shape {
+        [1, 1, sides @ ..] if (2..=3).contains(&sides.len()) => sides,
+        all => all,
     }
 }
 
@@ -388,7 +455,11 @@ fn check_sample(name: &str, format: Format, options: &WriteOptions) -> Result<Sa
     }
     Err(Error::Unsupported {
         file: name.into(),
-        reason: format!("{} files are written with {known:?}, not with {sample:?}", format.name()),
+        reason: format!(
+            "values are {sample}; {} files are written as {}",
+            format.name(),
+            known.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        ),
     })
 }
 

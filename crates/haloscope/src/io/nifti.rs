@@ -13,7 +13,7 @@ use ndarray::IxDyn;
 
 use super::picture::separate;
 use super::samples::{self, Encoded, Order, failed_read};
-use super::{Format, Image, ReadOptions, Sample, Scaling, Source, Target};
+use super::{Format, Image, LengthUnit, Metadata, ReadOptions, Sample, Scaling, Source, Target};
 use crate::array::Array;
 use crate::error::{Error, Result};
 
@@ -72,6 +72,7 @@ struct Header {
     offset: u64,
     scaling: Scaling,
     spacing: Vec<f64>,
+    unit: Option<LengthUnit>,
     affine: Option<[[f64; 4]; 3]>,
 }
 
@@ -142,9 +143,16 @@ impl Header {
         let spatial = shape.len() - 1;
         let spacing =
             (1..=spatial).rev().map(|axis| f64::from(fields.float(76 + 4 * axis)).abs()).collect();
+        // The three lowest bits; the others are of time.
+        let unit = match bytes[123] & 7 {
+            1 => Some(LengthUnit::Metre),
+            2 => Some(LengthUnit::Millimetre),
+            3 => Some(LengthUnit::Micrometre),
+            _ => None,
+        };
         let affine = fields.affine();
         let offset = offset as u64;
-        Ok(Self { order, shape, sample, is_colour, offset, scaling, spacing, affine })
+        Ok(Self { order, shape, sample, is_colour, offset, scaling, spacing, unit, affine })
     }
 
     fn read_values(
@@ -158,29 +166,23 @@ impl Header {
         let colours = if self.is_colour { 3 } else { 1 };
         let stored: Vec<u64> = std::iter::once(colours).chain(self.shape.iter().copied()).collect();
         let count = options.limits.check(name, &stored)?;
-        let scaling = match (options.raw, self.is_colour) {
-            (true, _) => Scaling::NONE,
-            (false, true) => Scaling::of_picture(self.sample, false),
-            (false, false) => self.scaling,
-        };
+        let scaling = self.scaling.and(options);
         let encoded =
             Encoded { sample: self.sample, order: self.order, scaling, blank: None, available };
         let mut values = encoded.read(name, reader, count)?;
         let mut shape: Vec<usize> =
             std::iter::once(1).chain(self.shape.iter().map(|&s| s as usize)).collect();
         if self.is_colour {
-            values = separate(name, &values, 3, 3, 1.0)?;
+            values = separate(name, &values, 3, 3, 0.0)?;
             shape[1] = 3;
         }
         let array = Array::from_shape_vec(IxDyn(&shape), values)
             .map_err(|error| Error::Content { file: name.into(), reason: error.to_string() })?;
         Ok(Image {
-            array,
-            format,
-            sample: self.sample,
-            scaling,
             spacing: Some(self.spacing.clone()),
             affine: self.affine,
+            metadata: Metadata { unit: self.unit, ..Metadata::default() },
+            ..Image::new(array, format, self.sample, scaling)
         })
     }
 }
@@ -298,6 +300,7 @@ fn make_header(target: &Target, array: &Array) -> Result<Vec<u8>> {
         Sample::U32 => (768, 32),
         Sample::I64 => (1024, 64),
         Sample::U64 => (1280, 64_i16),
+        Sample::F16 => return Err(target.failed("NIfTI has no floats of 16 bits")),
     };
     // Four bytes behind the header say that no extension follows.
     let mut header = vec![0; HEADER + 4];
@@ -317,8 +320,14 @@ fn make_header(target: &Target, array: &Array) -> Result<Vec<u8>> {
     }
     put(108, &((HEADER + 4) as f32).to_le_bytes());
     put(112, &1_f32.to_le_bytes());
-    // Millimetres.
-    put(123, &[2]);
+    put(
+        123,
+        &[match target.options.metadata.unit {
+            Some(LengthUnit::Metre) => 1,
+            Some(LengthUnit::Millimetre) | None => 2,
+            Some(LengthUnit::Micrometre) => 3,
+        }],
+    );
     if let Some(affine) = target.options.affine {
         put(254, &1_i16.to_le_bytes());
         for (at, value) in affine.iter().flatten().enumerate() {

@@ -107,7 +107,8 @@ fn read_array(
     // An array without axes is one number.
     let count = options.limits.check(name, &header.shape)?;
     let available = length.map(|length| length.saturating_sub(header_end));
-    let encoded = Encoded { sample, order, scaling: Scaling::NONE, blank: None, available };
+    let scaling = Scaling::NONE.and(options);
+    let encoded = Encoded { sample, order, scaling, blank: None, available };
     let values = encoded.read(name, reader, count)?;
     let shape: Vec<usize> = header.shape.iter().map(|&side| side as usize).collect();
     let shape = IxDyn(&shape).set_f(header.is_fortran);
@@ -116,8 +117,7 @@ fn read_array(
         Axes::AsStored if !array.is_standard_layout() => array.as_standard_layout().into_owned(),
         axes => axes.arrange(name, array)?,
     };
-    let scaling = Scaling::NONE;
-    Ok(Image { array, format, sample, scaling, spacing: None, affine: None })
+    Ok(Image::new(array, format, sample, scaling))
 }
 
 /// The line of Python.
@@ -196,6 +196,7 @@ fn sample_of(descr: &str) -> Option<(Sample, Order)> {
         "i4" => Sample::I32,
         "u8" => Sample::U64,
         "i8" => Sample::I64,
+        "f2" => Sample::F16,
         "f4" => Sample::F32,
         "f8" => Sample::F64,
         _ => return None,
@@ -232,11 +233,13 @@ fn write_array(file: &mut dyn Write, array: &Array, sample: Sample) -> std::io::
         Sample::I32 => "<i4",
         Sample::U64 => "<u8",
         Sample::I64 => "<i8",
+        Sample::F16 => "<f2",
         Sample::F32 => "<f4",
         Sample::F64 => "<f8",
     };
-    let mut shape = array.shape().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    if array.ndim() == 1 {
+    let sides = super::without_ones(array.shape());
+    let mut shape = sides.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    if sides.len() == 1 {
         shape.push(',');
     }
     let mut header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({shape}), }}");

@@ -1,5 +1,8 @@
 //! What is read and how: types of stored values, order of axes, limits.
 
+use std::fmt;
+
+use super::metadata::Metadata;
 use crate::array::Array;
 use crate::error::{Error, Result};
 
@@ -22,6 +25,8 @@ pub enum Sample {
     U64,
     /// Signed, 64 bits.
     I64,
+    /// Floating point, 16 bits.
+    F16,
     /// Floating point, 32 bits.
     F32,
     /// Floating point, 64 bits.
@@ -34,7 +39,7 @@ impl Sample {
     pub fn bytes(self) -> usize {
         match self {
             Self::U8 | Self::I8 => 1,
-            Self::U16 | Self::I16 => 2,
+            Self::U16 | Self::I16 | Self::F16 => 2,
             Self::U32 | Self::I32 | Self::F32 => 4,
             Self::U64 | Self::I64 | Self::F64 => 8,
         }
@@ -51,6 +56,24 @@ impl Sample {
             _ => None,
         }
     }
+
+    /// Whether values are floating-point numbers.
+    #[must_use]
+    pub fn is_float(self) -> bool {
+        matches!(self, Self::F16 | Self::F32 | Self::F64)
+    }
+}
+
+/// As in `16-bit unsigned`.
+impl fmt::Display for Sample {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self {
+            Self::U8 | Self::U16 | Self::U32 | Self::U64 => "unsigned",
+            Self::I8 | Self::I16 | Self::I32 | Self::I64 => "signed",
+            Self::F16 | Self::F32 | Self::F64 => "float",
+        };
+        write!(f, "{}-bit {kind}", 8 * self.bytes())
+    }
 }
 
 /// `value = slope · stored + offset`: what was done to the stored values.
@@ -62,14 +85,44 @@ pub struct Scaling {
     pub offset: f64,
 }
 
+/// As in `4095 is 1`.
+impl fmt::Display for Scaling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let short = |number: f64| (number * 1e6).round() / 1e6;
+        match *self {
+            Self::NONE => f.write_str("as stored"),
+            Self { slope, offset: 0.0 } => write!(f, "{} is 1", short(1.0 / slope)),
+            Self { slope: 1.0, offset } => write!(f, "{} added", short(offset)),
+            Self { slope, offset } => write!(f, "times {slope} plus {}", short(offset)),
+        }
+    }
+}
+
 impl Scaling {
     /// Values as they are stored.
     pub const NONE: Self = Self { slope: 1.0, offset: 0.0 };
 
-    /// From 0 to 1 for unsigned integers, unless `raw`; other values as they are.
-    pub(super) fn of_picture(sample: Sample, raw: bool) -> Self {
-        let white = if raw { None } else { sample.white() };
-        Self { slope: white.map_or(1.0, |white| 1.0 / white), offset: 0.0 }
+    /// The scaling of a file that has one of its own, and then of the options.
+    pub(super) fn and(self, options: &ReadOptions) -> Self {
+        let own = if options.raw { Self::NONE } else { self };
+        match options.white {
+            None => own,
+            Some(white) => Self { slope: own.slope / white, offset: own.offset / white },
+        }
+    }
+
+    /// That of a picture, whose white is 1 unless the options say otherwise.
+    pub(super) fn of_picture(sample: Sample, options: &ReadOptions) -> Self {
+        let white = options.white.or(if options.raw { None } else { sample.white() });
+        Self { slope: 1.0 / white.unwrap_or(1.0), offset: 0.0 }
+    }
+
+    /// Stored values as an array has them.
+    pub(super) fn apply(self, array: Array) -> Array {
+        if self == Self::NONE {
+            return array;
+        }
+        array.mapv_into(|stored| (f64::from(stored) * self.slope + self.offset) as f32)
     }
 }
 
@@ -199,12 +252,16 @@ impl Limits {
 /// let options = ReadOptions { axes: Axes::ChannelLast, ..ReadOptions::default() };
 /// assert!(!options.raw);
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReadOptions {
     /// What may be asked for.
     pub limits: Limits,
-    /// Leave values as they are stored: no scaling to 0…1, no slope and offset.
+    /// Leave values as they are stored: no scaling of pictures to 0…1, no slope and offset.
     pub raw: bool,
+    /// The value of the file that becomes 1, after the slope and offset that the file gives: 4095 for
+    /// 12 bits of a camera. By default white, the largest value of the type, in PNG and JPEG, and 1
+    /// in all other formats.
+    pub white: Option<f64>,
     /// What the axes mean, where the format does not say.
     pub axes: Axes,
     /// Which array of an NPZ, HDF5 or Zarr file; by default the only one, or the one that the format
@@ -212,13 +269,25 @@ pub struct ReadOptions {
     pub entry: Option<String>,
 }
 
+impl ReadOptions {
+    pub(super) fn check(&self) -> Result<()> {
+        match self.white {
+            Some(white) if !(white.is_finite() && white > 0.0) => Err(Error::argument(
+                "white",
+                format!("{white} is given; a finite number above 0 is accepted"),
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// How a file is written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WriteOptions {
     /// How values are stored; by default 8 bits in PNG and JPEG and 32-bit floats elsewhere.
     pub sample: Option<Sample>,
-    /// Store values as they are, rounded and clamped to what the type holds, where pictures would map
-    /// 0…1 to the whole range of the type.
+    /// Store values as they are, rounded and clamped to what the type holds, where PNG and JPEG would
+    /// map 0…1 to the whole range of the type.
     pub raw: bool,
     /// The distance of neighbouring values along each spatial axis, in the array's order.
     pub spacing: Option<Vec<f64>>,
@@ -228,10 +297,20 @@ pub struct WriteOptions {
     pub quality: u8,
     /// The name of the array in an NPZ, HDF5 or Zarr file.
     pub entry: Option<String>,
+    /// What else a file is to say.
+    pub metadata: Metadata,
 }
 
 impl Default for WriteOptions {
     fn default() -> Self {
-        Self { sample: None, raw: false, spacing: None, affine: None, quality: 95, entry: None }
+        Self {
+            sample: None,
+            raw: false,
+            spacing: None,
+            affine: None,
+            quality: 95,
+            entry: None,
+            metadata: Metadata::default(),
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use image::codecs::jpeg::JpegDecoder;
 use image::codecs::png::PngDecoder;
 use image::{ColorType, ExtendedColorType, ImageDecoder, ImageEncoder, ImageError};
-use ndarray::IxDyn;
+use ndarray::{Axis, IxDyn};
 
 use super::samples::{Encoded, Order, failed_read, reserve};
 use super::{Format, Image, Sample, Scaling, Source, Target};
@@ -25,7 +25,7 @@ pub(super) fn read(source: &mut Source, format: Format) -> Result<Image> {
     limits.max_alloc = Some(64 << 20);
     let reader = BufReader::new(&mut *source.reader);
     let name = source.name;
-    let decoder: Box<dyn ImageDecoder> = match format {
+    let mut decoder: Box<dyn ImageDecoder> = match format {
         Format::Png => {
             Box::new(PngDecoder::with_limits(reader, limits).map_err(|e| refused(name, &e))?)
         }
@@ -53,12 +53,14 @@ pub(super) fn read(source: &mut Source, format: Format) -> Result<Image> {
         let reason = format!("it is cut short: {width}×{height} pixels are announced");
         return Err(Error::Content { file: name.into(), reason });
     }
+    // A note on it that cannot be understood says nothing.
+    let orientation = decoder.orientation().map_or(1, |orientation| orientation.to_exif());
     let mut bytes = Vec::new();
     reserve(name, &mut bytes, size)?;
     bytes.resize(size, 0);
     decoder.read_image(&mut bytes).map_err(|e| refused(name, &e))?;
 
-    let scaling = Scaling::of_picture(sample, source.options.raw);
+    let scaling = Scaling::of_picture(sample, source.options);
     // The crate gives words in the order of this machine.
     let order = if cfg!(target_endian = "big") { Order::Big } else { Order::Little };
     let encoded = Encoded { sample, order, scaling, blank: None, available: None };
@@ -69,7 +71,24 @@ pub(super) fn read(source: &mut Source, format: Format) -> Result<Image> {
     let shape = IxDyn(&[1, channels, height as usize, width as usize]);
     let array =
         Array::from_shape_vec(shape, planes).map_err(|error| source.damaged(error.to_string()))?;
-    Ok(Image { array, format, sample, scaling, spacing: None, affine: None })
+    let array = upright(array, orientation.into());
+    Ok(Image::new(array, format, sample, scaling))
+}
+
+/// A picture (…, height, width) that was stored as this orientation of TIFF and EXIF says: turned in steps of
+/// 90 degrees (3, 6, 8), mirrored (2, 4), or both (5, 7). Any other number is upright.
+pub(super) fn upright(mut array: Array, orientation: u32) -> Array {
+    let (height, width) = (array.ndim() - 2, array.ndim() - 1);
+    if matches!(orientation, 3 | 4 | 6 | 7) {
+        array.invert_axis(Axis(height));
+    }
+    if matches!(orientation, 2 | 3 | 7 | 8) {
+        array.invert_axis(Axis(width));
+    }
+    if matches!(orientation, 5..=8) {
+        array.swap_axes(height, width);
+    }
+    if array.is_standard_layout() { array } else { array.as_standard_layout().into_owned() }
 }
 
 /// Refuses a JPEG file that is cut short, which the decoder would fill up with gray. Segments are

@@ -89,6 +89,7 @@ impl Encoded {
             Sample::I32 => convert!(i32, f64::from),
             Sample::U64 => convert!(u64),
             Sample::I64 => convert!(i64),
+            Sample::F16 => convert!(half::f16, f64::from),
             Sample::F32 => convert!(f32, f64::from),
             Sample::F64 => convert!(f64, f64::from),
         }
@@ -134,6 +135,7 @@ pub(super) fn write(
             Sample::I32 => put!(rounded as i32),
             Sample::U64 => put!(rounded as u64),
             Sample::I64 => put!(rounded as i64),
+            Sample::F16 => put!(half::f16::from_f32(value)),
             Sample::F32 => put!(value),
             Sample::F64 => put!(f64::from(value)),
         }
@@ -176,7 +178,7 @@ pub(super) fn failed_read(name: &str, error: &std::io::Error) -> Error {
 mod tests {
     use super::*;
 
-    const ALL: [Sample; 10] = [
+    const ALL: [Sample; 11] = [
         Sample::U8,
         Sample::I8,
         Sample::U16,
@@ -185,6 +187,7 @@ mod tests {
         Sample::I32,
         Sample::U64,
         Sample::I64,
+        Sample::F16,
         Sample::F32,
         Sample::F64,
     ];

@@ -1,4 +1,6 @@
 //! TIFF, by the crate `tiff`: one page is a picture, several pages of one size are a volume.
+//!
+//! Microscopes and scanners write counts as TIFF, so that values are as stored, whatever their type.
 
 use std::path::Path;
 
@@ -8,9 +10,9 @@ use tiff::encoder::{TiffEncoder, colortype};
 use tiff::tags::Tag;
 use tiff::{ColorType, TiffError};
 
-use super::picture::{interleave, separate};
+use super::picture::{interleave, separate, upright};
 use super::samples::reserve;
-use super::{Format, Image, Sample, Scaling, Source, Target};
+use super::{Format, Image, ReadOptions, Sample, Scaling, Source, Target};
 use crate::array::Array;
 use crate::error::{Error, Result};
 
@@ -38,7 +40,11 @@ pub(super) fn read(source: &mut Source) -> Result<Image> {
             ColorType::Multiband { bit_depth, num_samples } => {
                 (usize::from(num_samples), usize::from(num_samples), bit_depth)
             }
-            other => return Err(unsupported(name, format!("pixels of type {other:?}"))),
+            other => {
+                let reason =
+                    format!("pixels of type {other:?}; gray, RGB and several bands are read");
+                return Err(unsupported(name, reason));
+            }
         };
         if ![8, 16, 32, 64].contains(&bits) {
             return Err(unsupported(
@@ -52,6 +58,8 @@ pub(super) fn read(source: &mut Source) -> Result<Image> {
         let all = [page[0], pages.count as u64, page[1], page[2]];
         options.limits.check(name, &all)?;
         let size = count as u64 * u64::from(bits / 8);
+        let turned: Option<u32> = decoder.find_tag_unsigned(Tag::Orientation).map_err(refused)?;
+        pages.turn(turned.unwrap_or(1), name)?;
         let packing: Option<u16> = decoder.find_tag_unsigned(Tag::Compression).map_err(refused)?;
         let most_shrunk = if packing.unwrap_or(1) == 1 { 1 } else { MOST_SHRUNK };
         // All pages so far: pages that point to each other would never end.
@@ -73,7 +81,7 @@ pub(super) fn read(source: &mut Source) -> Result<Image> {
         let mut result = DecodingResult::U8(Vec::new());
         let layout = decoder.read_image_to_buffer(&mut result).map_err(refused)?;
         let is_planar = layout.planes > 1;
-        pages.add(name, result, PageLayout { stored, channels, count, is_planar }, options.raw)?;
+        pages.add(name, result, PageLayout { stored, channels, count, is_planar }, options)?;
         if !decoder.more_images() {
             break;
         }
@@ -100,6 +108,8 @@ struct Pages {
     /// What they take when unpacked.
     bytes: u64,
     sample: Option<(Sample, Scaling)>,
+    /// How they were stored, as the tag of that name says.
+    orientation: u32,
     /// Page by page, channel by channel.
     values: Vec<f32>,
 }
@@ -121,18 +131,33 @@ impl Pages {
         Ok(())
     }
 
+    fn turn(&mut self, orientation: u32, name: &str) -> Result<()> {
+        if self.count > 1 && orientation != self.orientation {
+            return Err(unsupported(
+                name,
+                format!(
+                    "its pages differ: the orientation is {} and then {orientation}; pages of one \
+                     orientation make a volume",
+                    self.orientation
+                ),
+            ));
+        }
+        self.orientation = orientation;
+        Ok(())
+    }
+
     fn add(
         &mut self,
         name: &str,
         result: DecodingResult,
         page: PageLayout,
-        raw: bool,
+        options: &ReadOptions,
     ) -> Result<()> {
         let mut values = Vec::new();
         reserve(name, &mut values, page.count)?;
         macro_rules! take {
             ($sample:ident, $stored:expr, $widen:expr) => {{
-                let scaling = Scaling::of_picture(Sample::$sample, raw);
+                let scaling = Scaling::NONE.and(options);
                 let widen = $widen;
                 values.extend($stored.into_iter().map(|v| (widen(v) * scaling.slope) as f32));
                 (Sample::$sample, scaling)
@@ -149,7 +174,7 @@ impl Pages {
             DecodingResult::I64(v) => take!(I64, v, |v| v as f64),
             DecodingResult::F32(v) => take!(F32, v, f64::from),
             DecodingResult::F64(v) => take!(F64, v, |v: f64| v),
-            DecodingResult::F16(v) => take!(F32, v, |v: half::f16| f64::from(v)),
+            DecodingResult::F16(v) => take!(F16, v, |v: half::f16| f64::from(v)),
         };
         if values.len() != page.count {
             let reason = format!("a page has {} values instead of {}", values.len(), page.count);
@@ -200,7 +225,8 @@ impl Pages {
                 array = array.as_standard_layout().into_owned();
             }
         }
-        Ok(Image { array, format: Format::Tiff, sample, scaling, spacing: None, affine: None })
+        let array = upright(array, self.orientation);
+        Ok(Image::new(array, Format::Tiff, sample, scaling))
     }
 }
 
@@ -244,9 +270,8 @@ fn write_pages<'a, W: std::io::Write + std::io::Seek, K: tiff::encoder::TiffKind
     (width, height): (u32, u32),
     target: &Target,
 ) -> tiff::TiffResult<()> {
-    let scale = target.scale_of_picture();
     for page in pages {
-        let scaled = |value: f32| (f64::from(value) * scale).round();
+        // `as` clamps to the range of the type.
         macro_rules! write {
             ($gray:ty, $colour:ty, $convert:expr) => {{
                 let values: Vec<_> = interleave(&page).map($convert).collect();
@@ -258,8 +283,8 @@ fn write_pages<'a, W: std::io::Write + std::io::Seek, K: tiff::encoder::TiffKind
             }};
         }
         match target.sample {
-            Sample::U8 => write!(colortype::Gray8, colortype::RGB8, |v| scaled(v) as u8),
-            Sample::U16 => write!(colortype::Gray16, colortype::RGB16, |v| scaled(v) as u16),
+            Sample::U8 => write!(colortype::Gray8, colortype::RGB8, |v| v.round() as u8),
+            Sample::U16 => write!(colortype::Gray16, colortype::RGB16, |v| v.round() as u16),
             _ => write!(colortype::Gray32Float, colortype::RGB32Float, |v| v),
         }
     }

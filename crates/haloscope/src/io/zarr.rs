@@ -14,7 +14,9 @@ use zarrs::filesystem::FilesystemStore;
 use zarrs::group::GroupBuilder;
 
 use super::samples::{Encoded, Order};
-use super::{Axes, Format, Image, ReadOptions, Sample, Scaling, WriteOptions, guarded};
+use super::{
+    Axes, Format, Image, LengthUnit, Metadata, ReadOptions, Sample, Scaling, WriteOptions, guarded,
+};
 use crate::array::Array;
 use crate::error::{Error, Result};
 
@@ -24,13 +26,14 @@ const MOST_METADATA: u64 = 16 << 20;
 /// How an image is cut into files.
 ///
 /// ```
-/// use haloscope::io::{ReadOptions, zarr};
+/// use haloscope::io::{LengthUnit, ReadOptions, zarr};
 /// use ndarray::ArrayD;
 ///
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("volume.zarr");
 /// let volume = ArrayD::from_shape_fn(vec![1, 1, 20, 30, 40], |at| (at[2] + at[4]) as f32);
-/// let layout = zarr::Layout { chunk: 8, shard: 16, spacing: Some(vec![2.0, 1.0, 1.0]) };
+/// let (spacing, unit) = (Some(vec![2.0, 1.0, 1.0]), LengthUnit::Micrometre);
+/// let layout = zarr::Layout { chunk: 8, shard: 16, spacing, unit };
 /// zarr::write(&path, &volume, &layout)?;
 ///
 /// let region = [0..1, 0..1, 5..6, 10..20, 0..40];
@@ -47,6 +50,8 @@ pub struct Layout {
     pub shard: usize,
     /// The distance of neighbouring values along each spatial axis.
     pub spacing: Option<Vec<f64>>,
+    /// The unit of that.
+    pub unit: LengthUnit,
 }
 
 impl Layout {
@@ -54,7 +59,8 @@ impl Layout {
     #[must_use]
     pub fn of(array: &Array, options: &WriteOptions) -> Self {
         let chunk = if array.ndim() >= 5 { 64 } else { 512 };
-        Self { chunk, shard: 8 * chunk, spacing: options.spacing.clone() }
+        let unit = options.metadata.unit.unwrap_or(LengthUnit::Millimetre);
+        Self { chunk, shard: 8 * chunk, spacing: options.spacing.clone(), unit }
     }
 }
 
@@ -140,7 +146,7 @@ fn fill(folder: &Path, array: &Array, layout: &Layout) -> std::result::Result<()
     let kind = |name: &str| match name {
         "b" => json!({"name": "b", "type": "batch"}),
         "c" => json!({"name": "c", "type": "channel"}),
-        axis => json!({"name": axis, "type": "space", "unit": "millimeter"}),
+        axis => json!({"name": axis, "type": "space", "unit": layout.unit.ome()}),
     };
     let scale: Vec<f64> = [1.0, 1.0].into_iter().chain(spacing).collect();
     let mut group = GroupBuilder::new().build(store.clone(), "/")?;
@@ -201,6 +207,7 @@ struct Stored {
     sample: Sample,
     /// Of the spatial axes, if an image says it.
     spacing: Option<Vec<f64>>,
+    unit: Option<LengthUnit>,
     /// What the axes of an image are, if it says so in the order (…, channel, spatial…).
     has_channel: Option<bool>,
 }
@@ -210,7 +217,7 @@ impl Stored {
         let name = path.display().to_string();
         let damaged = |reason: String| Error::Content { file: name.clone(), reason };
         let mut folder = path.to_owned();
-        let (mut spacing, mut has_channel) = (None, None);
+        let (mut spacing, mut unit, mut has_channel) = (None, None, None);
         let mut metadata = description(&folder, &name)?;
         if metadata["node_type"] == "group" {
             let scale = &metadata["attributes"]["ome"]["multiscales"][0];
@@ -230,6 +237,7 @@ impl Stored {
             folder.push(entry);
             if options.entry.is_none() {
                 (spacing, has_channel) = axes_of(scale);
+                unit = unit_of(scale);
             }
             metadata = description(&folder, &name)?;
         }
@@ -248,12 +256,14 @@ impl Stored {
             Some("int32") => Sample::I32,
             Some("uint64") => Sample::U64,
             Some("int64") => Sample::I64,
+            Some("float16") => Sample::F16,
             Some("float32") => Sample::F32,
             Some("float64") => Sample::F64,
-            other => {
-                let reason = format!("values of type {other:?}; real numbers are read");
+            Some(other) => {
+                let reason = format!("values of type {other}; real numbers are read");
                 return Err(Error::Unsupported { file: name, reason });
             }
+            None => return Err(damaged("its description does not name the type of values".into())),
         };
         // A chunk is unpacked as a whole, whatever part of it is wanted.
         let chunk = &metadata["chunk_grid"]["configuration"]["chunk_shape"];
@@ -268,7 +278,7 @@ impl Stored {
             let reason = format!("chunks of shape {chunk:?}; the limit is {elements} elements");
             return Err(Error::Limit { file: name, reason });
         }
-        Ok(Self { name, folder, shape, sample, spacing, has_channel })
+        Ok(Self { name, folder, shape, sample, spacing, unit, has_channel })
     }
 
     fn read(&self, region: Option<&[Range<usize>]>, options: &ReadOptions) -> Result<Image> {
@@ -299,7 +309,7 @@ impl Stored {
             .map_err(|error| damaged(error.to_string()))?;
         let bytes = bytes.into_fixed().map_err(|error| damaged(error.to_string()))?;
         let order = if cfg!(target_endian = "big") { Order::Big } else { Order::Little };
-        let (sample, scaling) = (self.sample, Scaling::NONE);
+        let (sample, scaling) = (self.sample, Scaling::NONE.and(options));
         let available = Some(bytes.len() as u64);
         let encoded = Encoded { sample, order, scaling, blank: None, available };
         let values = encoded.read(&self.name, &mut &bytes[..], count)?;
@@ -312,8 +322,11 @@ impl Stored {
             (axes, ..) => axes,
         };
         let array = axes.arrange(&self.name, array)?;
-        let spacing = self.spacing.clone();
-        Ok(Image { array, format: Format::Zarr, sample, scaling, spacing, affine: None })
+        Ok(Image {
+            spacing: self.spacing.clone(),
+            metadata: Metadata { unit: self.unit, ..Metadata::default() },
+            ..Image::new(array, Format::Zarr, sample, scaling)
+        })
     }
 }
 
@@ -334,6 +347,15 @@ fn description(folder: &Path, name: &str) -> Result<Value> {
         file: name.into(),
         reason: format!("its zarr.json cannot be understood: {error}"),
     })
+}
+
+/// The unit of the spatial axes of an OME-Zarr image, if they have one.
+fn unit_of(scale: &Value) -> Option<LengthUnit> {
+    let axes = scale["axes"].as_array().into_iter().flatten();
+    let units = axes.filter(|axis| axis["type"] == "space").map(|axis| axis["unit"].as_str());
+    let mut units = units.map(|name| name.and_then(LengthUnit::of_ome));
+    let first = units.next()??;
+    units.all(|unit| unit == Some(first)).then_some(first)
 }
 
 /// The spacing of the spatial axes of an OME-Zarr image, and whether it has one axis of channels
