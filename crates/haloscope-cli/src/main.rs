@@ -25,6 +25,7 @@ mod records;
 mod report;
 mod submit;
 mod threads;
+mod time;
 mod trace;
 
 use std::io::Write;

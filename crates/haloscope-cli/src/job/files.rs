@@ -32,13 +32,16 @@ const WINDOWS: [(&str, Window); 5] = [
     ("hann", Window::Hann),
 ];
 
+/// The window of filtered back-projection.
+pub fn window(section: &Section) -> Result<Window> {
+    Ok(section.choose("window", &WINDOWS)?.unwrap_or_default())
+}
+
 impl StartPlan {
     pub fn read(section: &Section) -> Result<Self> {
         type Read = fn(&Section) -> Result<StartPlan>;
-        let back_projection: Read = |section| {
-            let window = section.choose("window", &WINDOWS)?.unwrap_or_default();
-            Ok(Self::BackProjection(section.place(), window))
-        };
+        let back_projection: Read =
+            |section| Ok(Self::BackProjection(section.place(), window(section)?));
         let kinds: [(&str, Read); 6] = [
             ("zeros", |_| Ok(Self::Zeros)),
             ("adjoint", |_| Ok(Self::Adjoint)),

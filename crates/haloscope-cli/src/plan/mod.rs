@@ -242,7 +242,7 @@ impl<'a> Setup<'a> {
             Tiling { patch: patch.clone(), overlap: overlap.into(), ..Tiling::new(strategy) };
         match (&self.denoiser, self.method) {
             (Some(denoiser), _) => Prior::Network(Denoising { denoiser, tiling }),
-            (None, Method::ConjugateGradient | Method::Landweber) => Prior::None,
+            (None, method) if method.takes_no_prior() => Prior::None,
             (None, _) => Prior::TotalVariation,
         }
     }

@@ -107,14 +107,21 @@ impl Problem {
     }
 
     fn network(self, model: &str) -> String {
-        let noise = match self {
+        let level = match self {
             Self::Deblur => "0.03",
             Self::SuperResolution | Self::Inpainting => "0.02",
             Self::Tomography2d | Self::Tomography3d => "0.005",
             Self::Denoise => "0.1",
         };
+        // Measured scans are in any unit: their noise is found, and attenuations have no upper end.
+        let is_scan = matches!(self, Self::Tomography2d | Self::Tomography3d);
+        let (noise, most) = if is_scan { ("\"auto\"", "inf") } else { (level, "1") };
         // A literal string, so that backslashes of paths stay what they are.
         let model = if model.contains('\'') { format!("{model:?}") } else { format!("'{model}'") };
-        include_str!("templates/network.toml").replace("{model}", &model).replace("{noise}", noise)
+        include_str!("templates/network.toml")
+            .replace("{model}", &model)
+            .replace("{level}", level)
+            .replace("{noise}", noise)
+            .replace("{most}", most)
     }
 }

@@ -6,6 +6,7 @@
 //! ranks, and a run that is continued from a saved state has those of one that never stopped.
 
 mod algorithm;
+mod backtracking;
 mod checkpoint;
 mod half_quadratic;
 mod least_squares;
@@ -29,6 +30,7 @@ use crate::array::{distance, norm, slice};
 use crate::error::{Error, Result};
 
 pub use algorithm::{Algorithm, Setting};
+pub use backtracking::Backtracking;
 pub use checkpoint::{Checkpoints, Every, Found, JobId};
 pub use half_quadratic::{HalfQuadratic, Schedule};
 pub use least_squares::{ConjugateGradient, Landweber};

@@ -120,6 +120,9 @@ impl Small {
             }
             Method::ConjugateGradient => Box::new(ConjugateGradient),
             Method::Landweber => Box::new(Landweber { step, range: None }),
+            Method::FilteredBackProjection => {
+                return Err(haloscope::Error::argument("method", "it has no iterations"));
+            }
         })
     }
 }
