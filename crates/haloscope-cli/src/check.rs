@@ -14,6 +14,7 @@ use crate::job::measurements::Source;
 use crate::machine::Machine;
 use crate::memory::{Expected, gigabytes, size};
 use crate::reconstruct::layout::Layout;
+use crate::time;
 use crate::words::count;
 
 /// The options of `haloscope check`.
@@ -60,6 +61,7 @@ fn check(job: &Job, ranks: usize) -> haloscope::Result<String> {
     if let StartPlan::File(file) = &job.start {
         layout.load_start(file)?;
     }
+    let warnings = layout.warnings(job)?;
     let checkpoints = job.checkpoint.open()?;
     let mut text = String::new();
     // Writing to a string does not fail.
@@ -69,25 +71,31 @@ fn check(job: &Job, ranks: usize) -> haloscope::Result<String> {
     line("job", format!("{} is valid", job.name));
     line("image", describe_image(&layout));
     line("operators", describe_operators(&layout, &shapes));
+    let scan = layout.recipes[0].scan();
+    for (name, value) in scan.map(|scan| scan.describe()).unwrap_or_default() {
+        line(name, value);
+    }
     line("measurements", job.measurements.describe());
     if let Some(values) = &layout.values {
         line("values", values.clone());
     }
     line("fidelity", job.fidelity.name.into());
     line("prior", job.prior.describe() + &describe_tiles(&expected.forecast));
+    let name = job.solver.method.name();
     line(
         "solver",
-        format!(
-            "{}, {} at most",
-            job.solver.method.name(),
-            count(job.stop.iterations, "iteration")
-        ),
+        if job.solver.method.is_direct() {
+            format!("{name}, no iterations")
+        } else {
+            format!("{name}, {} at most", count(job.stop.iterations, "iteration"))
+        },
     );
     line("ranks", describe_ranks(ranks, layout.recipes.len()));
     let available = Machine::detect().memory_available_bytes;
     let available =
         available.map_or_else(String::new, |bytes| format!("; {} are available", gigabytes(bytes)));
     line("memory", format!("about {} on each rank{available}", size(expected.rank_bytes)));
+    line("time", time::describe(job, &layout, &expected.forecast, network.as_ref()));
     let files = job.output.files.iter().chain(&job.output.folder);
     line("output", files.map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "));
     line("checkpoints", job.checkpoint.describe());
@@ -98,6 +106,9 @@ fn check(job: &Job, ranks: usize) -> haloscope::Result<String> {
             "is there: --resume or --start-over is needed"
         };
         line("", format!("{} {words}", latest.display()));
+    }
+    for warning in warnings {
+        line("warning", warning);
     }
     Ok(text)
 }

@@ -26,6 +26,7 @@ mod report;
 mod scale;
 mod submit;
 mod threads;
+mod time;
 mod trace;
 mod words;
 

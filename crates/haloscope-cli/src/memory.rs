@@ -71,6 +71,11 @@ impl Expected {
         let needs_all = is_scan
             && (job.output.folder.is_some() || matches!(job.start, StartPlan::BackProjection(..)));
         let preparing = if needs_all { 3 * all + 2 * image } else { 0 };
+        // Some methods have a dual variable for each measurement, and a point ahead of the image.
+        let own = measured.iter().step_by(ranks.max(1)).sum::<usize>();
+        let has_duals = job.solver.has_data_duals();
+        let duals = if has_duals { 2 * bytes_of(&[layout.image[0], own]) + image } else { 0 };
+        let held = held + duals;
         let rank_bytes = held + preparing.max(forecast.largest_memory() as u64);
         Ok(Self { forecast, rank_bytes })
     }

@@ -26,10 +26,19 @@ fn words() -> BTreeSet<String> {
             let before: String = before.chars().rev().collect();
             let word: String = source[at + 2..].chars().take_while(|c| *c != '"').collect();
             let after = source[at + 2 + word.len()..].chars().nth(1);
-            let asks = [".get", ">", ".require", ".positive", ".not_negative", ".count", ".range"]
-                .into_iter()
-                .chain([".choose", ".require_choice", ".path", ".paths", ".section", ".sections"])
-                .any(|method| before.ends_with(method));
+            let asks = [
+                ".get",
+                ">",
+                ".require",
+                ".positive",
+                ".not_negative",
+                ".count",
+                ".range",
+                ".bounds",
+            ]
+            .into_iter()
+            .chain([".choose", ".require_choice", ".path", ".paths", ".section", ".sections"])
+            .any(|method| before.ends_with(method));
             let is_choice = after == Some(',') && before.ends_with([' ', '\n', '[']);
             let is_word =
                 word.chars().all(|c| c.is_ascii_lowercase() || c == '-' || c.is_ascii_digit());

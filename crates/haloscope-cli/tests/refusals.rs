@@ -192,8 +192,8 @@ const BROKEN_JOBS: &[(&str, &str, &str, &[&str])] = &[
     ),
     (
         "no step for another fidelity",
-        "step = 'auto'",
-        "[fidelity]\nkind = 'poisson'",
+        "'primal-dual'\nstep = 'auto'",
+        "'pgd'\n[fidelity]\nkind = 'l1'",
         &["`step` is missing"],
     ),
     (

@@ -426,11 +426,10 @@ fn the_report_says_what_is_shown_with_which_parameters_in_which_unit() {
         page(&scan("[16, 16]", "kind = 'parallel-beam'\nangles = 20\ndetector = 24\npixel = 0.5"));
     assert!(plane.contains("filtered back-projection on the left of the line"), "the slider");
     pair(&plane, "beam", "parallel");
-    pair(&plane, "views", "20");
-    pair(&plane, "angles", "0.00° to 171.00°");
-    pair(&plane, "detector", "24 bins");
-    pair(&plane, "centre", "bin 11.5");
-    pair(&plane, "pixel size", "0.5");
+    pair(&plane, "views", "20, from 0.00° to 171.00° (an arc of 171.00°)");
+    pair(&plane, "detector", "24 bins, 1 apart");
+    pair(&plane, "centre", "bin 11.5, the middle of the detector");
+    pair(&plane, "pixel", "0.5");
     pair(&plane, "solver.levels", "[0.1, 0.02]");
 
     // Each slice of a volume has a line of its own, with the same slice on both sides.
@@ -439,5 +438,9 @@ fn the_report_says_what_is_shown_with_which_parameters_in_which_unit() {
     let space = page(&scan("[8, 12, 10]", cone));
     assert_eq!(space.matches("<input").count(), 3);
     assert!(space.contains("depth 4, height 6, width 5 (counted from 0)"), "the slices");
-    pair(&space, "beam", "cone, source at 60, detector at 20");
+    pair(
+        &space,
+        "beam",
+        "cone, source 60 and detector 20 from the rotation axis (magnification 1.333)",
+    );
 }

@@ -45,7 +45,7 @@ fn problem(ctx: &Context) -> Result<Problem> {
 }
 
 fn method() -> ProxPrimalDual {
-    ProxPrimalDual { squared_norm: SQUARED_NORM, weight: WEIGHT, step: 0.3 }
+    ProxPrimalDual { squared_norm: SQUARED_NORM, weight: WEIGHT, step: 0.3, range: None }
 }
 
 /// The least value of `Σ |Aᵢ x − yᵢ| + λ TV(x)`: some minimiser has only values at which a term of the data has its kink, so
@@ -104,7 +104,7 @@ fn a_ball_around_the_data_gives_the_flattest_image_in_it() {
     let fidelity = distribute(ball, &ctx).expect("distributed");
     let problem = Problem::new(physics, Measurements::new(vec![y]), fidelity).expect("a problem");
     let start = State::new(problem.start(&Start::Zeros).expect("zeros"));
-    let method = ProxPrimalDual { squared_norm: 1.0, weight: 1.0, step: 0.3 };
+    let method = ProxPrimalDual { squared_norm: 1.0, weight: 1.0, step: 0.3, range: None };
     let stopping = Stopping { iterations: 8_000, ..Stopping::default() };
     let image = solve(&problem, &method, start, &stopping, None).expect("solved").state.image;
     assert!(relative(&image, &expected) < 1e-3, "{}", relative(&image, &expected));

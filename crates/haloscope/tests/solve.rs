@@ -306,7 +306,12 @@ fn runs_have_the_same_bits_on_any_number_of_ranks_and_when_they_are_continued() 
             Box::new(RedGradient { step: 0.5 * step, weight: 1.0, prior: prior() }),
             Box::new(RedFixedPoint { weight: 0.5, prior: shrinking(0.9) }),
             Box::new(PrimalDual { lipschitz: 0.99 / step, weight: 0.01, range: None }),
-            Box::new(ProxPrimalDual { squared_norm: 0.99 / step, weight: 0.01, step: 0.3 }),
+            Box::new(ProxPrimalDual {
+                squared_norm: 0.99 / step,
+                weight: 0.01,
+                step: 0.3,
+                range: None,
+            }),
             Box::new(ConjugateGradient),
             Box::new(Landweber { step, range: None }),
         ];

@@ -186,7 +186,7 @@ impl Frames {
         let weight = WEIGHT * self.noise;
         Tuning {
             levels: (first, last),
-            noise: self.noise,
+            noise: Some(self.noise),
             balance: BALANCE,
             weight,
             range: self.range,

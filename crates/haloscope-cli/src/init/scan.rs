@@ -254,7 +254,7 @@ impl Found {
         let last = (LAST * deviation / (high - low)).clamp(0.005, 0.1);
         let tuning = Tuning {
             levels: ((4.0 * last).clamp(0.1, 0.2), last),
-            noise: noise.max(1e-6 * (high - low)),
+            noise: Some(noise.max(1e-6 * (high - low))),
             balance: DPIR,
             weight: WEIGHT * noise.max(1e-6 * (high - low)) * (views as f64).sqrt(),
             range: Range::Positive,

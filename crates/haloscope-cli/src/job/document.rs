@@ -22,6 +22,8 @@ pub struct Document {
     pub text: String,
     /// What paths in it are relative to.
     pub folder: PathBuf,
+    /// What its author should know, though it is no mistake.
+    pub notices: RefCell<Vec<String>>,
 }
 
 /// A place in a job file, for messages: `job.toml:12: operators[1].sigma`.
@@ -68,6 +70,27 @@ impl Value<'_> for f64 {
             _ => return None,
         };
         number.is_finite().then_some(number)
+    }
+}
+
+/// A number that may be infinite.
+struct Bound(f64);
+
+impl Value<'_> for Bound {
+    fn expected() -> String {
+        "a number, inf or -inf".into()
+    }
+
+    fn of(value: &DeValue) -> Option<Self> {
+        let infinite = match value {
+            DeValue::Float(float) => match float.as_str() {
+                "inf" | "+inf" => Some(f64::INFINITY),
+                "-inf" => Some(f64::NEG_INFINITY),
+                _ => None,
+            },
+            _ => None,
+        };
+        infinite.or_else(|| f64::of(value)).map(Self)
     }
 }
 
@@ -128,12 +151,18 @@ pub struct Section<'a> {
 }
 
 impl Document {
+    /// A document from its text.
+    pub fn new(name: impl Into<String>, text: impl Into<String>, folder: &Path) -> Self {
+        let (name, text) = (name.into(), text.into());
+        Self { name, text, folder: folder.to_owned(), notices: RefCell::default() }
+    }
+
     /// A document from a file.
     pub fn open(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path)
             .map_err(|error| Error::File { file: name.clone(), reason: error.to_string() })?;
-        Ok(Self { name, text, folder: path.parent().unwrap_or(Path::new("")).to_owned() })
+        Ok(Self::new(name, text, path.parent().unwrap_or(Path::new(""))))
     }
 
     /// Gives all of the document to `read`, and refuses what it did not ask for.
@@ -205,6 +234,24 @@ impl<'a> Section<'a> {
         match self.get::<usize>(key)? {
             Some(0) => Err(self.place_of(key).refuse("0 is given; 1 or more is expected")),
             count => Ok(count),
+        }
+    }
+
+    /// Says something about a key to the author of the file, without refusing it.
+    pub fn notice(&self, key: &str, text: impl fmt::Display) {
+        self.document.notices.borrow_mut().push(format!("{}: {text}", self.place_of(key)));
+    }
+
+    /// Two numbers of which the second is larger, if they are there; they may be infinite.
+    pub fn bounds(&self, key: &'static str) -> Result<Option<(f64, f64)>> {
+        let bounds = self.get::<Vec<Bound>>(key)?;
+        match bounds.as_deref() {
+            None => Ok(None),
+            Some(&[Bound(low), Bound(high)]) if low < high => Ok(Some((low, high))),
+            Some(other) => Err(self.place_of(key).refuse(format!(
+                "{:?} is given; two numbers are expected, the smaller one first",
+                other.iter().map(|Bound(bound)| *bound).collect::<Vec<_>>()
+            ))),
         }
     }
 
@@ -549,7 +596,7 @@ mod tests {
     use super::*;
 
     fn document(text: &str) -> Document {
-        Document { name: "job.toml".into(), text: text.into(), folder: "there".into() }
+        Document::new("job.toml", text, Path::new("there"))
     }
 
     fn refusal(text: &str, read: impl FnOnce(&Section) -> Result<()>) -> String {

@@ -34,6 +34,11 @@ const WINDOWS: [(&str, Window); 5] = [
     ("hann", Window::Hann),
 ];
 
+/// The window of filtered back-projection.
+pub fn window(section: &Section) -> Result<Window> {
+    Ok(section.choose("window", &WINDOWS)?.unwrap_or_default())
+}
+
 impl StartPlan {
     /// The start of a job that does not name one: priors continue the image where nothing is measured; without one,
     /// nothing but the data counts.
@@ -46,10 +51,8 @@ impl StartPlan {
 
     pub fn read(section: &Section) -> Result<Self> {
         type Read = fn(&Section) -> Result<StartPlan>;
-        let back_projection: Read = |section| {
-            let window = section.choose("window", &WINDOWS)?.unwrap_or_default();
-            Ok(Self::BackProjection(section.place(), window))
-        };
+        let back_projection: Read =
+            |section| Ok(Self::BackProjection(section.place(), window(section)?));
         let kinds: [(&str, Read); 7] = [
             ("zeros", |_| Ok(Self::Zeros)),
             ("adjoint", |_| Ok(Self::Adjoint)),

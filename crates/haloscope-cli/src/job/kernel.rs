@@ -1,9 +1,9 @@
 //! The kernels of a blur, as a job file describes them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use haloscope::physics::kernels;
-use haloscope::{Array, Result, io};
+use haloscope::{Array, Error, Result, io};
 
 use super::document::{Place, Section};
 use crate::words::count;
@@ -71,7 +71,8 @@ impl Kernel {
             Shape::Shake(side, seed) => kernels::random_motion(*side, *seed),
             Shape::Uniform(size) => kernels::uniform(&self.along(size, sides)?),
             Shape::File(path) => io::read(path, &io::ReadOptions::default())
-                .and_then(|image| kernels::normalised(&image.array)),
+                .and_then(|image| check_sum(path, image.array))
+                .and_then(|kernel| kernels::normalised(&kernel)),
         };
         let kernel = kernel.map_err(|error| self.place.refuse(error))?;
         if kernel.ndim() != sides + 2 {
@@ -103,6 +104,19 @@ impl Kernel {
             ))),
         }
     }
+}
+
+/// Refuses a kernel that no brightness is left of, or less than none: one from which a background was subtracted, or whose
+/// sign is wrong. Brought to a sum of 1 it would turn the image upside down.
+fn check_sum(path: &Path, kernel: Array) -> Result<Array> {
+    let sum: f64 = kernel.iter().map(|&value| f64::from(value)).sum();
+    if sum > 0.0 {
+        return Ok(kernel);
+    }
+    Err(Error::Content {
+        file: path.display().to_string(),
+        reason: format!("the samples of the kernel sum to {sum}; a sum above 0 is expected"),
+    })
 }
 
 fn angles(section: &Section) -> Result<Vec<f64>> {

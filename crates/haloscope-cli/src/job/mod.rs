@@ -67,6 +67,8 @@ pub struct Job {
     pub checkpoint: CheckpointPlan,
     /// The keys and values of the file, for reports.
     pub settings: Vec<(String, String)>,
+    /// What its author should know, though it is no mistake.
+    pub notices: Vec<String>,
     fingerprint: String,
 }
 
@@ -95,13 +97,19 @@ impl Job {
 
     /// The job of a text, whose paths are relative to `folder`.
     pub fn parse(name: &str, text: &str, folder: &Path) -> Result<Self> {
-        Self::of(&Document { name: name.into(), text: text.into(), folder: folder.into() })
+        Self::of(&Document::new(name, text, folder))
     }
 
     fn of(document: &Document) -> Result<Self> {
-        let job = document.read(|top| Self::read(document, top))?;
+        let mut job = document.read(|top| Self::read(document, top))?;
         // After all sections are read, so that one whose name is misspelt is not taken for one that is missing.
-        job.solver.check(&job.prior, &job.fidelity)?;
+        job.solver.check(&job.prior, &job.fidelity, &job.operators)?;
+        job.notices = document.notices.take();
+        if let Some(start) = job.solver.direct_start() {
+            // The image to begin with is the result.
+            job.start = start;
+            job.stop.iterations = 0;
+        }
         job.output.check_inputs(&job.files())?;
         Ok(job)
     }
@@ -125,7 +133,8 @@ impl Job {
         let prior = top.section("prior", PriorPlan::read)?.unwrap_or_default();
         let solver = top
             .section("solver", SolverPlan::read)?
-            .ok_or_else(|| missing("solver", "the method"))?;
+            .ok_or_else(|| missing("solver", "the method"))?
+            .suiting(&fidelity, &operators);
         let stop = top
             .section("stop", |section| StopPlan::read(section, &solver, &fidelity))?
             .unwrap_or_default();
@@ -156,6 +165,7 @@ impl Job {
             output,
             checkpoint,
             settings: top.settings(),
+            notices: Vec::new(),
             fingerprint,
         })
     }

@@ -172,6 +172,11 @@ impl Entry {
         }
     }
 
+    /// Whether it leaves pixels out, so that differences of its neighbours tell nothing of noise.
+    pub fn has_gaps(&self) -> bool {
+        matches!(self.kind, Kind::Inpainting(_))
+    }
+
     /// Whether its operators are groups of views, which share a file.
     pub fn is_scan(&self) -> bool {
         matches!(self.kind, Kind::Beam(_))
@@ -238,6 +243,30 @@ impl Recipe {
             What::Decolorize(_) => pixels / self.image[0].max(1),
             What::Blur(..) | What::Inpainting(_) | What::Identity => pixels,
         }
+    }
+
+    /// The same operator for an image of at most so many pixels along each side, to find out what it costs; `None` for one
+    /// that has a size of its own.
+    pub fn smaller(&self, most: usize) -> Option<Self> {
+        let what = match &self.what {
+            What::Group(..) => return None,
+            // As quick as it.
+            What::Inpainting(_) => What::Identity,
+            other => other.clone(),
+        };
+        let step = self.thinning().max(1);
+        let side = |(axis, side): (usize, &usize)| match axis {
+            0 => *side,
+            _ if *side <= most => *side,
+            _ => most.next_multiple_of(step),
+        };
+        let image = self.image.iter().enumerate().map(side).collect();
+        Some(Self { image, what, ..self.clone() })
+    }
+
+    /// The shape of its image, (channel, spatial…).
+    pub fn image(&self) -> &[usize] {
+        &self.image
     }
 
     /// The operator.
@@ -402,5 +431,14 @@ fn beam(section: &Section, rays: Rays) -> Result<Kind> {
 
 /// From source and detector to the rotation axis.
 fn distances(section: &Section) -> Result<(f64, f64)> {
-    Ok((section.require("source-distance")?, section.require("detector-distance")?))
+    let (source, detector): (f64, f64) =
+        (section.require("source-distance")?, section.require("detector-distance")?);
+    section.positive("source-distance")?;
+    if source + detector <= 0.0 {
+        return Err(section.place_of("detector-distance").refuse(format!(
+            "{detector} is given, which is behind the source at {source}; more than {} is expected",
+            -source
+        )));
+    }
+    Ok((source, detector))
 }

@@ -14,6 +14,7 @@ use haloscope::{Array, Error, Result};
 use haloscope_comm::Context;
 use haloscope_nn::engine::{Accuracy, Options};
 use haloscope_nn::models::Model;
+use ndarray::{ArrayD, Dimension};
 use toml::de::DeValue;
 
 use super::document::{Place, Section, Value};
@@ -41,13 +42,43 @@ pub struct NetworkPlan {
     /// The path of a file, or the name of a model that the command knows.
     pub model: String,
     level: Level,
-    normalise: bool,
+    scale: Scale,
     patch: Option<PatchLength>,
     overlap: Option<Vec<usize>>,
     strategy: Strategy,
     border: Border,
     batch: Option<usize>,
     accuracy: Accuracy,
+}
+
+/// What a network takes for black and white.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Scale {
+    /// 0 and 1, if the image to begin with is about there, else what suits it.
+    Auto,
+    /// The extremes of the image, anew in every iteration.
+    Range,
+    Given(f32, f32),
+}
+
+impl<'a> Value<'a> for Scale {
+    fn expected() -> String {
+        "\"auto\", \"range\", the value above 0 that is white, or [black, white]".into()
+    }
+
+    fn of(value: &'a DeValue<'a>) -> Option<Self> {
+        match value.as_str() {
+            Some("auto") => return Some(Self::Auto),
+            Some("range") => return Some(Self::Range),
+            _ => (),
+        }
+        let (black, white) = match Vec::<f64>::of(value)?[..] {
+            [white] => (0.0, white as f32),
+            [black, white] => (black as f32, white as f32),
+            _ => return None,
+        };
+        (black < white).then_some(Self::Given(black, white))
+    }
 }
 
 /// A noise level that a denoiser is told, and where the job says so.
@@ -114,11 +145,11 @@ impl PriorPlan {
             Some(read) => read(section)?,
             None => PriorKind::None,
         };
-        let clamp = section.range("clamp")?.map(|(low, high)| (low as f32, high as f32));
-        if let PriorKind::Network(NetworkPlan { normalise: true, .. }) = kind
+        let clamp = section.bounds("clamp")?.map(|(low, high)| (low as f32, high as f32));
+        if let PriorKind::Network(NetworkPlan { scale: Scale::Range, .. }) = kind
             && clamp.is_some()
         {
-            let reason = "`clamp` and `normalise` are given; one of them is possible";
+            let reason = "`clamp` and `scale = \"range\"` are given; one of them is possible";
             return Err(section.place_of("clamp").refuse(reason));
         }
         Ok(Self { kind, clamp })
@@ -166,8 +197,58 @@ impl PriorPlan {
         Ok(Some(denoiser))
     }
 
-    /// The prior on all ranks, with what `open` returned.
-    pub fn build(&self, ctx: &Context, denoiser: Option<NetworkDenoiser>) -> Result<RankedPrior> {
+    /// The values that are black and white to a network, for an image to begin with: those that the job gives, or those that
+    /// suit it. `None` where there is no network, or where every iteration finds them anew.
+    pub fn scale(&self, start: impl FnOnce() -> Result<Array>) -> Result<Option<(f32, f32)>> {
+        let PriorKind::Network(network) = &self.kind else { return Ok(None) };
+        match network.scale {
+            Scale::Range => Ok(None),
+            Scale::Given(black, white) => Ok(Some((black, white))),
+            Scale::Auto => start().map(|start| Some(suitable_scale(&start))),
+        }
+    }
+
+    /// What the job's author should know of a scale that was found.
+    pub fn scale_note(&self, (black, white): (f32, f32)) -> Option<String> {
+        let PriorKind::Network(network) = &self.kind else { return None };
+        if network.scale != Scale::Auto || (black, white) == (0.0, 1.0) {
+            return None;
+        }
+        Some(format!(
+            "networks expect images from 0 to 1, and this one is not there: {} and {} are 0 and 1 to the network; `scale` \
+             in [prior] sets others, as in scale = [{}, {}]",
+            brief(black),
+            brief(white),
+            brief(black),
+            brief(white)
+        ))
+    }
+
+    /// What the job's author should know of a range that does not suit the image to begin with.
+    pub fn clamp_note(&self, start: &Array) -> Option<String> {
+        let (low, high) = self.clamp?;
+        let (least, greatest) = robust_extremes(start);
+        let is_cut = greatest - high > 0.5 * (greatest - least).max(high - low)
+            || low - least > 0.5 * (greatest - least).max(high - low);
+        is_cut.then(|| {
+            format!(
+                "`clamp` in [prior] keeps the image from {} to {}, and the one to begin with goes from about {} to about \
+                 {}; give the range of its values, or none: clamp = [0, inf]",
+                brief(low),
+                brief(high),
+                brief(least),
+                brief(greatest)
+            )
+        })
+    }
+
+    /// The prior on all ranks, with what `open` and `scale` returned.
+    pub fn build(
+        &self,
+        ctx: &Context,
+        denoiser: Option<NetworkDenoiser>,
+        scale: Option<(f32, f32)>,
+    ) -> Result<RankedPrior> {
         match (&self.kind, denoiser) {
             (PriorKind::TotalVariation { weight, denoiser }, _) => {
                 let prior = TotalVariationPrior { weight: *weight, denoiser: *denoiser };
@@ -177,11 +258,14 @@ impl PriorPlan {
                 let shared = distribute_with(denoiser, ctx, network.tiling())?;
                 let range = match self.clamp {
                     Some((low, high)) => Range::Clamp(low, high),
-                    None if network.normalise => Range::Normalise,
+                    None if network.scale == Scale::Range => Range::Normalise,
                     None => Range::AsIs,
                 };
                 let plug = Plug::new(Arc::new(shared), network.level.sigma).range(range);
-                Ok(RankedPrior::Network(plug))
+                Ok(RankedPrior::Network(match scale {
+                    Some((black, white)) => plug.scale(black, white)?,
+                    None => plug,
+                }))
             }
             _ => Ok(RankedPrior::None(self.clamp)),
         }
@@ -213,7 +297,7 @@ impl NetworkPlan {
                 place: section.place_of("sigma"),
                 sigma: section.not_negative("sigma")?.unwrap_or(0.05) as f32,
             },
-            normalise: section.get("normalise")?.unwrap_or(false),
+            scale: read_scale(section)?,
             patch: section.get("patch")?,
             overlap: section.get("overlap")?,
             strategy: section.choose("strategy", &strategies)?.unwrap_or_default(),
@@ -274,6 +358,88 @@ impl NetworkPlan {
         let batch = self.batch.map_or_else(Batch::default, Batch::AtMost);
         let (strategy, border) = (self.strategy, self.border);
         Tiling { strategy, patch, overlap, axes: None, border, batch }
+    }
+}
+
+/// `scale`, or what it was called before.
+fn read_scale(section: &Section) -> Result<Scale> {
+    let scale = section.get("scale")?;
+    let Some(normalise) = section.get::<bool>("normalise")? else {
+        return Ok(scale.unwrap_or(Scale::Auto));
+    };
+    if scale.is_some() {
+        let reason = "`scale` and its old name `normalise` are given; `scale` is expected";
+        return Err(section.place_of("normalise").refuse(reason));
+    }
+    let (scale, words) =
+        if normalise { (Scale::Range, "\"range\"") } else { (Scale::Given(0.0, 1.0), "1") };
+    section.notice(
+        "normalise",
+        format!("`normalise` of a prior is called `scale` now; write scale = {words}"),
+    );
+    Ok(scale)
+}
+
+/// The values that should be 0 and 1 to a network: just these for images that are about there, else about the least and the
+/// greatest value; 0 stays black where it may.
+fn suitable_scale(image: &Array) -> (f32, f32) {
+    let (least, greatest) = robust_extremes(image);
+    let is_picture = least >= -0.3 && (0.2..=1.7).contains(&greatest);
+    let width = greatest - least;
+    // A flat image says nothing.
+    if is_picture || !(width.is_finite() && width > 0.0) {
+        return (0.0, 1.0);
+    }
+    let black = if greatest > 0.0 && (-0.3 * greatest..=0.5 * greatest).contains(&least) {
+        0.0
+    } else {
+        least
+    };
+    (two_digits(black), two_digits(greatest))
+}
+
+/// About the least and the greatest value, without what few pixels or noise add: percentiles of means over blocks.
+fn robust_extremes(image: &Array) -> (f32, f32) {
+    /// Pixels along each side of a block.
+    const BLOCK: usize = 4;
+    /// What is left out at either end.
+    const TAIL: f64 = 0.005;
+    let shape = image.shape();
+    let blocks: Vec<usize> = shape
+        .iter()
+        .enumerate()
+        .map(|(axis, side)| if axis < 2 { *side } else { side.div_ceil(BLOCK) })
+        .collect();
+    let mut sums = ArrayD::<f64>::zeros(blocks.clone());
+    let mut counts = ArrayD::<u32>::zeros(blocks);
+    let mut place = [0; 8];
+    for (at, value) in image.indexed_iter() {
+        let axes = at.ndim().min(place.len());
+        for axis in 0..axes {
+            place[axis] = if axis < 2 { at[axis] } else { at[axis] / BLOCK };
+        }
+        sums[&place[..axes]] += f64::from(*value);
+        counts[&place[..axes]] += 1;
+    }
+    let mut means: Vec<f32> =
+        sums.iter().zip(&counts).map(|(sum, count)| (sum / f64::from(*count)) as f32).collect();
+    means.sort_unstable_by(f32::total_cmp);
+    let tail = (TAIL * means.len() as f64) as usize;
+    match (means.get(tail), means.len().checked_sub(tail + 1).and_then(|at| means.get(at))) {
+        (Some(least), Some(greatest)) => (*least, *greatest),
+        _ => (0.0, 0.0),
+    }
+}
+
+/// A value that can be written in a few digits, so that what is printed is what is used.
+fn two_digits(value: f32) -> f32 {
+    brief(value).parse().unwrap_or(value)
+}
+
+fn brief(value: f32) -> String {
+    match format!("{value:.1e}").parse::<f32>() {
+        Ok(short) => short.to_string(),
+        Err(_) => value.to_string(),
     }
 }
 
@@ -343,5 +509,42 @@ impl Prior for Clamped {
             result.mapv_inplace(|value| value.clamp(low, high));
         }
         Ok(result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pictures_stay_and_other_units_are_scaled_to_them() {
+        // Half black, half white, with a bright pixel that is no part of it.
+        let image =
+            |black: f32, white: f32| {
+                let mut image = Array::from_shape_fn(vec![1, 1, 64, 64], |at| {
+                    if at[3] < 32 { black } else { white }
+                });
+                image[[0, 0, 5, 5]] = 100.0 * white;
+                suitable_scale(&image)
+            };
+        for (black, white) in [(0.0, 1.0), (0.0, 0.4), (0.1, 1.2), (-0.2, 0.9), (0.0, 0.0)] {
+            assert_eq!(image(black, white), (0.0, 1.0), "{black} {white}");
+        }
+        assert_eq!(image(0.0, 0.0052), (0.0, 0.0052));
+        assert_eq!(image(-0.0001, 0.0052), (0.0, 0.0052));
+        assert_eq!(image(0.0, 4096.0), (0.0, 4100.0));
+        assert_eq!(image(-1000.0, 2000.0), (-1000.0, 2000.0));
+        assert_eq!(image(1000.0, 1100.0), (1000.0, 1100.0));
+        assert_eq!(image(-3.0, -2.0), (-3.0, -2.0));
+    }
+
+    #[test]
+    fn a_range_that_cuts_most_of_an_image_off_is_noted() {
+        let plan = |low, high| PriorPlan { clamp: Some((low, high)), ..PriorPlan::default() };
+        let image = Array::from_shape_fn(vec![1, 1, 32, 32], |at| at[3] as f32);
+        assert!(plan(0.0, 1.0).clamp_note(&image).is_some_and(|note| note.contains("0 to 1")));
+        assert_eq!(plan(0.0, 40.0).clamp_note(&image), None);
+        assert_eq!(plan(0.0, f32::INFINITY).clamp_note(&image), None);
+        assert_eq!(plan(0.0, 1.0).clamp_note(&(image * 0.001)), None);
     }
 }

@@ -300,7 +300,7 @@ impl<'a> Setup<'a> {
         match (&self.denoiser, self.method) {
             // The jobs of all templates clamp or scale images around their network.
             (Some(denoiser), _) => Prior::Network(Denoising { denoiser, tiling, has_range: true }),
-            (None, Method::ConjugateGradient | Method::Landweber) => Prior::None,
+            (None, method) if method.takes_no_prior() => Prior::None,
             (None, _) => Prior::TotalVariation,
         }
     }

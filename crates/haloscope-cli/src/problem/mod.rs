@@ -37,8 +37,8 @@ pub struct Choices {
 pub struct Tuning {
     /// The first and the last level that a network is told.
     pub levels: (f64, f64),
-    /// The standard deviation of the measurements' noise.
-    pub noise: f64,
+    /// The standard deviation of the measurements' noise; the run finds it if there is none.
+    pub noise: Option<f64>,
     /// The weight of a network against the data.
     pub balance: f64,
     /// The weight of total variation.
@@ -129,14 +129,17 @@ impl Problem {
     /// What suits the template: the best of a search at several sizes, for both priors. A test compares them.
     fn tuning(self) -> Tuning {
         let (levels, noise, balance, weight) = match self {
-            Self::Deblur => ((0.2, 0.03), 0.03, 0.1, 0.009),
-            Self::SuperResolution => ((0.2, 0.02), 0.02, 0.1, 0.003),
-            Self::Inpainting => ((0.2, 0.02), 0.02, 0.1, 0.012),
-            Self::Tomography2d => ((0.2, 0.01), 0.005, DPIR, 0.0004),
-            Self::Tomography3d => ((0.2, 0.01), 0.005, DPIR, 0.00015),
-            Self::Denoise => ((0.2, 0.05), 0.1, DPIR, 0.09),
+            Self::Deblur => ((0.2, 0.03), Some(0.03), 0.1, 0.009),
+            Self::SuperResolution => ((0.2, 0.02), Some(0.02), 0.1, 0.003),
+            Self::Inpainting => ((0.2, 0.02), Some(0.02), 0.1, 0.012),
+            Self::Tomography2d => ((0.2, 0.01), None, DPIR, 0.0004),
+            Self::Tomography3d => ((0.2, 0.01), None, DPIR, 0.00015),
+            Self::Denoise => ((0.2, 0.05), Some(0.1), DPIR, 0.09),
         };
-        Tuning { levels, noise, balance, weight, range: Range::Unit }
+        // Measured scans are in any unit, and attenuations have no upper end.
+        let is_scan = matches!(self, Self::Tomography2d | Self::Tomography3d);
+        let range = if is_scan { Range::Positive } else { Range::Unit };
+        Tuning { levels, noise, balance, weight, range }
     }
 }
 
@@ -173,28 +176,18 @@ fn iterations(given: Option<usize>, model: Option<&str>) -> String {
 
 /// `[prior]` and `[solver]`.
 fn prior(model: Option<&str>, tuning: &Tuning) -> String {
-    let (template, range) = match (model, tuning.range) {
-        (Some(_), Range::Unit) => (
-            include_str!("templates/network.toml"),
-            "clamp = [0, 1]                # or, for images in other units, `normalise = true`",
-        ),
-        (Some(_), _) => (
-            include_str!("templates/network.toml"),
-            "normalise = true              # the network sees the image scaled to 0…1; levels are of that",
-        ),
-        (None, Range::Unit) => (
-            include_str!("templates/total-variation.toml"),
-            "clamp = [0, 1]                # the values that the image may have",
-        ),
-        (None, Range::Positive) => (
-            include_str!("templates/total-variation.toml"),
-            "clamp = [0, 1e9]              # the values that the image may have: none is negative",
-        ),
-        (None, Range::Any) => (
-            include_str!("templates/total-variation.toml"),
-            "# clamp = [0, 1]              # the values that the image may have",
-        ),
+    let template = match model {
+        Some(_) => include_str!("templates/network.toml"),
+        None => include_str!("templates/total-variation.toml"),
     };
+    let range = match tuning.range {
+        Range::Unit => "clamp = [0, 1]                # the values that the image may have",
+        Range::Positive => {
+            "clamp = [0, inf]              # the values that the image may have: none is negative"
+        }
+        Range::Any => "# clamp = [0, 1]              # the values that the image may have",
+    };
+    let noise = tuning.noise.map_or_else(|| "\"auto\"".into(), short);
     let model = model.map(literal).unwrap_or_default();
     template
         .trim_end()
@@ -202,7 +195,7 @@ fn prior(model: Option<&str>, tuning: &Tuning) -> String {
         .replace("{model}", &model)
         .replace("{first}", &short(tuning.levels.0))
         .replace("{last}", &short(tuning.levels.1))
-        .replace("{noise}", &short(tuning.noise))
+        .replace("{noise}", &noise)
         .replace("{balance}", &short(tuning.balance))
         .replace("{weight}", &short(tuning.weight))
 }

@@ -24,7 +24,8 @@ impl Facts {
         let mut add = |name: &str, value: String| parameters.push((name.to_owned(), value));
         add("measurements", job.measurements.describe());
         add("operators", describe_operators(layout));
-        for (name, value) in layout.recipes[0].scan().map(|scan| scan.facts()).unwrap_or_default() {
+        let scan = layout.recipes[0].scan();
+        for (name, value) in scan.map(|scan| scan.describe()).unwrap_or_default() {
             add(name, value);
         }
         add("fidelity", job.fidelity.name.to_owned());

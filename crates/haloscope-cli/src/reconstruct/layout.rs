@@ -8,7 +8,7 @@ use haloscope::array::extremes;
 use haloscope::{Array, Error, Measurements, Result};
 
 use crate::job::Job;
-use crate::job::beam::Measured;
+use crate::job::beam::{Measured, Scan};
 use crate::job::files::StartPlan;
 use crate::job::measurements::{ImageFile, Source};
 use crate::job::operators::Recipe;
@@ -101,6 +101,23 @@ impl Layout {
         let known = truth.as_ref().map(|truth| truth.placement.clone()).unwrap_or_default();
         let placement = known.or_pixels(recipes.iter().find_map(|recipe| recipe.scan()?.pixel()));
         Ok(Self { image, recipes: recipes.into(), truth, placement, values: None, scan })
+    }
+
+    /// What may be wrong with the job, though it can be run.
+    pub fn warnings(&self, job: &Job) -> Result<Vec<String>> {
+        let mut warnings = job.notices.clone();
+        let mut last: Option<&Arc<Scan>> = None;
+        for scan in self.recipes.iter().filter_map(Recipe::scan) {
+            if last.is_some_and(|last| Arc::ptr_eq(last, scan)) {
+                continue;
+            }
+            warnings.extend(scan.warnings());
+            if matches!(job.start, StartPlan::BackProjection(..)) {
+                warnings.extend(scan.arc_warning()?);
+            }
+            last = Some(scan);
+        }
+        Ok(warnings)
     }
 
     /// The image to start from.

@@ -12,6 +12,7 @@ mod stages;
 mod summary;
 
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use haloscope::denoise::NetworkDenoiser;
@@ -160,14 +161,14 @@ pub fn reconstruct(
         }
     };
     let _output = lock_output(ctx, job, saving.is_some()).map_err(refused)?;
+    let warnings = agree(ctx, layout.warnings(job)).map_err(refused)?;
+    warnings.iter().for_each(|warning| ctx.log(log::Level::Warn, warning));
     stages.end("opening the network and the folders");
-    let mut prepared =
-        Prepared::new(ctx, job, layout, network, found.is_none()).map_err(refused)?;
+    let begin = Instant::now();
+    let mut prepared = Prepared::new(ctx, job, layout, network, found.as_ref()).map_err(refused)?;
+    let preparation = begin.elapsed().as_secs_f64();
     let resumed_from = found.as_ref().map(|state| state.iteration);
-    let state = match (found, prepared.start.take()) {
-        (Some(state), _) => state,
-        (None, start) => State::new(start.context("a run begins or goes on")?),
-    };
+    let state = found.or(prepared.start.take()).context("a run begins or goes on")?;
     let failed = |error| Agreed::failure(ctx, error);
     stages.end("preparing operators, measurements and method");
     announce(ctx, job, &shape, &prepared, resumed_from);
@@ -176,6 +177,11 @@ pub fn reconstruct(
         let (size, ranks) = (memory::size(expected.rank_bytes), ctx.size());
         let each = if ranks == 1 { String::new() } else { format!(" on each of {ranks} ranks") };
         crate::log::message(log::Level::Info, &format!("about {size} of memory{each}"));
+    }
+    if ctx.is_root() && !printing.quiet {
+        for note in &prepared.notes {
+            crate::log::message(log::Level::Info, note);
+        }
     }
     let mut progress =
         Progress::new(ctx, printing.quiet, state.iteration, prepared.stopping.iterations)?;
@@ -191,6 +197,7 @@ pub fn reconstruct(
     let written = if ctx.is_root() {
         let of_rank =
             |(rank, records): (usize, &Vec<_>)| RankSummary::of(rank, records, &ended.qualities);
+        let is_direct = job.solver.method.is_direct();
         let mut summary = Summary {
             problem: job.name.clone(),
             shape,
@@ -200,8 +207,12 @@ pub fn reconstruct(
             prior: job.prior.describe(),
             iterations: ended.outcome.state.iteration,
             resumed_from,
-            reason: ended.outcome.reason.to_string(),
-            seconds: ended.seconds,
+            reason: if is_direct {
+                "filtered back-projection has no iterations".into()
+            } else {
+                ended.outcome.reason.to_string()
+            },
+            seconds: if is_direct { preparation } else { ended.seconds },
             data_term: ended.outcome.records.iter().rev().find_map(|record| record.data_term),
             before: None,
             before_shows: prepared.before.as_ref().map(|before| before.shows.clone()),

@@ -5,7 +5,7 @@
 use haloscope::denoise::NetworkDenoiser;
 use haloscope::distribute::{DistributedStack, Factory, agree, distribute};
 use haloscope::physics::tomography::Window;
-use haloscope::solve::{Algorithm, Problem, Start, Stopping};
+use haloscope::solve::{Algorithm, Problem, Start, State, Stopping};
 use haloscope::{Array, Measurements, Result};
 use haloscope_comm::Context;
 
@@ -27,7 +27,9 @@ pub struct Prepared {
     /// The measurements as one would look at them without a reconstruction; on rank 0, if pictures are wanted.
     pub before: Option<Before>,
     /// Where it begins, unless it goes on from a checkpoint.
-    pub start: Option<Array>,
+    pub start: Option<State>,
+    /// What the job's author should know of what was found in the data.
+    pub notes: Vec<String>,
 }
 
 /// An image that needs no reconstruction.
@@ -53,15 +55,20 @@ impl Before {
     }
 }
 
+/// The numbers of a state that are the values which a network takes for 0 and 1: a run that goes on must not find others.
+const SCALE: [&str; 2] = ["black", "white"];
+
 impl Prepared {
-    /// Prepares a job, with its network if it has one; all ranks call it. It has an image to begin with if `begins`.
+    /// Prepares a job, with its network if it has one; all ranks call it. It has a state to begin with unless it goes on
+    /// from one that was `found`.
     pub fn new(
         ctx: &Context,
         job: &Job,
         layout: Layout,
         network: Option<NetworkDenoiser>,
-        begins: bool,
+        found: Option<&State>,
     ) -> Result<Self> {
+        let begins = found.is_none();
         let recipes = layout.recipes.clone();
         let made = recipes.clone();
         let factory = Factory::new(recipes.len(), move |index, _, _| made[index].make());
@@ -80,7 +87,7 @@ impl Prepared {
             Some(window) => agree(ctx, back_project(&recipes[0], seen, window))?,
         };
         let before = match &image {
-            _ if !(looks && ctx.is_root()) => None,
+            _ if !(looks && ctx.is_root()) || job.solver.method.is_direct() => None,
             Some(image) => Some(image.clone()),
             None => look(&recipes[0], &layout.image, seen),
         };
@@ -92,13 +99,46 @@ impl Prepared {
         let stopping = job.stop.stopping(values * layout.image[0], &job.fidelity);
         let fidelity = distribute(job.fidelity.fidelities.clone(), ctx)?;
         let problem = job.solver.adapt(Problem::new(physics, data, fidelity)?);
-        let prior = job.prior.build(ctx, network)?;
+        let mut notes = Vec::new();
+        let mut start = None;
+        let mut scale = found.and_then(scale_of);
+        if begins {
+            let mut image = problem.start(&start_of(ctx, job, &layout, image)?)?;
+            notes.extend(job.prior.clamp_note(&image));
+            // Zeros say nothing of the image's values.
+            let seen = || match &job.start {
+                StartPlan::Zeros => problem.start(&Start::Adjoint),
+                _ => Ok(image.clone()),
+            };
+            scale = job.prior.scale(seen)?;
+            notes.extend(scale.and_then(|scale| job.prior.scale_note(scale)));
+            if let (true, Some((low, high))) = (job.solver.method.is_direct(), job.prior.clamp) {
+                image.mapv_inplace(|value| value.clamp(low, high));
+            }
+            let mut state = State::new(image);
+            if let Some((black, white)) = scale {
+                for (name, value) in SCALE.into_iter().zip([black, white]) {
+                    state.numbers.insert(name.into(), value.into());
+                }
+            }
+            start = Some(state);
+        }
+        if let Some(noise) = job.solver.found_noise(&problem)? {
+            notes.push(format!(
+                "the noise of the measurements is about {noise:.2e}; `noise` in [solver] sets another"
+            ));
+        }
+        let prior = job.prior.build(ctx, network, scale)?;
         let algorithm = job.solver.algorithm(&problem, &prior, job.stop.iterations)?;
-        let start =
-            if begins { Some(problem.start(&start_of(ctx, job, &layout, image)?)?) } else { None };
         let Layout { truth, placement, .. } = layout;
-        Ok(Self { problem, algorithm, stopping, truth, placement, before, start })
+        Ok(Self { problem, algorithm, stopping, truth, placement, before, start, notes })
     }
+}
+
+/// The values that a network takes for 0 and 1 in a run that goes on.
+fn scale_of(state: &State) -> Option<(f32, f32)> {
+    let [black, white] = SCALE.map(|name| state.numbers.get(name).map(|value| *value as f32));
+    black.zip(white)
 }
 
 /// The rank's own measurements and, if they are needed, those of all operators.

@@ -109,13 +109,14 @@ impl Summary {
             text.push('\n');
         }
         let resumed = self.resumed_from.map_or_else(String::new, |at| format!(" (from {at})"));
+        let done = match self.iterations {
+            0 => format!("{}, no iterations,", self.method),
+            done => format!("{}{resumed} with {}", count(done, "iteration"), self.prior),
+        };
         writeln!(
             text,
-            "{}{resumed} with {} in {:.1} s, {:.1} MB moved between ranks",
-            count(self.iterations, "iteration"),
-            self.prior,
-            self.seconds,
-            self.megabytes_moved
+            "{done} in {:.1} s, {:.1} MB moved between ranks",
+            self.seconds, self.megabytes_moved
         )?;
         let everywhere =
             if self.depends_on_ranks { "" } else { " (the same on any number of ranks)" };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use haloscope_comm::Context;
+use haloscope_comm::{Collectives, Context, Reduction};
 
 use super::agree::agree;
 use super::stack::part;
@@ -162,6 +162,27 @@ impl DistributedFidelity {
             Source::List(list) => Some(list.quadratic_weight()? / self.divisor(stack)),
             Source::Factory(_) => None,
         }
+    }
+
+    /// The least of the fidelities' [curvatures](Fidelity::curvature_at_best), if all have one. All ranks call it.
+    pub fn curvature_at_best(
+        &self,
+        stack: &DistributedStack,
+        data: &Measurements,
+    ) -> Result<Option<f64>> {
+        let curvatures = || -> Result<f64> {
+            let mut least = f64::INFINITY;
+            for (index, part) in data.iter() {
+                let own = self.with(index, |fidelity| Ok(fidelity.curvature_at_best(part)))?;
+                // What has none makes all of it unknown.
+                least = least.min(own.unwrap_or(0.0));
+            }
+            Ok(least)
+        };
+        let mut least = [agree(stack.context(), curvatures())?];
+        stack.context().comm().all_reduce(Reduction::Min, &mut least)?;
+        let least = least[0] / self.divisor(stack);
+        Ok((least > 0.0 && least.is_finite()).then_some(least))
     }
 
     /// The minimiser of `γ Σ dᵢ(Aᵢ v, yᵢ) + ½ ‖v − x‖²` over `v`, for quadratic fidelities of one weight.

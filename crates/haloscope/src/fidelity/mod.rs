@@ -61,6 +61,13 @@ pub trait Fidelity: Send + Sync + fmt::Debug {
         None
     }
 
+    /// The least second derivative of `d(·, y)` where it is smallest, for a fidelity that is smooth there and has no bound on
+    /// its curvature elsewhere: a step of one over it, times `‖A‖⁻²`, is where backtracking begins. `None` for all others.
+    fn curvature_at_best(&self, y: &Array) -> Option<f64> {
+        let _ = y;
+        None
+    }
+
     /// `d(A x, y)`.
     fn value_at(&self, physics: &dyn Physics, image: &Array, y: &Array) -> Result<f64> {
         self.value(&physics.forward(image)?, y)

@@ -128,6 +128,14 @@ impl Fidelity for Poisson {
             (gain * (v - background)) as f32
         }))
     }
+
+    /// `d″ = z / (g v)²`, which is `1 / (g² z)` where `v = z`; without a count there is no curvature at all, so one is the
+    /// least that counts.
+    fn curvature_at_best(&self, y: &Array) -> Option<f64> {
+        let largest = y.iter().fold(0.0_f32, |largest, y| largest.max(*y));
+        let counts = self.measured(f64::from(largest)).max(1.0);
+        Some(1.0 / (self.gain * self.gain * counts))
+    }
 }
 
 #[cfg(test)]

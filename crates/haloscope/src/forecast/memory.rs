@@ -54,6 +54,14 @@ impl Job<'_> {
         let arrays =
             |count: f64| Memory { images: (count * image as f64) as usize, ..Memory::default() };
         let tiles = |bytes: usize| Memory { tiles: bytes, ..Memory::default() };
+        if self.method == Method::FilteredBackProjection {
+            // As they are read, put together, and filtered.
+            let values: usize =
+                self.measurements.iter().map(|shape| shape.iter().product::<usize>()).sum();
+            let measured =
+                Memory { measurements: 12 * self.image[0] * values, ..Memory::default() };
+            return Ok(vec![measured + arrays(held.other); self.ranks]);
+        }
         let network = self.network_memory(tiled)?;
         let (channels, axes) = (self.image[1] as f64, (self.image.len() - 2) as f64);
         // Of its dual variables there are four, of one array for each axis.

@@ -30,10 +30,13 @@ pub enum Method {
     ConjugateGradient,
     /// [`Landweber`](crate::solve::Landweber), which has no prior.
     Landweber,
+    /// Filtered back-projection, of cone beams by the method of Feldkamp, Davis and Kress: no iterations, no prior, and all
+    /// measurements on every rank.
+    FilteredBackProjection,
 }
 
 impl Method {
-    /// All of them.
+    /// All that have iterations.
     pub const ALL: [Self; 10] = [
         Self::ProximalGradient,
         Self::Fista,
@@ -61,6 +64,7 @@ impl Method {
             Self::PrimalDual => "primal-dual",
             Self::ConjugateGradient => "cg",
             Self::Landweber => "landweber",
+            Self::FilteredBackProjection => "fbp",
         }
     }
 
@@ -76,14 +80,20 @@ impl Method {
     /// Whether a network can be its prior.
     #[must_use]
     pub fn takes_network(self) -> bool {
-        !matches!(self, Self::PrimalDual | Self::ConjugateGradient | Self::Landweber)
+        self != Self::PrimalDual && !self.takes_no_prior()
+    }
+
+    /// Whether it has no prior.
+    #[must_use]
+    pub fn takes_no_prior(self) -> bool {
+        matches!(self, Self::ConjugateGradient | Self::Landweber | Self::FilteredBackProjection)
     }
 
     pub(super) fn check_prior(self, prior: &Prior<'_>) -> Result<()> {
         let needed = match (self, prior) {
-            (Self::ConjugateGradient | Self::Landweber, Prior::None)
-            | (Self::PrimalDual, Prior::TotalVariation) => return Ok(()),
-            (Self::ConjugateGradient | Self::Landweber, _) => "takes no prior",
+            (Self::PrimalDual, Prior::TotalVariation) => return Ok(()),
+            (method, Prior::None) if method.takes_no_prior() => return Ok(()),
+            (method, _) if method.takes_no_prior() => "takes no prior",
             (Self::PrimalDual, _) => "takes total variation as its prior",
             (Self::HalfQuadratic | Self::Red | Self::RedFixedPoint, Prior::None) => {
                 "needs a denoiser"
@@ -107,6 +117,7 @@ impl Method {
             Self::Red => Held { data: 3.0, prior: 2.0, other: 5.0 },
             Self::RedFixedPoint => Held { data: 3.0, prior: 2.0, other: 3.0 },
             Self::ConjugateGradient => Held { data: 4.0, prior: 0.0, other: 6.0 },
+            Self::FilteredBackProjection => Held { data: 0.0, prior: 0.0, other: 2.0 },
             // The dual variable and the gradient that it moves along have an array for each axis.
             Self::PrimalDual => {
                 Held { data: 2.0 + axes, prior: 0.0, other: 5.0 + 2.0 * axes + 1.0 / channels }
@@ -125,9 +136,15 @@ impl FromStr for Method {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
+        if matches!(name, "fbp" | "fdk") {
+            return Ok(Self::FilteredBackProjection);
+        }
         Self::ALL.into_iter().find(|method| method.name() == name).ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
-            Error::argument("solver", format!("`{name}` is unknown; there are {names}"))
+            Error::argument(
+                "solver",
+                format!("`{name}` is unknown; there are {names}, fbp and fdk"),
+            )
         })
     }
 }

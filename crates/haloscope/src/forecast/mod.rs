@@ -156,7 +156,11 @@ impl Job<'_> {
         let tiled = self.network().map(|network| self.cut(network)).transpose()?;
         let elements: usize = self.image.iter().product();
         let parts = tiled.as_ref().map(|tiled| &tiled.parts[..]);
-        let sent = communication::iteration(elements, &terms, self.data_term(), parts);
+        let sent = match self.method {
+            // Every rank computes it for itself.
+            Method::FilteredBackProjection => vec![0; self.ranks],
+            _ => communication::iteration(elements, &terms, self.data_term(), parts),
+        };
         let memory = self.memory(tiled.as_ref())?;
         let loads = self.loads(tiled.as_ref());
         let share = |rank: usize| Share {
@@ -273,6 +277,21 @@ mod tests {
         assert_eq!(alone.bytes_sent(), 0);
         assert!(four.bytes_sent() > 0 && four.largest_memory() < alone.largest_memory());
         assert!(four.ranks.iter().all(|share| share.operators == 1 && share.load == 0.0));
+    }
+
+    #[test]
+    fn back_projection_holds_all_measurements_on_every_rank_and_sends_none() {
+        let job = Job {
+            method: "fdk".parse().expect("a method"),
+            prior: Prior::None,
+            ..total_variation(3, 4)
+        };
+        let forecast = job.forecast().expect("a job");
+        assert_eq!(forecast.bytes_sent(), 0);
+        let bytes = 4 * 32 * 32;
+        assert!(forecast.ranks.iter().all(|share| share.memory.total() == (2 + 3 * 4) * bytes));
+        let job = Job { prior: Prior::TotalVariation, ..job };
+        assert!(job.forecast().expect_err("a prior").to_string().contains("takes no prior"));
     }
 
     #[test]

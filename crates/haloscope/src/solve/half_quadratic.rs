@@ -7,8 +7,9 @@ use crate::error::{Error, Result};
 
 /// `x = prox f(z)` with a step that falls with the level, `z = D(x, σ)`; the image is `z`.
 ///
-/// Levels are those that the denoiser is given; where it works on images that are scaled to 0 to 1
-/// ([`Range::Normalise`](super::Range::Normalise)), steps are of the levels in the values of `z`.
+/// Levels are those that the denoiser is given; where it works on images that are scaled to 0 to 1 ([`Plug::scale`],
+/// [`Range::Normalise`](super::Range::Normalise)), steps are of the levels in the values of `z`, so that images in any unit
+/// have the same schedule.
 #[derive(Clone, Debug)]
 pub struct HalfQuadratic {
     /// The denoiser.

@@ -6,6 +6,7 @@
 //! ranks, and a resumed run has the same bits as one that never stopped.
 
 mod algorithm;
+mod backtracking;
 mod checkpoint;
 mod fill;
 mod half_quadratic;
@@ -30,6 +31,7 @@ use crate::array::{distance, norm, slice};
 use crate::error::{Error, Result};
 
 pub use algorithm::{Algorithm, Setting};
+pub use backtracking::Backtracking;
 pub use checkpoint::{Checkpoints, Every, FolderLock, Found, JobId};
 pub use half_quadratic::{HalfQuadratic, Schedule};
 pub use least_squares::{ConjugateGradient, Landweber};

@@ -25,6 +25,8 @@ pub struct Plug {
     denoiser: Arc<dyn Denoiser>,
     level: NoiseLevel,
     range: Range,
+    /// The values that are 0 and 1 to the denoiser.
+    scale: (f32, f32),
 }
 
 /// What is done to an image around the denoiser.
@@ -35,15 +37,15 @@ pub enum Range {
     AsIs,
     /// Clamps values to these bounds before and after denoising.
     Clamp(f32, f32),
-    /// Scales the image to 0…1 and back, for images in other units than those the network was trained on. The noise
-    /// level is that of images from 0 to 1.
+    /// Scales the image to 0…1 by its own extremes, anew each time, and back. The noise level is that of images from 0 to 1.
+    /// [`Plug::scale`] is the same with a range that stays.
     Normalise,
 }
 
 impl Plug {
     /// A denoiser with the noise level that it is given.
     pub fn new(denoiser: Arc<dyn Denoiser>, level: impl Into<NoiseLevel>) -> Self {
-        Self { denoiser, level: level.into(), range: Range::default() }
+        Self { denoiser, level: level.into(), range: Range::default(), scale: (0.0, 1.0) }
     }
 
     /// The same with a preparation of the image around the denoiser.
@@ -51,6 +53,19 @@ impl Plug {
     pub fn range(mut self, range: Range) -> Self {
         self.range = range;
         self
+    }
+
+    /// For images whose values are in other units than those that the denoiser was trained on: `black` becomes 0 and
+    /// `white` becomes 1 for it, and back. The noise level is one of images from 0 to 1, the bounds of
+    /// [`Range::Clamp`] are values of the image. [`Range::Normalise`] finds both values itself and does not use these.
+    pub fn scale(mut self, black: f32, white: f32) -> Result<Self> {
+        if !(black.is_finite() && white.is_finite() && black < white) {
+            let reason =
+                format!("black is {black} and white is {white}; white must be above black");
+            return Err(Error::argument("scale", reason));
+        }
+        self.scale = (black, white);
+        Ok(self)
     }
 
     /// The same with another level, for schedules.
@@ -62,11 +77,11 @@ impl Plug {
     /// The denoised image.
     pub fn denoise(&self, image: &Array) -> Result<Array> {
         match self.range {
-            Range::AsIs => self.denoiser.denoise(image, &self.level),
+            Range::AsIs => self.denoise_scaled(image, self.scale),
             Range::Clamp(low, high) => {
                 let mut clamped = image.clone();
                 clamp(&mut clamped, Some((low, high)));
-                let mut result = self.denoiser.denoise(&clamped, &self.level)?;
+                let mut result = self.denoise_scaled(&clamped, self.scale)?;
                 clamp(&mut result, Some((low, high)));
                 Ok(result)
             }
@@ -76,22 +91,32 @@ impl Plug {
                 if low == high {
                     return Ok(image.clone());
                 }
-                let width = high - low;
-                let scaled = image.mapv(|value| (value - low) / width);
-                let mut result = self.denoiser.denoise(&scaled, &self.level)?;
-                result.mapv_inplace(|value| value * width + low);
-                Ok(result)
+                self.denoise_scaled(image, (low, high))
             }
         }
+    }
+
+    /// The denoised image, whose values `black` and `white` are 0 and 1 to the denoiser.
+    fn denoise_scaled(&self, image: &Array, (black, white): (f32, f32)) -> Result<Array> {
+        if (black, white) == (0.0, 1.0) {
+            return self.denoiser.denoise(image, &self.level);
+        }
+        let width = white - black;
+        let scaled = image.mapv(|value| (value - black) / width);
+        let mut result = self.denoiser.denoise(&scaled, &self.level)?;
+        result.mapv_inplace(|value| value * width + black);
+        Ok(result)
     }
 
     /// What a noise level of 1 corresponds to in the values of this image.
     #[must_use]
     pub fn unit(&self, image: &Array) -> f64 {
-        match (self.range, extremes(image)) {
-            (Range::Normalise, (low, high)) if low < high => f64::from(high - low),
-            _ => 1.0,
-        }
+        let (black, white) = match self.range {
+            Range::Normalise => extremes(image),
+            Range::AsIs | Range::Clamp(..) => self.scale,
+        };
+        // A flat image has no range.
+        if black < white { f64::from(white - black) } else { 1.0 }
     }
 }
 

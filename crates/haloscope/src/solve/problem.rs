@@ -124,6 +124,19 @@ impl Problem {
         Ok(0.99 / constant)
     }
 
+    /// A step for [`Backtracking`](super::Backtracking) to begin with, for fidelities without a bound on their curvature: one
+    /// over the curvature where the data are matched best. All ranks call it.
+    pub fn first_step(&self) -> Result<f64> {
+        let Some(curvature) = self.fidelity.curvature_at_best(&self.physics, &self.data)? else {
+            return self.step_size();
+        };
+        let norm = self.physics.squared_norm(&NormOptions::default())?;
+        if norm.estimate <= 0.0 {
+            return Err(Error::argument("step size", "the operators map everything to zero"));
+        }
+        Ok(1.0 / (curvature * norm.estimate))
+    }
+
     /// The initial image.
     pub fn start(&self, start: &Start) -> Result<Array> {
         match start {

@@ -2,17 +2,19 @@
 //! no gradient.
 
 use super::algorithm::{Algorithm, Setting};
+use super::prior::clamp;
 use super::state::State;
 use crate::array::{Array, add_scaled, slice, slice_mut};
 use crate::denoise::differences::{gradient, gradient_adjoint, project};
 use crate::error::Result;
 use crate::measurements::Measurements;
 
-/// `min Σ dᵢ(Aᵢ x, yᵢ) + λ TV(x)`, for fidelities with a prox: absolute deviations, balls around the data.
+/// `min Σ dᵢ(Aᵢ x, yᵢ) + λ TV(x)` over all images, or over those in a range, for fidelities with a prox: absolute
+/// deviations, counts of photons, balls around the data.
 ///
 /// `qᵢ ← prox of σ dᵢ* at qᵢ + σ Aᵢ x̄`, `p ← p + ρ ∇x̄` projected to lengths of at most `λ`,
-/// `x⁺ = x − τ (Aᵀq + ∇ᵀp)`, `x̄ = 2x⁺ − x`. The dual steps follow from `τ`: each of the two maps gets half of what
-/// `τ (σ ‖A‖² + ρ ‖∇‖²) < 1` allows. The duals `qᵢ` stay on the ranks that own the operators; an iteration sends one sum
+/// `x⁺ = x − τ (Aᵀq + ∇ᵀp)` projected to the range, `x̄ = 2x⁺ − x`. The dual steps follow from `τ`: each of the two maps gets
+/// half of what `τ (σ ‖A‖² + ρ ‖∇‖²) < 1` allows. The duals `qᵢ` stay on the ranks that own the operators; an iteration sends one sum
 /// of images, as a gradient would.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProxPrimalDual {
@@ -24,6 +26,8 @@ pub struct ProxPrimalDual {
     /// The step `τ` of the image. Any above 0 converges; about the range of the image's values over the square root of
     /// `‖A‖²` is fast.
     pub step: f64,
+    /// The values that an image may have.
+    pub range: Option<(f32, f32)>,
 }
 
 impl Algorithm for ProxPrimalDual {
@@ -59,6 +63,7 @@ impl Algorithm for ProxPrimalDual {
         setting.prior(|| {
             let back = gradient_adjoint(&slice(&dual), &shape);
             add_scaled(slice_mut(&mut next), -self.step as f32, &back);
+            clamp(&mut next, self.range);
             Ok(())
         })?;
         state.put("ahead", &next * 2.0 - &state.image);

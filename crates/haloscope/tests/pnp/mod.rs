@@ -124,6 +124,9 @@ impl Small {
             }
             Method::ConjugateGradient => Box::new(ConjugateGradient),
             Method::Landweber => Box::new(Landweber { step, range: self.clamp }),
+            Method::FilteredBackProjection => {
+                return Err(haloscope::Error::argument("method", "it has no iterations"));
+            }
         })
     }
 }

@@ -22,4 +22,5 @@ pub use geometry::{
     View3d, evenly_spaced,
 };
 pub use planar::Tomography2d;
+pub use reconstruct::MissingArc;
 pub use spatial::Tomography3d;

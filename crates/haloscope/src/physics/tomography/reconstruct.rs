@@ -4,7 +4,8 @@
 //! smeared back over the image, pixel by pixel with linear interpolation: what a pixel takes does
 //! not depend on the discretisation of the projector. Each view counts for the arc that it stands
 //! for, so that angles need not be equally spaced. Fans and cones may go all around or, with
-//! Parker's weights, at least half around plus the angle of the fan.
+//! Parker's weights, half around plus the angle of the fan. A shorter arc leaves lines unmeasured, and what they would
+//! show is missing from the image: [`Tomography2d::missing_arc`].
 
 use std::f64::consts::{PI, TAU};
 
@@ -42,7 +43,18 @@ impl Tomography2d {
             y: centred(height, -pixel_height),
             z: vec![0.0],
         };
-        let circle = match self.scan() {
+        self.circle()?.reconstruct(self, sinogram, &image, self.factor(), window)
+    }
+
+    /// What is missing of the arc that filtered back-projection needs, if something is. The image then lacks what the
+    /// missing views would show: edges along their rays.
+    #[must_use]
+    pub fn missing_arc(&self) -> Option<MissingArc> {
+        self.circle().ok()?.missing_arc()
+    }
+
+    fn circle(&self) -> Result<Circle<'_>> {
+        Ok(match self.scan() {
             Scan2d::Parallel(scan) => Circle {
                 angles: &scan.angles,
                 source: None,
@@ -62,8 +74,7 @@ impl Tomography2d {
                 }
             }
             Scan2d::Views { .. } => return Err(no_circle()),
-        };
-        circle.reconstruct(self, sinogram, &image, self.factor(), window)
+        })
     }
 }
 
@@ -78,7 +89,17 @@ impl Tomography3d {
             y: centred(size[1], height),
             z: centred(size[0], depth),
         };
-        let circle = match self.scan() {
+        self.circle()?.reconstruct(self, projections, &image, self.factor(), window)
+    }
+
+    /// What is missing of the arc that filtered back-projection needs, if something is.
+    #[must_use]
+    pub fn missing_arc(&self) -> Option<MissingArc> {
+        self.circle().ok()?.missing_arc()
+    }
+
+    fn circle(&self) -> Result<Circle<'_>> {
+        Ok(match self.scan() {
             Scan3d::Parallel(scan) => Circle {
                 angles: &scan.angles,
                 source: None,
@@ -98,9 +119,17 @@ impl Tomography3d {
                 }
             }
             Scan3d::Views { .. } => return Err(no_circle()),
-        };
-        circle.reconstruct(self, projections, &image, self.factor(), window)
+        })
     }
+}
+
+/// An arc that is too short for filtered back-projection, in radians.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MissingArc {
+    /// What the views cover.
+    pub covered: f64,
+    /// What is needed: half a turn, and the angle of the fan.
+    pub needed: f64,
 }
 
 fn no_circle() -> Error {
@@ -142,7 +171,7 @@ impl Circle<'_> {
         window: Window,
     ) -> Result<Array> {
         let batch = operator.check_measurement(measurement)?;
-        let weights = self.view_weights()?;
+        let weights = self.view_weights();
         let mut filtered = measurement.as_standard_layout().into_owned();
         let values = filtered.as_slice_mut().ok_or_else(|| {
             Error::argument("tomography", "measurements that are not in standard layout")
@@ -183,31 +212,14 @@ impl Circle<'_> {
 
     /// What the rays of a view at a place `u` count for: the arc of the view, shared with the rays
     /// that go the same way in reverse.
-    fn view_weights(&self) -> Result<impl Fn(usize, f64) -> f64 + Sync> {
-        let period = if self.source.is_some() { TAU } else { PI };
-        let coverage = Coverage::new(self.angles, period);
+    fn view_weights(&self) -> impl Fn(usize, f64) -> f64 + Sync {
+        let coverage = self.coverage();
         let arcs = coverage.arcs();
         let (begin, length) = coverage.extent();
         let short = self.source.filter(|_| !coverage.is_closed());
-        if let Some(source) = short {
-            let edge = |column| (self.place(0, column)[1] / source).atan().abs();
-            let fan = edge(0).max(edge(self.detector[1] - 1));
-            if length < PI + 2.0 * fan {
-                return Err(Error::argument(
-                    "tomography",
-                    format!(
-                        "filtered back-projection of a scan over {:.1}°; a fan of ±{:.1}° needs \
-                         {:.1}° or a full turn",
-                        length.to_degrees(),
-                        fan.to_degrees(),
-                        (PI + 2.0 * fan).to_degrees()
-                    ),
-                ));
-            }
-        }
         let angles = self.angles.to_vec();
         let full = if self.source.is_some() { 0.5 } else { 1.0 };
-        Ok(move |view: usize, u: f64| {
+        move |view: usize, u: f64| {
             let share = match short {
                 Some(source) => {
                     let turned = (angles[view] - begin).rem_euclid(TAU);
@@ -218,7 +230,26 @@ impl Circle<'_> {
                 None => full,
             };
             share * arcs[view]
-        })
+        }
+    }
+
+    fn coverage(&self) -> Coverage {
+        Coverage::new(self.angles, if self.source.is_some() { TAU } else { PI })
+    }
+
+    /// The arc that is scanned and the one that is needed, if they differ.
+    fn missing_arc(&self) -> Option<MissingArc> {
+        let coverage = self.coverage();
+        if coverage.is_closed() {
+            return None;
+        }
+        let (_, covered) = coverage.extent();
+        let fan = self.source.map_or(0.0, |source| {
+            let edge = |column| (self.place(0, column)[1] / source).atan().abs();
+            edge(0).max(edge(self.detector[1] - 1))
+        });
+        let needed = PI + 2.0 * fan;
+        (covered < needed).then_some(MissingArc { covered, needed })
     }
 
     /// Adds up what the rays through each pixel of the image saw.
@@ -256,7 +287,7 @@ impl Circle<'_> {
 }
 
 /// Parker's weights, made smooth over all that a scan has beyond half a turn: the two rays along one
-/// line have weights that sum to 1.
+/// line have weights that sum to 1. A ray that is alone on its line, as those of short arcs are, has 1.
 fn parker(turned: f64, fan: f64, length: f64) -> f64 {
     // The opposite ray of (turned, fan) is (turned + π − 2 fan, −fan).
     let spare = (length - PI) / 2.0;
@@ -306,15 +337,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_two_rays_along_a_line_count_once_in_a_short_scan() {
-        let length = PI + 0.8;
+    fn the_two_rays_along_a_line_count_once_and_one_that_is_alone_counts_whole() {
+        for length in [PI + 0.8, PI + 0.1, PI - 0.2, 1.0] {
+            check_weights(length);
+        }
+    }
+
+    fn check_weights(length: f64) {
         for turned in 0..100 {
             for fan in -10..=10 {
                 let (turned, fan) = (f64::from(turned) * length / 100.0, f64::from(fan) * 0.03);
                 let back = turned + PI - 2.0 * fan;
                 if (0.0..=length).contains(&back) {
                     let sum = parker(turned, fan, length) + parker(back, -fan, length);
-                    assert!((sum - 1.0).abs() < 1e-9, "{turned} {fan}: {sum}");
+                    assert!((sum - 1.0).abs() < 1e-9, "{length}: {turned} {fan}: {sum}");
+                } else if turned - PI - 2.0 * fan < 0.0 {
+                    assert_eq!(parker(turned, fan, length), 1.0, "{length}: {turned} {fan}");
                 }
             }
         }

@@ -1,0 +1,180 @@
+//! Proximal gradients for data terms without a Lipschitz constant: the step is halved until it is short enough.
+//!
+//! The curvature of the Poisson likelihood is `z / v²`, without a bound where few counts `v` are expected, and where none are
+//! expected there is no gradient at all. So every step is tested: it is accepted if the data term is below the parabola
+//! that the gradient and the step promise (Beck and Teboulle's condition), which an infinite data term never is. What
+//! was accepted is a point where the data term is finite, and so has a gradient; a point ahead of it that has none is
+//! given up for it, and the momentum with it.
+
+use std::sync::Arc;
+
+use super::algorithm::{Algorithm, Setting};
+use super::prior::{Prior, clamp};
+use super::problem::Start;
+use super::state::State;
+use crate::array::{Array, add_scaled, dot, norm, slice, slice_mut, squared_norm};
+use crate::error::{Error, Result};
+
+/// `x ← prox(x − γ ∇f(x))`, or its accelerated form, with a step that is found on the way.
+///
+/// For fidelities such as [`Poisson`](crate::fidelity::Poisson). Without momentum and with a prior that has a prox the
+/// objective never rises. A step that is accepted at once is doubled for the next iteration, since where counts are many
+/// the curvature is small; with momentum, which needs steps that do not grow, only in the first iterations, which have
+/// none. The step is part of the [`State`]. An iteration takes one gradient and one value of the data term, or two with
+/// momentum, and one more value each time that the step is halved.
+#[derive(Clone, Debug)]
+pub struct Backtracking {
+    /// The step to begin with: [`Problem::first_step`](super::Problem::first_step).
+    pub first_step: f64,
+    /// The prior.
+    pub prior: Arc<dyn Prior>,
+    /// `λ`, to mix what the prior makes of the image with the image, as in
+    /// [`ProximalGradient`](super::ProximalGradient).
+    pub relaxation: Option<f64>,
+    /// Whether to use Nesterov's momentum, as [`Fista`](super::Fista) does.
+    pub accelerated: bool,
+    /// The values that an image may have, where the prior does not see to it.
+    pub range: Option<(f32, f32)>,
+    /// What it is called.
+    pub name: &'static str,
+}
+
+/// A step that was halved this often is too small to do anything.
+const MOST_HALVINGS: usize = 60;
+
+/// Iterations in which the step may grow, before momentum begins.
+const SETTLING: usize = 10;
+
+/// What rounding to single precision may do to the data term, relative to it.
+const ROUNDING: f64 = 3e-7;
+
+/// A move of this part of the image is none in single precision.
+const STILL: f64 = 1e-7;
+
+impl Algorithm for Backtracking {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<()> {
+        if state.iteration == 0 && state.number("step").is_none() {
+            state.image = self.defined(setting, &state.image)?;
+        }
+        let mut step = state.number("step").unwrap_or(self.first_step);
+        let mut momentum = state.number("momentum").unwrap_or(1.0);
+        let mut point = match state.arrays.remove("ahead") {
+            Some(ahead) => ahead,
+            None => state.image.clone(),
+        };
+        if self.accelerated && momentum > 1.0 && !is_finite(setting, &point)? {
+            point = state.image.clone();
+            momentum = 1.0;
+        }
+        let (value, gradient) = setting.data(|| setting.problem().value_and_gradient(&point))?;
+        setting.note_data_term(value);
+        let mut halvings = 0;
+        let next = loop {
+            let next = self.advance(setting, &point, &gradient, step)?;
+            if self.is_below_parabola(setting, (value, &point, &gradient), &next, step)? {
+                break next;
+            }
+            halvings += 1;
+            if halvings > MOST_HALVINGS {
+                return Err(Error::Numeric {
+                    what: self.name,
+                    reason: format!(
+                        "no step above {step:e} keeps the data term finite and makes it smaller; keep the image \
+                         above 0 with a range, or give the fidelity a background"
+                    ),
+                });
+            }
+            step *= 0.5;
+        };
+        let is_settling = !self.accelerated || setting.iteration() < SETTLING;
+        if !is_settling {
+            let following = f64::midpoint(1.0, (1.0 + 4.0 * momentum * momentum).sqrt());
+            let factor = ((momentum - 1.0) / following) as f32;
+            let mut ahead = &next + &((&next - &state.image) * factor);
+            clamp(&mut ahead, self.range);
+            state.put("ahead", ahead);
+            state.set_number("momentum", following);
+        }
+        state.set_number("step", if is_settling && halvings == 0 { 2.0 * step } else { step });
+        state.image = next;
+        Ok(())
+    }
+}
+
+impl Backtracking {
+    /// The prox of a gradient step.
+    fn advance(
+        &self,
+        setting: &Setting<'_>,
+        from: &Array,
+        gradient: &Array,
+        step: f64,
+    ) -> Result<Array> {
+        let mut point = from.as_standard_layout().into_owned();
+        add_scaled(slice_mut(&mut point), -step as f32, &slice(gradient));
+        let denoised = setting.prior(|| self.prior.prox(&point, step))?;
+        let mut next = match self.relaxation {
+            None => denoised,
+            Some(weight) => {
+                let share = (step * weight / (1.0 + step * weight)) as f32;
+                point * (1.0 - share) + denoised * share
+            }
+        };
+        clamp(&mut next, self.range);
+        Ok(next)
+    }
+
+    /// `f(x⁺) ≤ f(x) + ⟨∇f(x), x⁺ − x⟩ + ‖x⁺ − x‖² / 2γ`, up to rounding.
+    fn is_below_parabola(
+        &self,
+        setting: &Setting<'_>,
+        (value, point, gradient): (f64, &Array, &Array),
+        next: &Array,
+        step: f64,
+    ) -> Result<bool> {
+        let reached = setting.data(|| setting.problem().value(next))?;
+        let way = next - point;
+        let promised =
+            value + dot(&slice(gradient), &slice(&way)) + squared_norm(&slice(&way)) / (2.0 * step);
+        let is_still = || norm(&slice(&way)) <= STILL * norm(&slice(point));
+        Ok(reached.is_finite() && (reached <= promised + ROUNDING * value.abs() || is_still()))
+    }
+
+    /// The image to begin with, or one near it where the data term is finite: a back-projection has values below 0, and
+    /// zeros expect no counts where some were measured.
+    fn defined(&self, setting: &Setting<'_>, image: &Array) -> Result<Array> {
+        let mut candidate = image.clone();
+        clamp(&mut candidate, self.range);
+        if is_finite(setting, &candidate)? {
+            return Ok(candidate);
+        }
+        // What an image of such data is on average; raised by too little, it is where the curvature is largest.
+        let typical = |image: &Array| norm(&slice(image)) / (image.len().max(1) as f64).sqrt();
+        let mut level = typical(&candidate);
+        if level == 0.0 {
+            level = typical(&setting.data(|| setting.problem().start(&Start::Adjoint))?);
+        }
+        let highest = self.range.map_or(f32::INFINITY, |(_, high)| high);
+        for share in [0.1, 1.0] {
+            let floor = ((level * share) as f32).min(highest);
+            let lifted = candidate.mapv(|value| value.max(floor));
+            if is_finite(setting, &lifted)? {
+                return Ok(lifted);
+            }
+        }
+        Err(Error::Numeric {
+            what: self.name,
+            reason: "the data term is infinite at the image to begin with, and at one that is raised above 0; begin \
+                     with another image, or give the fidelity a background"
+                .into(),
+        })
+    }
+}
+
+fn is_finite(setting: &Setting<'_>, image: &Array) -> Result<bool> {
+    Ok(setting.data(|| setting.problem().value(image))?.is_finite())
+}
