@@ -169,7 +169,9 @@ impl PriorPlan {
 
     /// Whether images are clamped or scaled around a network.
     pub fn has_range(&self) -> bool {
-        let scales = matches!(&self.kind, PriorKind::Network(network) if network.normalise);
+        // An image that turns out to be from 0 to 1 is not scaled; that it may be counts.
+        let scales = matches!(&self.kind, PriorKind::Network(network)
+            if network.scale != Scale::Given(0.0, 1.0));
         self.clamp.is_some() || scales
     }
 
