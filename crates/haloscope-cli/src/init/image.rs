@@ -29,6 +29,9 @@ const WEIGHT: f64 = 0.5;
 /// A noise level that a network can be told; less is as good as none.
 const LEAST_NOISE: f64 = 0.002;
 
+/// More than this the networks of this build are not trained for.
+const MOST_NOISE: f64 = 0.25;
+
 pub fn denoise(data: &mut Data) -> Result<Draft> {
     data.single()?;
     let frames = Frames::of(data)?;
@@ -181,8 +184,8 @@ impl Frames {
             f64::from(high - low).max(f64::MIN_POSITIVE)
         };
         let noise = self.noise / unit;
-        let last = (last / unit).clamp(LEAST_NOISE, 0.3);
-        let first = (times * noise).clamp(0.05, 0.3).max(last);
+        let last = (last / unit).clamp(LEAST_NOISE, MOST_NOISE);
+        let first = (times * noise).clamp(0.05, MOST_NOISE).max(last);
         let weight = WEIGHT * self.noise;
         Tuning {
             levels: (first, last),

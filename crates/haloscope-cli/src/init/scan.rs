@@ -279,7 +279,7 @@ impl Found {
 const LAST: f64 = 0.3;
 
 /// The weight of total variation: times the noise, times the root of the number of views.
-const WEIGHT: f64 = 1.5;
+const WEIGHT: f64 = 0.5;
 
 /// The values within the circle that all views see.
 fn inner_values(image: &Array) -> impl Iterator<Item = f32> {
