@@ -352,7 +352,7 @@ mod tests {
     fn rows_of_a_detector_share_their_axis() {
         let angles = evenly_spaced(40, PI);
         let one = sinogram(&angles, 64, 28.0, 0.0);
-        let rows = ndarray::concatenate(ndarray::Axis(0), &[one.view(); 5]).expect("rows");
+        let rows = ndarray::concatenate(ndarray::Axis(0), &std::array::from_fn::<_, 5, _>(|_| one.view())).expect("rows");
         let centre = rotation_centre(&rows, &angles).expect("a centre");
         assert!((centre.bin - 28.0).abs() < 0.26, "{centre:?}");
     }
