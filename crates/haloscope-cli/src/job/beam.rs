@@ -490,21 +490,14 @@ impl Scan {
         } else {
             String::new()
         };
-        vec![
-            ("beam", beam),
-            ("views", views),
-            ("centre", centre),
-            ("pixel", pixel + origin),
-            (
-                "field of view",
-                format!(
-                    "a circle of {}{more}; the image is {} x {}",
-                    rounded(all),
-                    rounded(height),
-                    rounded(width)
-                ),
-            ),
-        ]
+        let field = format!(
+            "a circle of {}{more}; the image is {} x {}",
+            rounded(all),
+            rounded(height),
+            rounded(width)
+        );
+        let names = ["beam", "views", "centre", "pixel", "field of view"];
+        names.into_iter().zip([beam, views, centre, pixel + origin, field]).collect()
     }
 
     /// A few of the views, at most so many, to find out what they cost.
