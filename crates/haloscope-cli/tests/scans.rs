@@ -172,7 +172,7 @@ fn a_fan_beam_scan_in_millimetres_fills_the_image() {
         "views         120, from 0.00° to 357.00° (an arc of 357.00°)",
         "centre        bin 50.5; the middle of the detector is 47.5",
         "pixel         0.1, the spacing of bins over the magnification",
-        "field of view a circle of 9.0",
+        "field of view a circle of 8.991, 10.19 in some views",
         "the image is 9.6 x 9.6",
         "time          ",
     ] {

@@ -266,13 +266,34 @@ fn unevenly_spaced_views_give_a_disc_its_value() {
 }
 
 #[test]
-fn a_scan_that_is_too_short_for_its_fan_is_refused() {
-    let scan = FanBeam::new(evenly_spaced(90, PI), 64, 100.0, 50.0);
-    let operator = Tomography2d::new(&[1, 32, 32], scan).expect("a scan");
-    let sinogram = Array::zeros(vec![1, 1, 90, 64]);
-    let refused = operator.filtered_back_projection(&sinogram, Window::Ramp);
-    let message = refused.expect_err("too short").to_string();
-    assert!(message.contains("full turn"), "{message}");
+fn a_scan_that_is_too_short_says_what_is_missing_and_shows_what_it_saw() {
+    let disc = Array::from_shape_fn(vec![1, 1, 32, 32], |at| {
+        f32::from((at[2] as f32 - 15.5).hypot(at[3] as f32 - 15.5) < 10.0)
+    });
+    let middle = |operator: &Tomography2d| {
+        let measured = operator.forward(&disc).expect("a sinogram");
+        let image = operator.filtered_back_projection(&measured, Window::Hann).expect("an image");
+        image[[0, 0, 16, 16]]
+    };
+    let fan = |arc: f64| {
+        let scan = FanBeam::new(evenly_spaced(90, arc), 64, 100.0, 50.0);
+        Tomography2d::new(&[1, 32, 32], scan).expect("a scan")
+    };
+    assert_eq!(fan(TAU).missing_arc(), None);
+    let short = fan(PI);
+    let missing = short.missing_arc().expect("too short");
+    // The fan is 31.5 bins to either side at a distance of 150.
+    assert!((missing.needed - PI - 2.0 * (31.5_f64 / 150.0).atan()).abs() < 1e-9, "{missing:?}");
+    assert!((missing.covered - PI * 89.0 / 90.0).abs() < 1e-9, "{missing:?}");
+    // Half a turn sees all lines through the middle once.
+    assert!((middle(&short) - 1.0).abs() < 0.06, "{}", middle(&short));
+    assert!((middle(&fan(TAU)) - 1.0).abs() < 0.03, "{}", middle(&fan(TAU)));
+    let parallel = |arc: f64| {
+        let scan = ParallelBeam::new(evenly_spaced(90, arc), 64);
+        Tomography2d::new(&[1, 32, 32], scan).expect("a scan").missing_arc()
+    };
+    assert_eq!(parallel(PI), None);
+    assert_eq!(parallel(PI / 2.0).map(|missing| missing.needed), Some(PI));
 }
 
 #[test]

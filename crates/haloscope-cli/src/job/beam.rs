@@ -504,22 +504,15 @@ impl Scan {
             values.iter().map(|value| rounded(*value)).collect::<Vec<_>>().join(" x ")
         };
         let bins: Vec<f64> = self.detector.iter().map(|bins| *bins as f64).collect();
-        vec![
-            ("beam", beam),
-            ("views", views),
-            ("detector", format!("{} bins, {} apart", join(&bins), join(self.spacing()))),
-            ("centre", centre),
-            ("pixel", pixel + origin),
-            (
-                "field of view",
-                format!(
-                    "a circle of {}{more}; the image is {} x {}",
-                    rounded(all),
-                    rounded(height),
-                    rounded(width)
-                ),
-            ),
-        ]
+        let detector = format!("{} bins, {} apart", join(&bins), join(self.spacing()));
+        let field = format!(
+            "a circle of {}{more}; the image is {} x {}",
+            rounded(all),
+            rounded(height),
+            rounded(width)
+        );
+        let names = ["beam", "views", "detector", "centre", "pixel", "field of view"];
+        names.into_iter().zip([beam, views, detector, centre, pixel + origin, field]).collect()
     }
 
     /// A few of the views, at most so many, to find out what they cost.

@@ -162,11 +162,12 @@ pub fn reconstruct(
     };
     let _output = lock_output(ctx, job, saving.is_some()).map_err(refused)?;
     let warnings = agree(ctx, layout.warnings(job)).map_err(refused)?;
-    warnings.iter().for_each(|warning| ctx.log(log::Level::Warn, warning));
     stages.end("opening the network and the folders");
     let begin = Instant::now();
     let mut prepared = Prepared::new(ctx, job, layout, network, found.as_ref()).map_err(refused)?;
     let preparation = begin.elapsed().as_secs_f64();
+    // What is refused is not warned of.
+    warnings.iter().for_each(|warning| ctx.log(log::Level::Warn, warning));
     let resumed_from = found.as_ref().map(|state| state.iteration);
     let state = found.or(prepared.start.take()).context("a run begins or goes on")?;
     let failed = |error| Agreed::failure(ctx, error);
