@@ -178,6 +178,11 @@ impl Files {
         std::iter::once(files).chain(frames).collect::<Vec<_>>().join(", ")
     }
 
+    /// What is wrong with them.
+    pub fn refuse(&self, reason: &str) -> haloscope::Error {
+        self.place.refuse(reason)
+    }
+
     /// One measurement, with the axes (batch, channel, …).
     pub fn load(&self, index: usize) -> Result<Array> {
         Ok(self.load_with_origin(index)?.0)
