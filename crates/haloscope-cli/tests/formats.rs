@@ -552,6 +552,30 @@ fn what_makes_no_scan_is_refused_with_the_reason() {
 }
 
 #[test]
+fn counts_that_a_clamp_would_cut_off_are_refused_with_the_remedy() {
+    let folder = Folder::new();
+    let photo = Array::from_shape_fn(vec![1, 3, 8, 9], |at| (20 * at[2] + 9 * at[3]) as f32);
+    write(&folder, "photo.tif", &photo, Sample::U8);
+    let job = |white: &str| {
+        format!(
+            "[measurements]\nfiles = 'photo.tif'\n{white}[[operators]]\nkind = 'identity'\n[prior]\nkind = 'none'\n\
+             clamp = [0, 1]\n[solver]\nmethod = 'pgd'\n[stop]\niterations = 2\n[output]\nfile = 'out.tif'\n"
+        )
+    };
+    let done = folder.run(&job(""), &["--ranks", "2"]);
+    assert_eq!(done.status.code(), Some(2));
+    let message = stderr(&done);
+    assert!(
+        message.contains("values from 0 to 212, most of them far from the [0, 1]"),
+        "{message}"
+    );
+    assert!(message.contains("`white`"), "{message}");
+    json(&folder.run(&job("white = 255\n"), &[]));
+    let found = read(folder.path("out.tif")).array * 255.0;
+    assert!((&found - &photo).iter().all(|difference| difference.abs() < 0.01));
+}
+
+#[test]
 fn flat_frames_are_for_cameras_as_well() {
     let folder = Folder::new();
     let flat = Array::from_shape_fn(vec![1, 1, 8, 9], |at| 1000.0 + (at[2] * 9 + at[3]) as f32);

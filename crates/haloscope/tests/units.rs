@@ -310,7 +310,7 @@ fn one_image_of_one_channel_has_no_other_axes_in_numpy() {
         let path = folder.path("array.npy");
         io::write(&path, &Array::ones(shape.clone()), &WriteOptions::default()).expect("written");
         let text = String::from_utf8_lossy(&fs::read(&path).expect("bytes")).into_owned();
-        assert!(text.contains(expected), "{shape:?}: {:.100}", text);
+        assert!(text.contains(expected), "{shape:?}: {text:.100}");
         if shape.len() > 1 {
             assert_eq!(read(path).array.shape(), shape);
         }

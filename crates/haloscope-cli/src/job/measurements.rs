@@ -36,7 +36,7 @@ pub struct Files {
     groups: Vec<Vec<PathBuf>>,
     options: ReadOptions,
     stacking: Stacking,
-    frames: Option<Frames>,
+    frames: Option<Box<Frames>>,
     /// Whether they are of scans.
     is_scan: bool,
 }
@@ -119,7 +119,7 @@ impl Source {
     pub fn files(&self) -> Vec<PathBuf> {
         match self {
             Self::Files(files) => {
-                let frames = files.frames.iter().flat_map(Frames::files);
+                let frames = files.frames.iter().flat_map(|frames| frames.files());
                 files.groups.iter().flatten().chain(frames).cloned().collect()
             }
             Self::Scan(scan) => vec![scan.path.clone()],
@@ -139,8 +139,8 @@ impl Files {
             return Err(place.refuse("an empty list; one or more are expected"));
         }
         let mut options = reading(section)?;
-        let frames = Frames::read(section)?;
-        if frames.as_ref().is_some_and(Frames::has_flat) {
+        let frames = Frames::read(section)?.map(Box::new);
+        if frames.as_ref().is_some_and(|frames| frames.has_flat()) {
             if options.white.is_some() {
                 return Err(section.place_of("white").refuse(
                     "`white` and `flat` are given; flat frames say what is 1, so leave `white` out",
@@ -176,6 +176,11 @@ impl Files {
         let frames = self.frames.iter().map(|frames| frames.describe(self.is_scan));
         let files = format!("{count} file{}", if count == 1 { "" } else { "s" });
         std::iter::once(files).chain(frames).collect::<Vec<_>>().join(", ")
+    }
+
+    /// What is wrong with them.
+    pub fn refuse(&self, reason: &str) -> haloscope::Error {
+        self.place.refuse(reason)
     }
 
     /// One measurement, with the axes (batch, channel, …).
@@ -225,16 +230,13 @@ impl Files {
             }
             stack.push(&read.array).map_err(refuse)?;
         }
-        let (array, frame) = match plain {
-            Some(array) => {
-                // Behind the batch, and of scans behind the views.
-                let frame = array.shape()[if self.is_scan { 3 } else { 1 }..].to_vec();
-                (array, frame)
-            }
-            None => {
-                let frame = stack.frame();
-                (stack.finish().map_err(|reason| self.place.refuse(reason))?, frame)
-            }
+        let (array, frame) = if let Some(array) = plain {
+            // Behind the batch, and of scans behind the views.
+            let frame = array.shape()[if self.is_scan { 3 } else { 1 }..].to_vec();
+            (array, frame)
+        } else {
+            let frame = stack.frame();
+            (stack.finish().map_err(|reason| self.place.refuse(reason))?, frame)
         };
         let Some(origin) = origin else { return Err(self.place.refuse("there are no files")) };
         let stacking = self.is_scan.then_some(self.stacking);

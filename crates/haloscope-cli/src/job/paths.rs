@@ -141,8 +141,8 @@ mod tests {
         sort(&mut files);
         let expected = [
             "a.tif",
-            "v1.tif",
             "v001.tif",
+            "v1.tif",
             "v1b.tif",
             "v2.tif",
             "v2_9.tif",

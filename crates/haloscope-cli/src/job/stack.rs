@@ -206,14 +206,13 @@ impl Frames {
         stacking: Option<Stacking>,
         options: &ReadOptions,
     ) -> Result<Array> {
-        let means = match self.means.get() {
-            Some(means) => means,
-            None => {
-                let mean = |files: &FrameFiles| files.mean(frame, stacking, options);
-                let flat = self.flat.as_ref().map(mean).transpose()?;
-                let dark = self.dark.as_ref().map(mean).transpose()?;
-                self.means.get_or_init(|| (flat, dark))
-            }
+        let means = if let Some(means) = self.means.get() {
+            means
+        } else {
+            let mean = |files: &FrameFiles| files.mean(frame, stacking, options);
+            let flat = self.flat.as_ref().map(mean).transpose()?;
+            let dark = self.dark.as_ref().map(mean).transpose()?;
+            self.means.get_or_init(|| (flat, dark))
         };
         let counts = match means {
             (Some(flat), dark) => frames::transmission(counts, flat, dark.as_ref()),

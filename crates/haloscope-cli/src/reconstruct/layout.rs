@@ -63,6 +63,9 @@ impl Layout {
             }
             Source::Files(files) => {
                 let (first, placement, values) = files.load_first()?;
+                if job.operators.iter().all(|entry| !entry.is_scan()) {
+                    check_clamp(job, &first).map_err(|error| files.refuse(&error))?;
+                }
                 let image = image_shape(job, first.shape())?;
                 memory::check_image(&image, here)?;
                 let measured = |file: usize| match file {
@@ -196,6 +199,21 @@ impl Truth {
         let range = plan.and_then(|plan| plan.range).unwrap_or_else(|| range_of(&image));
         Ok(Some(Self { image, range, placement }))
     }
+}
+
+/// Refuses a prior that keeps the image where the measurements of it are not: those of blurs and cameras have its scale.
+fn check_clamp(job: &Job, measured: &Array) -> std::result::Result<(), String> {
+    let Some((low, high)) = job.prior.clamp else { return Ok(()) };
+    let width = high - low;
+    let far = |value: &&f32| !(low - width..=high + width).contains(*value);
+    if 2 * measured.iter().filter(far).count() <= measured.len() {
+        return Ok(());
+    }
+    let (least, most) = extremes(measured);
+    Err(format!(
+        "values from {least} to {most}, most of them far from the [{low}, {high}] that `clamp` of [prior] keeps the \
+         image in; `white`, the value that becomes 1, brings them there, or another `clamp` takes them as they are"
+    ))
 }
 
 /// Refuses what depends on the operators: a list of noises, and a start that needs a scan.

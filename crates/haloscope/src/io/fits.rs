@@ -101,8 +101,10 @@ impl Header {
     fn about_the_image(&self, options: &ReadOptions) -> Vec<String> {
         let is_scaled = options.raw || options.white.is_some_and(|white| white != 1.0);
         let is_about = |card: &&String| match key_of(card) {
-            "SIMPLE" | "XTENSION" | "EXTEND" | "BITPIX" | "PCOUNT" | "GCOUNT" | "GROUPS" => false,
-            "BSCALE" | "BZERO" | "BLANK" | "DATAMIN" | "DATAMAX" | "CHECKSUM" | "DATASUM" => false,
+            "SIMPLE" | "XTENSION" | "EXTEND" | "BITPIX" | "PCOUNT" | "GCOUNT" | "GROUPS"
+            | "BSCALE" | "BZERO" | "BLANK" | "DATAMIN" | "DATAMAX" | "CHECKSUM" | "DATASUM" => {
+                false
+            }
             // The unit of values is gone with their scale.
             "BUNIT" => !is_scaled,
             key => !key.starts_with("NAXIS"),

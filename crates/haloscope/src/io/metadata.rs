@@ -68,6 +68,10 @@ pub(super) fn key_of(card: &str) -> &str {
     card.get(..8).unwrap_or(card).trim_end()
 }
 
+/// Words of world coordinates that have the number of an axis, or of two.
+const NUMBERED: [&str; 9] =
+    ["CTYPE", "CRVAL", "CRPIX", "CDELT", "CUNIT", "CROTA", "CD", "PC", "PV"];
+
 /// Whether a card is one of world coordinates: a word and the number of an axis, or of two.
 fn is_place(card: &str) -> bool {
     let key = key_of(card);
@@ -79,8 +83,6 @@ fn is_place(card: &str) -> bool {
         }
         _ => word,
     };
-    const NUMBERED: [&str; 9] =
-        ["CTYPE", "CRVAL", "CRPIX", "CDELT", "CUNIT", "CROTA", "CD", "PC", "PV"];
     word.len() < key.len() && NUMBERED.contains(&word)
         || matches!(key, "WCSAXES" | "LONPOLE" | "LATPOLE")
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use image::codecs::jpeg::JpegDecoder;
 use image::codecs::png::PngDecoder;
+use image::metadata::Orientation;
 use image::{ColorType, ExtendedColorType, ImageDecoder, ImageEncoder, ImageError};
 use ndarray::{Axis, IxDyn};
 
@@ -54,7 +55,7 @@ pub(super) fn read(source: &mut Source, format: Format) -> Result<Image> {
         return Err(Error::Content { file: name.into(), reason });
     }
     // A note on it that cannot be understood says nothing.
-    let orientation = decoder.orientation().map_or(1, |orientation| orientation.to_exif());
+    let orientation = decoder.orientation().map_or(1, Orientation::to_exif);
     let mut bytes = Vec::new();
     reserve(name, &mut bytes, size)?;
     bytes.resize(size, 0);
