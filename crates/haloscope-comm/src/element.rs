@@ -156,11 +156,15 @@ impl Reduction {
         match (self, kind) {
             (Self::Mean, ElementKind::F32) => {
                 let values: &mut [f32] = bytemuck::cast_slice_mut(accumulator);
-                values.iter_mut().for_each(|value| *value /= terms as f32);
+                for value in values {
+                    *value /= terms as f32;
+                }
             }
             (Self::Mean, ElementKind::F64) => {
                 let values: &mut [f64] = bytemuck::cast_slice_mut(accumulator);
-                values.iter_mut().for_each(|value| *value /= terms as f64);
+                for value in values {
+                    *value /= terms as f64;
+                }
             }
             (Self::Mean | Self::Sum | Self::Max | Self::Min, _) => (),
         }

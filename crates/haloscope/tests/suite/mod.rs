@@ -353,8 +353,8 @@ fn nonlinear(ctx: &Context, facts: &mut Facts) -> Result<()> {
     assert!(error.contains("not all operators of the stack are linear"), "{error}");
 
     // Measurements of one shape can be added up: frame by frame, from the first to the last.
-    let frames: Vec<Arc<dyn Physics>> = vec![Arc::new(Square(vec![1, 6, 4])); 3];
-    let frames = distribute(frames, ctx)?;
+    let frame = |_| Arc::new(Square(vec![1, 6, 4])) as Arc<dyn Physics>;
+    let frames = distribute((0..3).map(frame).collect::<Vec<_>>(), ctx)?;
     let part = image.mapv(|x| x * x);
     let sum = frames.forward_terms(&image)?.sum()?;
     assert_eq!(bits(&sum), bits(&(&(&part + &part) + &part)));
