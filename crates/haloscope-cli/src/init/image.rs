@@ -75,10 +75,10 @@ pub fn deblur(data: &mut Data) -> Result<Draft> {
             "blur",
             format!("{:.1} pixels in {}, estimated", sigma, data.paths[index].display()),
         );
-        operators += &format!(
+        operators.extend([format!(
             "[[operators]]\nkind = \"blur\"\nkernel = \"gaussian\"\nsigma = {sigma:.1}                   # estimated, in pixels\n\
              padding = \"reflect\"           # what is beyond the edges; \"valid\" assumes nothing, and needs [image]\n\n"
-        );
+        )]);
     }
     let tuning = frames.tuning(5.0, frames.noise);
     Ok(frames.draft(
@@ -102,11 +102,11 @@ pub fn super_resolution(data: &mut Data) -> Result<Draft> {
         "# What happened to the image: it was smoothed, and every second pixel (`factor`) was kept along each side.\n",
     );
     for phase in phases {
-        operators += &format!(
+        operators.extend([format!(
             "[[operators]]\nkind = \"downsampling\"\nfactor = {}                    # a guess\nfilter = \"gaussian\"           # a guess\n\
              phase = {phase}\npadding = \"reflect\"\n\n",
             factor.unwrap_or(2)
-        );
+        )]);
     }
     let tuning = frames.tuning(8.0, frames.noise);
     Ok(frames.draft(

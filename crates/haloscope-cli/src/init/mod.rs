@@ -80,12 +80,11 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
     };
     write_new(&path, text.as_bytes(), arguments.force)?;
     let path = path.display();
-    let mut said = format!("written   {path}\n");
-    for finding in findings {
-        said += &format!("{:<9} {}\n", finding.0, finding.1);
-    }
-    said += &format!("next      haloscope check {path}; haloscope reconstruct {path}\n");
-    crate::print(&said)?;
+    let found: String =
+        findings.iter().map(|(word, finding)| format!("{word:<9} {finding}\n")).collect();
+    crate::print(&format!(
+        "written   {path}\n{found}next      haloscope check {path}; haloscope reconstruct {path}\n"
+    ))?;
     Ok(Code::Success)
 }
 

@@ -41,7 +41,7 @@ pub fn slice(data: &mut Data) -> Result<Draft> {
                 rows.shape()[0]
             );
             let row = rows.index_axis(Axis(0), row).insert_axis(Axis(0)).to_owned();
-            of_exchange(data, row, angles, lines)
+            of_exchange(data, row, angles, &lines)
         }
         None => of_sinogram(data)?,
     };
@@ -57,7 +57,7 @@ pub fn volume(data: &mut Data) -> Result<Draft> {
         Some((rows, angles)) => {
             let lines = format!("[measurements]\nscan = {}\n", data.named(path)?);
             let row = rows.index_axis(Axis(0), rows.shape()[0] / 2).insert_axis(Axis(0)).to_owned();
-            of_exchange(data, row, angles, lines)
+            of_exchange(data, row, angles, &lines)
         }
         None => of_projections(data)?,
     };
@@ -90,14 +90,14 @@ fn exchange(_: &Path) -> Result<Option<(Array, Vec<f64>)>> {
     Ok(None)
 }
 
-fn of_exchange(data: &mut Data, row: Array, angles: Vec<f64>, measurements: String) -> Found {
+fn of_exchange(data: &mut Data, row: Array, angles: Vec<f64>, lines: &str) -> Found {
     let degrees = |angle: Option<&f64>| angle.copied().unwrap_or(0.0).to_degrees();
     let span = format!("{:.2}° to {:.2}°", degrees(angles.first()), degrees(angles.last()));
     data.note("views", format!("{} from {span}, as the file says", angles.len()));
     let angle_lines =
         format!("# The angles are those of the file: {} from {span}.\n", angles.len());
     let measurements = format!(
-        "# The scan's flat and dark frames are applied and the logarithm is taken.\n{measurements}"
+        "# The scan's flat and dark frames are applied and the logarithm is taken.\n{lines}"
     );
     Found { row, angles, measurements, angle_lines, arc: None }
 }
@@ -117,7 +117,7 @@ fn of_sinogram(data: &mut Data) -> Result<Found> {
     };
     let plane =
         stored.index_axis(Axis(0), 0).index_axis_move(Axis(0), 0).into_dimensionality::<Ix2>()?;
-    let sinogram = Sinogram::of(plane);
+    let sinogram = Sinogram::of(&plane);
     let row = sinogram.array();
     let mut measurements = plain;
     if sinogram.turned || sinogram.beam.is_some() {
@@ -160,7 +160,7 @@ fn of_projections(data: &mut Data) -> Result<Found> {
         .index_axis(Axis(0), 0)
         .index_axis_move(Axis(0), 0)
         .index_axis_move(Axis(1), rows / 2);
-    let sinogram = Sinogram::of(middle.into_dimensionality::<Ix2>()?);
+    let sinogram = Sinogram::of(&middle.into_dimensionality::<Ix2>()?);
     if let Some(beam) = sinogram.beam {
         return Err(Misuse::error(format!(
             "{} looks like intensities (about {} beside the object); line integrals, −ln(intensity / beam), are \

@@ -28,7 +28,7 @@ pub struct Arc {
 
 impl Sinogram {
     /// A sinogram of a file, whichever way it lies.
-    pub fn of(stored: ArrayView2<f32>) -> Self {
+    pub fn of(stored: &ArrayView2<f32>) -> Self {
         let beam = beam_of(stored);
         let integrals = match beam {
             Some(beam) => stored.mapv(|value| -((f64::from(value) / beam).max(1e-6).ln() as f32)),
@@ -84,7 +84,7 @@ impl Arc {
 
 /// The intensity of the beam, if these are intensities. Detectors are wider than objects: along one pair of borders is
 /// nothing but air, which is the least of line integrals and the most of intensities.
-fn beam_of(values: ArrayView2<f32>) -> Option<f64> {
+fn beam_of(values: &ArrayView2<f32>) -> Option<f64> {
     let (rows, columns) = values.dim();
     let (low, high) =
         (quantile(values.iter().copied(), 0.01), quantile(values.iter().copied(), 0.99));
@@ -151,11 +151,11 @@ mod tests {
         let truth = scanned((0..60).map(|view| f64::from(view) * 3.0));
         let turned = truth.clone().reversed_axes();
         let counts = truth.mapv(|value| 5000.0 * (-value).exp());
-        assert!(!Sinogram::of(truth.view()).turned);
-        assert!(Sinogram::of(truth.view()).beam.is_none());
-        assert!(Sinogram::of(turned.view()).turned);
+        assert!(!Sinogram::of(&truth.view()).turned);
+        assert!(Sinogram::of(&truth.view()).beam.is_none());
+        assert!(Sinogram::of(&turned.view()).turned);
         for (stored, is_turned) in [(counts.clone(), false), (counts.reversed_axes(), true)] {
-            let sinogram = Sinogram::of(stored.view());
+            let sinogram = Sinogram::of(&stored.view());
             assert_eq!(sinogram.turned, is_turned);
             assert!((sinogram.beam.expect("counts") - 5000.0).abs() < 1.0);
             let worst = (&sinogram.values - &truth).iter().fold(0.0_f32, |w, d| w.max(d.abs()));
@@ -170,7 +170,7 @@ mod tests {
         {
             let steps = if has_both_ends { views - 1 } else { views };
             let degrees = (0..views).map(|view| turn * f64::from(view) / f64::from(steps));
-            let arc = Sinogram::of(scanned(degrees).view()).arc();
+            let arc = Sinogram::of(&scanned(degrees).view()).arc();
             assert_eq!(arc.is_full_turn, turn == 360.0, "{turn} {views}: {arc:?}");
             assert_eq!(arc.has_both_ends, has_both_ends, "{turn} {views}: {arc:?}");
             let last = arc.angles(views as usize)[views as usize - 1].to_degrees();

@@ -178,10 +178,10 @@ impl Slices {
             (0..=count).map(|i| (low + i as f64 * step).clamp(0.0, last)).collect();
         let costs: Vec<f64> = places.par_iter().map(|place| self.cost(*place)).collect();
         // Where there is nothing to see, the middle is as good as any.
-        let away = |i: usize| (places[i] - (low + high) / 2.0).abs();
+        let away = |i: usize| (places[i] - f64::midpoint(low, high)).abs();
         let best = (0..places.len())
             .min_by(|a, b| costs[*a].total_cmp(&costs[*b]).then(away(*a).total_cmp(&away(*b))));
-        best.map_or((low + high) / 2.0, |best| places[best])
+        best.map_or(f64::midpoint(low, high), |best| places[best])
     }
 
     /// The integral of the absolute value of the slices about an axis, up to a factor.
@@ -263,7 +263,7 @@ fn mirror(rows: &[&[f32]], bins: usize, angles: &[f64]) -> Option<f64> {
         }
         _ => 0.0,
     };
-    Some(((low + best) as f64 + shift) / 2.0)
+    Some(0.5 * ((low + best) as f64 + shift))
 }
 
 /// Pairs of views from opposite sides, up to the distance of neighbouring views.
@@ -352,7 +352,9 @@ mod tests {
     fn rows_of_a_detector_share_their_axis() {
         let angles = evenly_spaced(40, PI);
         let one = sinogram(&angles, 64, 28.0, 0.0);
-        let rows = ndarray::concatenate(ndarray::Axis(0), &std::array::from_fn::<_, 5, _>(|_| one.view())).expect("rows");
+        let rows =
+            ndarray::concatenate(ndarray::Axis(0), &std::array::from_fn::<_, 5, _>(|_| one.view()))
+                .expect("rows");
         let centre = rotation_centre(&rows, &angles).expect("a centre");
         assert!((centre.bin - 28.0).abs() < 0.26, "{centre:?}");
     }
