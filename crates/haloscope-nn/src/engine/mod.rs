@@ -1,24 +1,8 @@
 //! The CPU engine: plans of networks, and runs that allocate nothing.
 #![doc = include_str!("README.md")]
 
-mod buffer;
-mod build;
-mod convert;
-mod cost;
-mod kernels;
-mod layout;
-mod lower;
-mod memory;
-mod operation;
-mod operations;
+mod cpu;
 mod options;
-mod place;
-mod plan;
-mod step;
-mod team;
-mod weights;
 
-pub use kernels::InstructionSet;
+pub use cpu::{InstructionSet, Memory, Plan, Scratch, Step};
 pub use options::{Accuracy, MAX_THREADS, Options};
-pub use plan::{Memory, Plan, Scratch};
-pub use step::Step;

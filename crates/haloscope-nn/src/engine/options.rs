@@ -1,6 +1,6 @@
 //! What a caller may choose when a network is planned.
 
-use super::kernels::InstructionSet;
+use super::cpu::InstructionSet;
 
 /// The most threads that a plan takes: more than machines have cores, and fewer than systems start.
 pub const MAX_THREADS: usize = 4096;

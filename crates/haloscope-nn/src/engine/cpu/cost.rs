@@ -6,8 +6,8 @@
 use super::kernels::OUTPUTS;
 use super::layout::{BLOCK, Layout};
 use super::operations::{Axis, Blocking, tiles};
-use super::options::Accuracy;
 use super::weights::{Form, WinogradWeights};
+use crate::engine::options::Accuracy;
 
 /// A way to convolve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,9 +10,9 @@ use super::kernels::InstructionSet;
 use super::lower::{ConvDraft, Program, Work};
 use super::operation::Operation;
 use super::operations::{DirectConv, WinogradConv, phase_taps};
-use super::options::Options;
 use super::place::place;
 use super::weights::{DirectWeights, Fill, Weights, WinogradWeights};
+use crate::engine::options::Options;
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 
