@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use haloscope::io::{self, Image, ReadOptions};
 use haloscope::memory::{peak_resident_bytes, resident_bytes};
-use haloscope_nn::engine::{Accuracy, Options, Plan};
+use haloscope_nn::engine::{Accuracy, Cpu, Engine, Options, Plan};
 use haloscope_nn::models::{Builtin, Model, Sigma};
 use haloscope_nn::{Shape, Tensor};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -98,10 +98,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let before = resident_bytes().map(|bytes| bytes.saturating_sub(weights));
     let begin = Instant::now();
     // No threads, or too little memory.
-    let plan = Plan::consuming(model.into_network(), input.shape(), &options).or_misuse()?;
+    let engine: &dyn Engine = &Cpu::default();
+    let plan = engine.plan_consuming(model.into_network(), input.shape(), &options).or_misuse()?;
     let planning = begin.elapsed();
     let mut output = vec![0.0; plan.output_shape().count()];
-    let seconds = denoise(&plan, &input, &mut output)?;
+    let seconds = denoise(&*plan, &input, &mut output)?;
     // Peaks only grow, so this is the network's as long as nothing before it took more.
     let measured =
         peak_resident_bytes().zip(before).map(|(peak, before)| peak.saturating_sub(before));
@@ -221,7 +222,7 @@ fn restore(picture: &Picture, output: Vec<f32>) -> Result<haloscope::Array> {
 }
 
 /// Runs the plan with a bar that moves with the operations done.
-fn denoise(plan: &Plan, input: &Tensor, output: &mut [f32]) -> Result<Duration> {
+fn denoise(plan: &dyn Plan, input: &Tensor, output: &mut [f32]) -> Result<Duration> {
     let bar = ProgressBar::new(plan.flops() as u64);
     let style = ProgressStyle::with_template("denoising {bar:40} {percent:>3} %, {eta} left")?;
     bar.set_style(style);

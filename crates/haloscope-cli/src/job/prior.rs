@@ -162,7 +162,7 @@ impl PriorPlan {
         &self,
         ctx: &Context,
         image: &[usize],
-        denoiser: Option<NetworkDenoiser>,
+        denoiser: Option<Arc<NetworkDenoiser>>,
     ) -> Result<RankedPrior> {
         match (&self.kind, denoiser) {
             (PriorKind::TotalVariation { weight, denoiser }, _) => {

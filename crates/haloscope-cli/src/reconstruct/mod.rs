@@ -23,7 +23,7 @@ use crate::exit::{Agreed, Code};
 use crate::interrupt::{self, Signal};
 use crate::job::Job;
 use crate::job::files::is_picture;
-use crate::memory::{self, Expected};
+use crate::memory::Expected;
 use crate::ranks::RankArguments;
 use crate::records::RankSummary;
 use crate::trace::TraceArguments;
@@ -139,9 +139,8 @@ pub fn reconstruct(
 ) -> Result<Finished> {
     let refused = |error| Agreed::misuse(ctx, error);
     let layout = agree(ctx, Layout::of(job, ctx.local_size())).map_err(refused)?;
-    let opened = job.open_network(ctx.threads_per_rank(), &layout.image);
-    let network = agree(ctx, opened).map_err(refused)?;
-    let expected = expect(ctx, job, &layout, network.as_ref()).map_err(refused)?;
+    let network = agree(ctx, job.share_network(ctx, &layout.image)).map_err(refused)?;
+    let expected = expect(ctx, job, &layout, network.as_deref()).map_err(refused)?;
     let (shape, operators) = (layout.image[1..].to_vec(), layout.recipes.len());
     let (saving, found) = match resuming {
         None => (None, None),
@@ -161,9 +160,8 @@ pub fn reconstruct(
     announce(ctx, job, &shape, &prepared, resumed_from);
     crate::log::event(ctx, "plan", || expected.details());
     if ctx.is_root() && !printing.quiet && !crate::log::is_json() {
-        let (size, ranks) = (memory::size(expected.rank_bytes), ctx.size());
-        let each = if ranks == 1 { String::new() } else { format!(" on each of {ranks} ranks") };
-        crate::log::message(log::Level::Info, &format!("about {size} of memory{each}"));
+        let needed = expected.describe(ctx.size(), ctx.process_size());
+        crate::log::message(log::Level::Info, &format!("{needed} of memory"));
     }
     let mut progress =
         Progress::new(ctx, printing.quiet, state.iteration, prepared.stopping.iterations)?;
@@ -246,7 +244,8 @@ fn expect(
     network: Option<&NetworkDenoiser>,
 ) -> haloscope::Result<Expected> {
     let expected = Expected::of(job, layout, ctx.size(), network);
-    agree(ctx, expected.and_then(|expected| expected.check(ctx.local_size()).map(|()| expected)))
+    let (here, processes) = (ctx.local_size(), ctx.local_size() / ctx.process_size());
+    agree(ctx, expected.and_then(|expected| expected.check(here, processes).map(|()| expected)))
 }
 
 /// Tells programs what begins.

@@ -10,7 +10,7 @@ use super::weights::{Form, WinogradWeights};
 use crate::engine::options::Accuracy;
 
 /// A way to convolve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Method {
     /// By the definition.
     Direct,

@@ -1,166 +1,66 @@
 //! A network made ready for one shape: what to run, in which order, where in memory.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use super::buffer::AlignedBuffer;
 use super::build::Builder;
 use super::convert::{load_plane, store_channel, three};
 use super::kernels::InstructionSet;
-use super::layout::Tensor as Values;
-use super::lower::{Program, lower};
+use super::layout::{Layout, Tensor as Values};
+use super::lower::lower;
 use super::operation::{Operands, Value};
 use super::place::{clear_borders, pad, place};
-use super::step::Step;
+use super::stage::Stage;
+use super::stock::Shelf;
 use super::team::Team;
-use super::weights::Weights;
-use crate::engine::options::{MAX_THREADS, Options};
+use crate::engine::graph::Aligned;
+use crate::engine::options::Options;
+use crate::engine::{Memory, Plan, Scratch, Step};
 use crate::error::{Error, Result};
-use crate::footprint::Footprint;
-use crate::network::{Network, Node};
+use crate::network::Network;
 use crate::shape::Shape;
 
-/// A network planned for one shape of input: immutable, and shared by as many runs as you like.
-///
-/// ```
-/// use haloscope_nn::engine::{Options, Plan};
-/// use haloscope_nn::{Conv, NetworkBuilder, Shape, Tensor};
-///
-/// let mut builder = NetworkBuilder::new("mean", 2)?;
-/// let input = builder.input(1)?;
-/// let weight = Tensor::filled(Shape::new([1, 1, 3, 3])?, 1.0 / 9.0);
-/// let mean = builder.conv("mean", Conv::new(weight).padding(1), input)?;
-/// let network = builder.finish(mean)?;
-///
-/// let plan = Plan::new(&network, &Shape::new([1, 1, 20, 30])?, &Options::default())?;
-/// let (input, mut output) = (vec![1.0; 600], vec![0.0; 600]);
-/// plan.run(&input, &mut output, &mut plan.scratch())?;
-/// assert!((output[31] - 1.0).abs() < 1e-5);
-/// # Ok::<(), haloscope_nn::Error>(())
-/// ```
-pub struct Plan {
+/// A network planned for one shape of input.
+pub(crate) struct CpuPlan {
     name: String,
-    /// Which network it is, without keeping its weights.
-    network: Weak<[Node]>,
     input: Shape,
     output: Shape,
     values: Vec<Value>,
     output_value: usize,
     steps: Vec<Step>,
+    /// What the steps do, in the same order.
+    stages: Vec<Stage>,
     threads: usize,
     memory: Memory,
 }
 
-/// The bytes that a plan takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Memory {
-    /// Weights in the form that the kernels read; part of the plan.
-    pub weights: usize,
-    /// The values between the steps; part of each [`Scratch`].
-    pub activations: usize,
-    /// Working memory of all threads together; part of each [`Scratch`].
-    pub workspace: usize,
-}
-
-impl Memory {
-    /// Bytes of a plan and one scratch.
-    #[must_use]
-    pub fn total(&self) -> usize {
-        self.weights + self.activations + self.workspace
-    }
-}
-
 /// The memory and the threads of one run at a time.
-pub struct Scratch {
+struct Workplace {
     memory: AlignedBuffer,
     team: Team,
 }
 
-impl Plan {
-    /// Plans a network for inputs of this shape, any size that the network accepts when its sides
-    /// are rounded up to the alignment. Transforms all weights.
-    pub fn new(network: &Network, input: &Shape, options: &Options) -> Result<Self> {
-        Self::build(Cow::Borrowed(network), input, options, HashMap::new())
-    }
-
-    /// As [`new`](Self::new), and lets go of each weight of the network as soon as it is
-    /// transformed: what is alive at any time is no more than the finished plan and one layer's
-    /// weights. That holds if no clone of the network and no [`StateDict`](crate::weights::StateDict)
-    /// keeps the weights too.
-    ///
-    /// ```
-    /// use haloscope_nn::Shape;
-    /// use haloscope_nn::engine::{Options, Plan};
-    /// use haloscope_nn::models::{Architecture, Dncnn};
-    ///
-    /// let model = Dncnn { channels: 16, depth: 4, ..Dncnn::default() }.random(1)?;
-    /// let options = Options { memory_budget: Some(1_000_000), ..Options::default() };
-    /// let plan = Plan::consuming(model.into_network(), &Shape::new([1, 3, 32, 32])?, &options)?;
-    /// assert!(plan.memory().total() <= 1_000_000);
-    /// # Ok::<(), haloscope_nn::Error>(())
-    /// ```
-    pub fn consuming(network: Network, input: &Shape, options: &Options) -> Result<Self> {
-        Self::build(Cow::Owned(network), input, options, HashMap::new())
-    }
-
-    /// Plans the same network for another shape. Layers that both plans compute in the same way
-    /// share their weights, which exist once then; each plan counts them.
-    pub fn with_shape(&self, network: &Network, input: &Shape, options: &Options) -> Result<Self> {
-        // The weak pointer keeps the address from being used again, so equal addresses mean the
-        // same network.
-        if !Weak::ptr_eq(&self.network, &Arc::downgrade(&network.nodes)) {
-            return Err(argument(
-                "network",
-                format!(
-                    "`{}` is not the network of the plan for {}; plans share weights only for \
-                     clones of one network",
-                    network.name(),
-                    self.input
-                ),
-            ));
-        }
-        let weights = self.steps.iter().filter_map(|step| {
-            step.operation().weights().map(|weights| (step.name().to_owned(), weights))
-        });
-        Self::build(Cow::Borrowed(network), input, options, weights.collect())
-    }
-
-    fn build(
+impl CpuPlan {
+    /// Plans a network, of which it may be the only owner. Transforms all weights that are not on the shelf.
+    pub(crate) fn new(
         network: Cow<'_, Network>,
         input: &Shape,
         options: &Options,
-        shared: HashMap<String, Weights>,
+        instructions: InstructionSet,
+        shelf: &Shelf,
     ) -> Result<Self> {
-        if !(1..=MAX_THREADS).contains(&options.threads) {
-            let reason = format!("{}; a number from 1 to {MAX_THREADS} is needed", options.threads);
-            return Err(argument("threads", reason));
-        }
-        let instructions = options.instructions.unwrap_or_else(InstructionSet::detect);
-        if !instructions.is_available() {
-            return Err(argument(
-                "instructions",
-                format!("{instructions:?}, which this CPU does not have"),
-            ));
-        }
-        // Networks whose output is not as large as their input have no footprint; they take the
-        // input as it is.
-        let spatial = match Footprint::of(&network) {
-            Ok(footprint) if input.spatial().len() == network.rank() && input.count() > 0 => {
-                footprint.aligned(input.spatial())
-            }
-            _ => input.spatial().to_vec(),
-        };
-        let aligned = Shape::image(input.batch(), input.channels(), &spatial)?;
-        let mut program = lower(&network, &aligned, options.threads)?;
-        let output = output_shape(&network, input, &aligned, &program)?;
-        let (name, nodes) = (network.name().to_owned(), Arc::downgrade(&network.nodes));
+        let aligned = Aligned::of(&network, input)?;
+        let mut program = lower(&network, &aligned.run, options.threads)?;
+        let output =
+            aligned.output(&shape_of(&program.layouts[program.output], network.rank())?)?;
+        let name = network.name().to_owned();
         // From here on only the program holds the weights of a network that is consumed.
         drop(network);
-        let builder = Builder { instructions, options, shared };
+        let mut builder = Builder { instructions, options, shelf: shelf.open() };
         let (operations, weights) = builder.operations(&mut program)?;
+        drop(builder);
         let may_overwrite = |step: usize, input: usize| operations[step].may_overwrite(input);
         let (values, activations) = place(&program, &may_overwrite);
         let workspace =
@@ -169,89 +69,94 @@ impl Plan {
             weights,
             activations: activations * size_of::<f32>(),
             workspace: options.threads * pad(workspace) * size_of::<f32>(),
+            device: 0,
         };
         let output_value = program.output;
         let clear = clear_borders(&program, &values);
-        let steps = (program.steps.into_iter().zip(operations).zip(clear))
-            .map(|((draft, operation), clear)| {
-                Step::new(draft.name, operation, draft.inputs, draft.output, clear)
+        let (steps, stages) = (program.steps.into_iter().zip(operations).zip(clear))
+            .map(|((draft, operation), border_is_clear)| {
+                let flops = 2.0 * operation.multiplications();
+                let step = Step::new(draft.name, operation.describe(), flops);
+                let (inputs, output) = (draft.inputs, draft.output);
+                (step, Stage { operation, inputs, output, border_is_clear })
             })
-            .collect();
-        Ok(Self {
-            name,
-            network: nodes,
-            input: input.clone(),
-            output,
-            values,
-            output_value,
-            steps,
-            threads: options.threads,
-            memory,
-        })
+            .unzip();
+        let (input, threads) = (input.clone(), options.threads);
+        Ok(Self { name, input, output, values, output_value, steps, stages, threads, memory })
     }
 
-    /// The shape of the input.
-    #[must_use]
-    pub fn input_shape(&self) -> &Shape {
+    /// The scratch as what it is, if everything fits the plan.
+    fn check<'a>(
+        &self,
+        input: &[f32],
+        output: &[f32],
+        scratch: &'a mut Scratch,
+    ) -> Result<&'a mut Workplace> {
+        let lengths = [("input", input.len(), &self.input), ("output", output.len(), &self.output)];
+        for (what, len, shape) in lengths {
+            if len != shape.count() {
+                let count = shape.count();
+                return Err(argument(
+                    what,
+                    format!("{len} values; the plan's shape {shape} needs {count}"),
+                ));
+            }
+        }
+        let Some(scratch) = scratch.get_mut::<Workplace>() else {
+            let reason = "that of another engine; make it with the plan's own `scratch`";
+            return Err(argument("scratch", reason.into()));
+        };
+        let bytes = self.memory.activations + self.memory.workspace;
+        if scratch.memory.bytes() < bytes || scratch.team.threads() != self.threads {
+            return Err(argument(
+                "scratch",
+                format!(
+                    "{} bytes and {} threads; the plan needs {bytes} and {}: make it with the plan's \
+                     own `scratch`",
+                    scratch.memory.bytes(),
+                    scratch.team.threads(),
+                    self.threads
+                ),
+            ));
+        }
+        Ok(scratch)
+    }
+}
+
+impl Plan for CpuPlan {
+    fn input_shape(&self) -> &Shape {
         &self.input
     }
 
-    /// The shape of the output.
-    #[must_use]
-    pub fn output_shape(&self) -> &Shape {
+    fn output_shape(&self) -> &Shape {
         &self.output
     }
 
-    /// The threads that a run uses.
-    #[must_use]
-    pub fn threads(&self) -> usize {
-        self.threads
-    }
-
-    /// The bytes that the plan and a scratch take.
-    #[must_use]
-    pub fn memory(&self) -> Memory {
+    fn memory(&self) -> Memory {
         self.memory
     }
 
-    /// Floating-point operations by the definition of the layers, two for each multiplication: the
-    /// kernels need fewer.
-    #[must_use]
-    pub fn flops(&self) -> f64 {
-        self.steps.iter().map(Step::flops).sum()
-    }
-
-    /// The steps in the order in which they run.
-    #[must_use]
-    pub fn steps(&self) -> &[Step] {
+    fn steps(&self) -> &[Step] {
         &self.steps
     }
 
-    /// Memory and threads for one run at a time. Any number of them may be in use at once.
-    #[must_use]
-    pub fn scratch(&self) -> Scratch {
+    fn scratch(&self) -> Scratch {
         let bytes = self.memory.activations + self.memory.workspace;
-        Scratch {
+        Scratch::new(Workplace {
             memory: AlignedBuffer::uninitialised(bytes / size_of::<f32>()),
             team: Team::new(self.threads),
-        }
+        })
     }
 
-    /// Runs the network on `input`, in row-major order as its shape says, into `output`. Allocates
-    /// nothing.
-    pub fn run(&self, input: &[f32], output: &mut [f32], scratch: &mut Scratch) -> Result<()> {
-        self.run_observed(input, output, scratch, &mut |_, _| ())
-    }
-
-    /// As [`run`](Self::run); `observe` is told of each step and the time it took.
-    pub fn run_observed(
+    /// Allocates nothing.
+    fn run_observed(
         &self,
         input: &[f32],
         output: &mut [f32],
         scratch: &mut Scratch,
         observe: &mut dyn FnMut(&Step, Duration),
     ) -> Result<()> {
-        self.check(input, output, scratch)?;
+        let scratch = self.check(input, output, scratch)?;
         let memory = scratch.memory.as_ptr();
         let workspaces = memory.wrapping_add(self.memory.activations / size_of::<f32>());
         let workspaces = Values { layout: self.values[0].layout, data: workspaces };
@@ -267,21 +172,22 @@ impl Plan {
             // SAFETY: the scratch is borrowed by this run, and each plane is loaded once.
             unsafe { load_plane(input, sizes, &source, plane) };
         });
-        for step in &self.steps {
+        for (step, stage) in self.steps.iter().zip(&self.stages) {
             let start = Instant::now();
+            let Stage { operation, inputs, output, border_is_clear } = stage;
             let operands = Operands {
                 memory,
                 values: &self.values,
-                inputs: step.inputs(),
-                output: step.output(),
-                border_is_clear: step.border_is_clear(),
+                inputs,
+                output: *output,
+                border_is_clear: *border_is_clear,
             };
-            scratch.team.for_each(step.operation().items(), &|thread, item| {
+            scratch.team.for_each(operation.items(), &|thread, item| {
                 let workspaces = &workspaces;
                 let workspace = workspaces.data.wrapping_add(thread * workspace_len);
                 // SAFETY: `place` gave each value its own memory as long as it lives; the team runs
                 // each item once; each thread has its own workspace of the largest length.
-                unsafe { step.operation().run(item, &operands, workspace) };
+                unsafe { operation.run(item, &operands, workspace) };
             });
             observe(step, start.elapsed());
         }
@@ -301,38 +207,11 @@ impl Plan {
         });
         Ok(())
     }
-
-    fn check(&self, input: &[f32], output: &[f32], scratch: &Scratch) -> Result<()> {
-        let lengths = [("input", input.len(), &self.input), ("output", output.len(), &self.output)];
-        for (what, len, shape) in lengths {
-            if len != shape.count() {
-                let count = shape.count();
-                return Err(argument(
-                    what,
-                    format!("{len} values; the plan's shape {shape} needs {count}"),
-                ));
-            }
-        }
-        let bytes = self.memory.activations + self.memory.workspace;
-        if scratch.memory.bytes() < bytes || scratch.team.threads() != self.threads {
-            return Err(argument(
-                "scratch",
-                format!(
-                    "{} bytes and {} threads; the plan needs {bytes} and {}: make it with the plan's \
-                     own `scratch`",
-                    scratch.memory.bytes(),
-                    scratch.team.threads(),
-                    self.threads
-                ),
-            ));
-        }
-        Ok(())
-    }
 }
 
-impl fmt::Debug for Plan {
+impl fmt::Debug for CpuPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Plan")
+        f.debug_struct("CpuPlan")
             .field("network", &self.name)
             .field("input", &self.input)
             .field("steps", &self.steps.len())
@@ -350,26 +229,37 @@ fn argument(what: &'static str, reason: String) -> Error {
     Error::Argument { what, reason }
 }
 
-/// The output for an input that was extended: as much of it as belongs to the input.
-fn output_shape(
-    network: &Network,
-    input: &Shape,
-    aligned: &Shape,
-    program: &Program,
-) -> Result<Shape> {
-    let layout = program.layouts[program.output];
+/// A layout as a network of so many axes sees it.
+fn shape_of(layout: &Layout, rank: usize) -> Result<Shape> {
     let sizes = [layout.depth, layout.height, layout.width];
-    let spatial: Vec<usize> = (input.spatial().iter().zip(aligned.spatial()))
-        .zip(&sizes[3 - network.rank()..])
-        .map(|((&size, &aligned), &output)| (size * output).div_ceil(aligned).max(1))
-        .collect();
-    Shape::image(input.batch(), layout.channels, &spatial)
+    Shape::image(layout.batch, layout.channels, &sizes[3 - rank..])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::models::{Architecture, Drunet, Unet};
+
+    fn plan(network: &Network, input: &Shape, options: &Options) -> CpuPlan {
+        let instructions = InstructionSet::detect();
+        CpuPlan::new(Cow::Borrowed(network), input, options, instructions, &Shelf::default())
+            .expect("any size can be planned")
+    }
+
+    #[test]
+    fn steps_say_which_rows_they_read() {
+        let drunet = Drunet { channels: [16, 24, 32, 48], blocks: 2, ..Drunet::default() };
+        let model = drunet.random(1).expect("valid");
+        let shape = Shape::new([1, 4, 64, 64]).expect("small");
+        let plan = plan(model.network(), &shape, &Options::default());
+        let rows = |method: &str| {
+            let index = plan.steps.iter().position(|step| step.method().contains(method));
+            plan.stages[index.expect("there is one")].operation.rows_read(0, 8..16)
+        };
+        assert_eq!(rows("conv 3×3"), 7..17);
+        assert_eq!(rows("conv 2×2, stride 2"), 16..32);
+        assert_eq!(rows("transposed"), 4..8);
+    }
 
     #[test]
     fn a_run_does_not_depend_on_what_the_scratch_held() {
@@ -385,14 +275,14 @@ mod tests {
             let channels = model.network().input_channels();
             let shape = Shape::image(2, channels, spatial).expect("small");
             let options = Options { threads: 2, ..Options::default() };
-            let plan = Plan::new(model.network(), &shape, &options).expect("any size");
+            let plan = plan(model.network(), &shape, &options);
             let input: Vec<f32> = (0..shape.count()).map(|i| (i % 13) as f32 - 6.0).collect();
             let results = [0.0, f32::NAN, 1e30].map(|filling| {
                 let mut scratch = plan.scratch();
-                let len = scratch.memory.bytes() / size_of::<f32>();
-                for index in 0..len {
+                let memory = &scratch.get_mut::<Workplace>().expect("the CPU's").memory;
+                for index in 0..memory.bytes() / size_of::<f32>() {
                     // SAFETY: the scratch has this many floats and nobody else uses it.
-                    unsafe { scratch.memory.as_ptr().add(index).write(filling) };
+                    unsafe { memory.as_ptr().add(index).write(filling) };
                 }
                 let mut output = vec![0.0; plan.output_shape().count()];
                 plan.run(&input, &mut output, &mut scratch).expect("lengths fit");
