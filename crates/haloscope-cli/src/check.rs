@@ -12,7 +12,7 @@ use crate::job::Job;
 use crate::job::files::StartPlan;
 use crate::job::measurements::Source;
 use crate::machine::Machine;
-use crate::memory::{Expected, gigabytes, size};
+use crate::memory::{Expected, gigabytes};
 use crate::reconstruct::layout::Layout;
 use crate::time;
 use crate::words::count;
@@ -36,18 +36,21 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
         return Ok(Code::Success);
     }
     let ranks = arguments.ranks.or(launch.and_then(|launch| launch.size)).unwrap_or(1);
-    let text =
-        check(&Job::open(&arguments.job).map_err(Misuse::error)?, ranks).map_err(Misuse::error)?;
+    // A launcher's ranks are processes, ours are threads.
+    let together = arguments.ranks.unwrap_or(1);
+    let job = Job::open(&arguments.job).map_err(Misuse::error)?;
+    let text = check(&job, ranks, together).map_err(Misuse::error)?;
     crate::print(&text)?;
     Ok(Code::Success)
 }
 
-fn check(job: &Job, ranks: usize) -> haloscope::Result<String> {
+/// Checks a job on so many ranks, of which each process has `together`.
+fn check(job: &Job, ranks: usize, together: usize) -> haloscope::Result<String> {
     // In the order of a run, so that the same fault is found first.
     let layout = Layout::of(job, ranks)?;
     let network = job.open_network((Machine::detect().cores / ranks).max(1), &layout.image)?;
     let expected = Expected::of(job, &layout, ranks, network.as_ref())?;
-    expected.check(ranks)?;
+    expected.check(ranks, ranks / together)?;
     let mut shapes = Vec::new();
     for recipe in &*layout.recipes {
         shapes.push(recipe.draft()?.measurement_shape().to_vec());
@@ -94,7 +97,7 @@ fn check(job: &Job, ranks: usize) -> haloscope::Result<String> {
     let available = Machine::detect().memory_available_bytes;
     let available =
         available.map_or_else(String::new, |bytes| format!("; {} are available", gigabytes(bytes)));
-    line("memory", format!("about {} on each rank{available}", size(expected.rank_bytes)));
+    line("memory", expected.describe(ranks, together) + &available);
     line("time", time::describe(job, &layout, &expected.forecast, network.as_ref()));
     let files = job.output.files.iter().chain(&job.output.folder);
     line("output", files.map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "));

@@ -11,7 +11,7 @@ use anyhow::Result;
 use haloscope::Array;
 use haloscope::io::{self, Axes, Format, Image, ReadOptions, Sample, WriteOptions};
 use haloscope::memory::{peak_resident_bytes, resident_bytes};
-use haloscope_nn::engine::{Accuracy, Options, Plan};
+use haloscope_nn::engine::{Accuracy, Cpu, Engine, Options, Plan};
 use haloscope_nn::models::{Builtin, Model, Sigma};
 use haloscope_nn::{Shape, Tensor};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -153,9 +153,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let before = resident_bytes().map(|bytes| bytes.saturating_sub(weights));
     let begin = Instant::now();
     // No threads, or too little memory.
-    let plan = Plan::consuming(model.into_network(), input.shape(), &options).or_misuse()?;
+    let engine: &dyn Engine = &Cpu::default();
+    let plan = engine.plan_consuming(model.into_network(), input.shape(), &options).or_misuse()?;
     let planning = begin.elapsed();
-    let (scaled, seconds) = denoise(&plan, &pieces, input)?;
+    let (scaled, seconds) = denoise(&*plan, &pieces, input)?;
     // Peaks only grow, so this is the network's as long as nothing before it took more.
     let measured =
         peak_resident_bytes().zip(before).map(|(peak, before)| peak.saturating_sub(before));
@@ -482,7 +483,7 @@ impl Pieces {
 }
 
 /// Runs the plan on all pieces, with a bar that moves with the operations done.
-fn denoise(plan: &Plan, pieces: &Pieces, first: Tensor) -> Result<(Array, Duration)> {
+fn denoise(plan: &dyn Plan, pieces: &Pieces, first: Tensor) -> Result<(Array, Duration)> {
     let bar = ProgressBar::new((plan.flops() * pieces.count() as f64) as u64);
     let style = ProgressStyle::with_template("denoising {bar:40} {percent:>3} %, {eta} left")?;
     bar.set_style(style);

@@ -19,8 +19,10 @@ use crate::reconstruct::layout::Layout;
 /// What a job will take.
 pub struct Expected {
     pub forecast: Forecast,
-    /// The most bytes that a rank holds at once.
+    /// The most bytes that a rank holds at once, if it is a process of its own.
     pub rank_bytes: u64,
+    /// Those of them that all ranks of one process share.
+    shared_bytes: u64,
 }
 
 impl Expected {
@@ -77,12 +79,30 @@ impl Expected {
         let duals = if has_duals { 2 * bytes_of(&[layout.image[0], own]) + image } else { 0 };
         let held = held + duals;
         let rank_bytes = held + preparing.max(forecast.largest_memory() as u64);
-        Ok(Self { forecast, rank_bytes })
+        let weights = forecast.ranks.iter().map(|share| share.memory.weights).max();
+        let shared_bytes = (weights.unwrap_or(0) as u64).min(rank_bytes);
+        Ok(Self { forecast, rank_bytes, shared_bytes })
     }
 
-    /// Refuses what does not fit on this machine, which has `here` of the ranks.
-    pub fn check(&self, here: usize) -> Result<()> {
-        check(self.rank_bytes.saturating_mul(here as u64))
+    /// The bytes of so many ranks in so many processes.
+    pub fn bytes(&self, ranks: usize, processes: usize) -> u64 {
+        let own = (self.rank_bytes - self.shared_bytes).saturating_mul(ranks as u64);
+        own.saturating_add(self.shared_bytes.saturating_mul(processes as u64))
+    }
+
+    /// Refuses what does not fit on this machine, which has `here` of the ranks in so many processes.
+    pub fn check(&self, here: usize, processes: usize) -> Result<()> {
+        check(self.bytes(here, processes))
+    }
+
+    /// How much it is for so many ranks, of which each process has `together`.
+    pub fn describe(&self, ranks: usize, together: usize) -> String {
+        let bytes = size(self.bytes(together, 1));
+        match (ranks, together) {
+            (1, _) => format!("about {bytes}"),
+            (_, 1) => format!("about {bytes} on each of {ranks} ranks"),
+            _ => format!("about {bytes} for {together} ranks together"),
+        }
     }
 
     /// For programs.
@@ -99,6 +119,7 @@ impl Expected {
         let tiles = self.forecast.tiles.as_ref();
         json!({
             "rank_bytes": self.rank_bytes,
+            "shared_bytes": self.shared_bytes,
             "available_bytes": Machine::detect().memory_available_bytes,
             "tiles": tiles.map_or(0, haloscope::tiling::TilePlan::len),
             "window": tiles.map(|tiles| tiles.window().to_vec()),
@@ -152,4 +173,20 @@ pub fn size(bytes: u64) -> String {
 
 pub fn gigabytes(bytes: u64) -> String {
     format!("{:.1} GB", bytes as f64 / 1e9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_of_one_process_have_the_weights_once() {
+        let forecast = Forecast { tiles: None, batch: 0, flops: 0.0, ranks: Vec::new() };
+        let expected = Expected { forecast, rank_bytes: 900_000_000, shared_bytes: 600_000_000 };
+        assert_eq!(expected.bytes(4, 1), 1_800_000_000);
+        assert_eq!(expected.bytes(4, 4), 3_600_000_000);
+        assert_eq!(expected.describe(1, 1), "about 900 MB");
+        assert_eq!(expected.describe(4, 4), "about 1.8 GB for 4 ranks together");
+        assert_eq!(expected.describe(4, 1), "about 900 MB on each of 4 ranks");
+    }
 }

@@ -3,6 +3,7 @@
 //! A [`Context`] is made in one of three ways (alone, on threads, from the launcher) and is then always
 //! used in the same way.
 
+use std::any::Any;
 use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
@@ -10,6 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
+use crate::common::Common;
 #[cfg(feature = "mpi")]
 use crate::communicator::Collectives;
 use crate::communicator::Communicator;
@@ -49,6 +51,7 @@ pub struct Context {
     threads: usize,
     seed: u64,
     launch: Option<Launch>,
+    common: Common,
     said: Arc<Mutex<HashSet<String>>>,
     trace: Option<Arc<Trace>>,
 }
@@ -104,11 +107,13 @@ impl ContextOptions {
         self.check()?;
         let ranks = Threads::group(size)?;
         let threads = (Cores::detect().count / size).max(1);
+        let common = Common::of(size);
         let body = Arc::new(body);
         let (reports, arrivals) = mpsc::channel();
         for (rank, comm) in ranks.into_iter().enumerate() {
             let comm = Arc::new(comm);
-            let context = self.context(comm.clone(), rank, size, threads);
+            let mut context = self.context(comm.clone(), rank, size, threads);
+            context.common = common.clone();
             let (body, reports) = (body.clone(), reports.clone());
             // The report comes before the others can notice that this rank is gone, so that what
             // went wrong first is reported first. Nobody may be left to take it.
@@ -208,8 +213,9 @@ impl ContextOptions {
     ) -> Context {
         comm.set_deadline(self.deadline);
         let threads = self.threads.unwrap_or(threads);
-        let (seed, said) = (self.seed, Arc::default());
-        Context { comm, local_rank, local_size, threads, seed, launch: None, said, trace: None }
+        let (seed, common, said) = (self.seed, Common::of(1), Arc::default());
+        let (launch, trace) = (None, None);
+        Context { comm, local_rank, local_size, threads, seed, launch, common, said, trace }
     }
 }
 
@@ -313,6 +319,34 @@ impl Context {
         Ok(partition::contiguous(costs, self.size())?.swap_remove(self.rank()))
     }
 
+    /// The ranks of this process: all of them if they are threads, else this one.
+    #[must_use]
+    pub fn process_size(&self) -> usize {
+        self.common.ranks
+    }
+
+    /// The value of this name and type that the ranks of this process have in common. The first rank that asks makes it,
+    /// the others wait for that; it is there as long as a rank holds it, and is made anew after that. An error is the
+    /// asking rank's own.
+    ///
+    /// ```
+    /// use haloscope_comm::{Context, Error};
+    ///
+    /// let tables = Context::threads(3, |ctx| {
+    ///     let table = ctx.share("squares", || Ok::<_, Error>(vec![0, 1, 4, 9]))?;
+    ///     Ok::<_, Error>(table)
+    /// })?;
+    /// assert!(tables.iter().all(|table| **table == [0, 1, 4, 9]));
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn share<T: Any + Send + Sync, E>(
+        &self,
+        name: &str,
+        make: impl FnOnce() -> std::result::Result<T, E>,
+    ) -> std::result::Result<Arc<T>, E> {
+        self.common.get(name, make)
+    }
+
     /// The same context, whose calls and [spans](Self::span) are recorded in `trace`.
     #[must_use]
     pub fn traced(&self, trace: Trace) -> Self {
@@ -402,7 +436,7 @@ where
     Ok(results.into_iter().flatten().collect())
 }
 
-fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
 }

@@ -2,6 +2,7 @@
 
 mod call;
 mod collectives;
+mod common;
 mod communicator;
 mod context;
 mod element;

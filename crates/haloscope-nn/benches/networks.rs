@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use haloscope_nn::engine::{Accuracy, Options, Plan};
+use haloscope_nn::engine::{Accuracy, Cpu, Engine, Options, Plan};
 use haloscope_nn::models::{Architecture, Dncnn, Drunet, Model, Unet};
 use haloscope_nn::{Result, Shape};
 
@@ -104,7 +104,7 @@ fn measure(case: &Case, request: &Request) -> Result<()> {
     let before = status_bytes("VmRSS:");
     let network = (case.build)()?.into_network();
     let begin = Instant::now();
-    let plan = Plan::consuming(network, &shape, &request.options)?;
+    let plan = Cpu::default().plan_consuming(network, &shape, &request.options)?;
     let planning = begin.elapsed();
     let count = plan.output_shape().count();
     let mut places: Vec<_> =
@@ -138,17 +138,17 @@ fn measure(case: &Case, request: &Request) -> Result<()> {
     });
     println!("{line}");
     if request.steps {
-        profile(&plan, &input, request.repeats)?;
+        profile(&*plan, &input, request)?;
     }
     Ok(())
 }
 
 /// Prints the least time of each step, and of all steps of the same kind and size.
-fn profile(plan: &Plan, input: &[f32], repeats: usize) -> Result<()> {
+fn profile(plan: &dyn Plan, input: &[f32], request: &Request) -> Result<()> {
     let mut output = vec![0.0; plan.output_shape().count()];
     let mut scratch = plan.scratch();
     let mut times = vec![Duration::MAX; plan.steps().len()];
-    for _ in 0..=repeats {
+    for _ in 0..=request.repeats {
         let mut index = 0;
         let mut last = processor_time();
         plan.run_observed(input, &mut output, &mut scratch, &mut |_, elapsed| {
@@ -156,7 +156,7 @@ fn profile(plan: &Plan, input: &[f32], repeats: usize) -> Result<()> {
             // On one thread the time on the processor is what the step took, however busy the
             // machine is; with more it would not count the others.
             let own = now.zip(last).map(|(now, last)| now.saturating_sub(last));
-            let time = own.filter(|_| plan.threads() == 1).unwrap_or(elapsed);
+            let time = own.filter(|_| request.options.threads == 1).unwrap_or(elapsed);
             (last, times[index]) = (now, times[index].min(time));
             index += 1;
         })?;

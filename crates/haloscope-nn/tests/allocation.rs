@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use haloscope_nn::Shape;
-use haloscope_nn::engine::{Options, Plan};
+use haloscope_nn::engine::{Cpu, Engine, Options};
 use haloscope_nn::models::{Architecture, Drunet, Unet};
 
 struct Counting;
@@ -38,7 +38,8 @@ fn a_run_allocates_nothing() {
         for threads in [1, 2] {
             let shape = Shape::image(1, network.input_channels(), &[44, 37]).expect("small");
             let options = Options { threads, ..Options::default() };
-            let plan = Plan::new(network, &shape, &options).expect("any size can be planned");
+            let plan =
+                Cpu::default().plan(network, &shape, &options).expect("any size can be planned");
             let mut scratch = plan.scratch();
             let input = vec![0.5; plan.input_shape().count()];
             let mut output = vec![0.0; plan.output_shape().count()];

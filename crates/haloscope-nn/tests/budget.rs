@@ -4,7 +4,7 @@
 #![cfg(target_os = "linux")]
 
 use haloscope_nn::Shape;
-use haloscope_nn::engine::{Options, Plan};
+use haloscope_nn::engine::{Cpu, Engine, Options};
 use haloscope_nn::models::{Architecture, Drunet};
 
 /// The most memory that the process has had, in bytes.
@@ -21,7 +21,8 @@ fn the_full_drunet_stays_within_330_megabytes_in_all() {
     let input = vec![0.5; shape.count()];
     let mut output = vec![0.0; 3 * 256 * 256];
     let options = Options { memory_budget: Some(315_000_000), threads: 2, ..Options::default() };
-    let plan = Plan::consuming(network, &shape, &options).expect("the budget suffices");
+    let plan =
+        Cpu::default().plan_consuming(network, &shape, &options).expect("the budget suffices");
     plan.run(&input, &mut output, &mut plan.scratch()).expect("lengths fit");
     assert!(output.iter().all(|value| value.is_finite()));
     assert!(plan.memory().total() <= 315_000_000);

@@ -1,7 +1,7 @@
 //! The engine against the networks' definition in f64: kernels on random shapes, whole models,
 //! threads, batches, sizes, budgets.
 
-use haloscope_nn::engine::{Accuracy, InstructionSet, Options, Plan};
+use haloscope_nn::engine::{Accuracy, Cpu, Engine, InstructionSet, Options, Scratch};
 use haloscope_nn::models::{Architecture, Dncnn, Downsampling, Drunet, Unet, Upsampling};
 use haloscope_nn::{
     Activation, Conv, ConvTranspose, Network, NetworkBuilder, NodeId, Op, PaddingMode, Pool,
@@ -15,7 +15,11 @@ fn random_tensor(random: &mut fastrand::Rng, sizes: &[usize]) -> Tensor {
 }
 
 fn run(network: &Network, input: &Tensor, options: &Options) -> Tensor {
-    let plan = Plan::new(network, input.shape(), options).expect("the network can be planned");
+    run_on(&Cpu::default(), network, input, options)
+}
+
+fn run_on(engine: &dyn Engine, network: &Network, input: &Tensor, options: &Options) -> Tensor {
+    let plan = engine.plan(network, input.shape(), options).expect("the network can be planned");
     let mut output = vec![f32::NAN; plan.output_shape().count()];
     let mut scratch = plan.scratch();
     plan.run(input.values(), &mut output, &mut scratch).expect("lengths fit");
@@ -56,10 +60,10 @@ fn single(channels: usize, rank: usize, op: Op) -> Network {
 fn check(network: &Network, input: &Tensor, tolerance: f64) {
     let expected = run_reference(network, input).expect("the reference runs");
     for instructions in instruction_sets() {
+        let engine = Cpu::with_instructions(instructions).expect("it is available");
         for accuracy in [Accuracy::Fast, Accuracy::Strict] {
-            let options =
-                Options { accuracy, instructions: Some(instructions), ..Options::default() };
-            let result = run(network, input, &options);
+            let options = Options { accuracy, ..Options::default() };
+            let result = run_on(&engine, network, input, &options);
             let corner = Tensor::new(expected.shape().clone(), crop(&result, expected.shape()));
             let error = relative_error(&corner.expect("cropped"), &expected);
             assert!(
@@ -307,7 +311,7 @@ fn one_plan_runs_on_several_threads_at_once() {
     let model = small_drunet(2).random(1).expect("valid");
     let input = random_tensor(&mut random, &[1, 4, 24, 24]);
     let options = Options { threads: 2, ..Options::default() };
-    let plan = Plan::new(model.network(), input.shape(), &options).expect("aligned");
+    let plan = Cpu::default().plan(model.network(), input.shape(), &options).expect("aligned");
     let expected = run(model.network(), &input, &options);
     std::thread::scope(|scope| {
         for _ in 0..3 {
@@ -367,38 +371,42 @@ fn a_memory_budget_is_kept_and_the_result_stays_right() {
     let model = Drunet { channels: [32, 64, 128, 128], blocks: 1, ..Drunet::default() };
     let model = model.random(1).expect("valid");
     let input = random_tensor(&mut random, &[1, 4, 32, 32]);
-    let free = Plan::new(model.network(), input.shape(), &Options::default()).expect("aligned");
+    let free =
+        Cpu::default().plan(model.network(), input.shape(), &Options::default()).expect("aligned");
     let expected = run(model.network(), &input, &Options::default());
     for percent in [80, 60, 45] {
         let budget = free.memory().total() * percent / 100;
         let options = Options { memory_budget: Some(budget), ..Options::default() };
-        let plan = Plan::new(model.network(), input.shape(), &options).expect("fits");
+        let plan = Cpu::default().plan(model.network(), input.shape(), &options).expect("fits");
         assert!(plan.memory().total() <= budget, "{:?} for {budget}", plan.memory());
         assert!(relative_error(&run(model.network(), &input, &options), &expected) < 2e-5);
     }
     let options = Options { memory_budget: Some(1000), ..Options::default() };
-    let error = Plan::new(model.network(), input.shape(), &options).expect_err("too little");
+    let error =
+        Cpu::default().plan(model.network(), input.shape(), &options).expect_err("too little");
     assert!(error.to_string().contains("1000 bytes; at least"), "{error}");
 }
 
 #[test]
-fn plans_for_other_shapes_share_weights_and_give_the_same_bits() {
+fn plans_for_other_shapes_give_the_same_bits_as_plans_that_share_nothing() {
     let mut random = fastrand::Rng::with_seed(14);
     let model = small_drunet(2).random(1).expect("valid");
     let network = model.network();
+    let engine = Cpu::default();
     let first = Shape::new([1, 4, 40, 40]).expect("small");
-    let plan = Plan::new(network, &first, &Options::default()).expect("aligned");
+    let kept = engine.plan(network, &first, &Options::default()).expect("aligned");
     for sizes in [[2, 4, 40, 40], [1, 4, 16, 64], [1, 4, 9, 100]] {
         let input = random_tensor(&mut random, &sizes);
         let options = Options { threads: 2, ..Options::default() };
-        let other = plan.with_shape(&network.clone(), input.shape(), &options).expect("a clone");
-        let mut output = vec![0.0; other.output_shape().count()];
-        other.run(input.values(), &mut output, &mut other.scratch()).expect("lengths fit");
-        assert_eq!(output, run(network, &input, &options).values());
+        let shared = run_on(&engine, &network.clone(), &input, &options);
+        assert_eq!(shared, run(network, &input, &options));
     }
-    let stranger = small_drunet(2).random(1).expect("valid");
-    let error = plan.with_shape(stranger.network(), &first, &Options::default());
-    assert!(error.expect_err("another network").to_string().contains("is not the network"));
+    // The same names, other weights: nothing may be shared.
+    let stranger = small_drunet(2).random(2).expect("valid");
+    let input = random_tensor(&mut random, &[1, 4, 40, 40]);
+    let result = run_on(&engine, stranger.network(), &input, &Options::default());
+    assert_eq!(result, run(stranger.network(), &input, &Options::default()));
+    drop(kept);
 }
 
 #[test]
@@ -406,7 +414,8 @@ fn memory_grows_with_pixels_and_has_no_spikes() {
     let model = small_drunet(2).random(1).expect("valid");
     let per_pixel = |width: usize| {
         let shape = Shape::new([1, 4, 256, width]).expect("small");
-        let plan = Plan::new(model.network(), &shape, &Options::default()).expect("any width");
+        let plan =
+            Cpu::default().plan(model.network(), &shape, &Options::default()).expect("any width");
         let memory = plan.memory();
         (memory.activations + memory.workspace) as f64 / (256 * width) as f64
     };
@@ -425,9 +434,12 @@ fn the_full_drunet_is_planned_without_spikes_at_a_height_of_2048() {
     let network = model.network();
     let shape = |width: usize| Shape::new([1, 4, 2048, width]).expect("small");
     let options = Options::default();
-    let first = Plan::new(network, &shape(1224), &options).expect("any width");
+    let engine = Cpu::default();
+    // Kept, so that the others find its weights.
+    let first = engine.plan(network, &shape(1224), &options).expect("any width");
+    assert!(first.memory().total() > 0);
     let bytes = |width: usize| {
-        let plan = first.with_shape(network, &shape(width), &options).expect("any width");
+        let plan = engine.plan(network, &shape(width), &options).expect("any width");
         let memory = plan.memory();
         (memory.activations + memory.workspace) as f64
     };
@@ -451,7 +463,8 @@ fn the_full_drunet_is_planned_without_spikes_at_a_height_of_2048() {
 fn a_shape_that_no_memory_could_hold_is_refused() {
     let model = small_drunet(2).random(1).expect("valid");
     let shape = Shape::new([1, 4, 1 << 24, 1 << 24]).expect("it can be addressed");
-    let error = Plan::new(model.network(), &shape, &Options::default()).expect_err("too large");
+    let error =
+        Cpu::default().plan(model.network(), &shape, &Options::default()).expect_err("too large");
     assert!(error.to_string().contains("no memory could hold"), "{error}");
 }
 
@@ -460,7 +473,7 @@ fn wrong_lengths_and_foreign_scratch_are_refused() {
     let model = small_drunet(2).random(1).expect("valid");
     let plan = |side| {
         let shape = Shape::new([1, 4, side, side]).expect("small");
-        Plan::new(model.network(), &shape, &Options::default()).expect("aligned")
+        Cpu::default().plan(model.network(), &shape, &Options::default()).expect("aligned")
     };
     let (small, large) = (plan(16), plan(32));
     let mut output = vec![0.0; 3 * 32 * 32];
@@ -468,17 +481,6 @@ fn wrong_lengths_and_foreign_scratch_are_refused() {
     assert_eq!(error.to_string(), "input: 5 values; the plan's shape 1×4×32×32 needs 4096");
     let input = vec![0.0; 4 * 32 * 32];
     assert!(large.run(&input, &mut output, &mut small.scratch()).is_err());
-}
-
-#[test]
-fn steps_say_which_rows_they_read() {
-    let model = small_drunet(2).random(1).expect("valid");
-    let shape = Shape::new([1, 4, 64, 64]).expect("small");
-    let plan = Plan::new(model.network(), &shape, &Options::default()).expect("aligned");
-    let step = |method: &str| {
-        plan.steps().iter().find(|step| step.method().contains(method)).expect("there is one")
-    };
-    assert_eq!(step("conv 3×3").rows_read(0, 8..16), 7..17);
-    assert_eq!(step("conv 2×2, stride 2").rows_read(0, 8..16), 16..32);
-    assert_eq!(step("transposed").rows_read(0, 8..16), 4..8);
+    let error = large.run(&input, &mut output, &mut Scratch::new(())).expect_err("not the CPU's");
+    assert!(error.to_string().contains("another engine"), "{error}");
 }

@@ -4,7 +4,7 @@
 #![cfg(target_os = "linux")]
 
 use haloscope_nn::Shape;
-use haloscope_nn::engine::{Options, Plan};
+use haloscope_nn::engine::{Cpu, Engine, Options};
 use haloscope_nn::models::{Architecture, Drunet};
 
 /// A field of the process's status, in bytes.
@@ -24,7 +24,9 @@ fn predicted_memory_is_what_a_run_takes() {
     let input = vec![0.5; shape.count()];
     let mut output = vec![0.5; 3 * 384 * 512];
     let before = status("VmRSS:");
-    let plan = Plan::new(model.network(), &shape, &Options::default()).expect("it can be planned");
+    let plan = Cpu::default()
+        .plan(model.network(), &shape, &Options::default())
+        .expect("it can be planned");
     plan.run(&input, &mut output, &mut plan.scratch()).expect("lengths fit");
     let (measured, predicted) = (status("VmHWM:") - before, plan.memory().total() as f64);
     let ratio = measured / predicted;

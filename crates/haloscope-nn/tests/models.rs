@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use haloscope_nn::engine::{Accuracy, Options, Plan};
+use haloscope_nn::engine::{Accuracy, Cpu, Engine, Options};
 use haloscope_nn::models::{
     Architecture, BatchNorm, Dncnn, DncnnNames, Downsampling, Drunet, Fdncnn, Sigma, Unet,
     Upsampling,
@@ -42,7 +42,9 @@ fn check(name: &str, architecture: &dyn Architecture) {
     assert!(error <= TOLERANCE, "{name}: relative error {error:.1e}");
     for (accuracy, most) in [(Accuracy::Fast, 2e-5), (Accuracy::Strict, 2e-6)] {
         let options = Options { accuracy, ..Options::default() };
-        let plan = Plan::new(model.network(), input.shape(), &options).expect("it can be planned");
+        let plan = Cpu::default()
+            .plan(model.network(), input.shape(), &options)
+            .expect("it can be planned");
         let mut values = vec![0.0; plan.output_shape().count()];
         plan.run(input.values(), &mut values, &mut plan.scratch()).expect("lengths fit");
         let planned = Tensor::new(plan.output_shape().clone(), values).expect("the plan's shape");

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use haloscope_nn::engine::{Options, Plan};
+use haloscope_nn::engine::{Cpu, Engine, Options};
 use haloscope_nn::models::{Architecture, Dncnn, DncnnNames, Fdncnn, Model, Recognized, recognize};
 use haloscope_nn::weights::{Limits, StateDict};
 use haloscope_nn::{Error, Shape, Tensor};
@@ -71,7 +71,8 @@ fn denoised(model: &Model, image: &Tensor, level: f32) -> (f64, f64) {
     let noisy = noisy(image, sigma);
     let input = model.input(&noisy, sigma).expect("the image fits");
     let options = Options { threads: 2, ..Options::default() };
-    let plan = Plan::new(model.network(), input.shape(), &options).expect("any size works");
+    let plan =
+        Cpu::default().plan(model.network(), input.shape(), &options).expect("any size works");
     let mut output = vec![0.0; plan.output_shape().count()];
     plan.run(input.values(), &mut output, &mut plan.scratch()).expect("lengths fit");
     // As an image would be stored.

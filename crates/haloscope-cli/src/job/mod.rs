@@ -18,10 +18,12 @@ mod stack;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use haloscope::denoise::NetworkDenoiser;
 use haloscope::solve::JobId;
 use haloscope::{Error, Result};
+use haloscope_comm::Context;
 
 use document::{Document, Place, Section};
 use files::{CheckpointPlan, OutputPlan, StartPlan};
@@ -173,6 +175,20 @@ impl Job {
     /// The network on one rank, if the prior is one, for images of this shape (batch, channel, spatial…).
     pub fn open_network(&self, threads: usize, image: &[usize]) -> Result<Option<NetworkDenoiser>> {
         self.prior.open(threads, image, &self.solver.levels())
+    }
+
+    /// [`open_network`](Self::open_network), once for all ranks of this process.
+    pub fn share_network(
+        &self,
+        ctx: &Context,
+        image: &[usize],
+    ) -> Result<Option<Arc<NetworkDenoiser>>> {
+        let open = || self.open_network(ctx.threads_per_rank(), image).map_err(Some)?.ok_or(None);
+        match ctx.share("the network of the prior", open) {
+            Ok(network) => Ok(Some(network)),
+            Err(None) => Ok(None),
+            Err(Some(error)) => Err(error),
+        }
     }
 
     /// What the job is, for its checkpoints: all that decides its result on so many ranks, the content of its files

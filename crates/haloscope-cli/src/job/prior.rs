@@ -248,7 +248,7 @@ impl PriorPlan {
     pub fn build(
         &self,
         ctx: &Context,
-        denoiser: Option<NetworkDenoiser>,
+        denoiser: Option<Arc<NetworkDenoiser>>,
         scale: Option<(f32, f32)>,
     ) -> Result<RankedPrior> {
         match (&self.kind, denoiser) {

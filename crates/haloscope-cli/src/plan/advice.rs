@@ -127,6 +127,7 @@ mod tests {
             most_tiles: 4,
             largest_load: load,
             largest_memory_bytes: memory,
+            together_bytes: memory,
             bytes_sent_per_iteration: 0,
             fits,
             ranks: vec![Rank {

@@ -118,8 +118,6 @@ fn write_ranks(text: &mut String, report: &Report) -> Result<()> {
 
 /// What all of it is compared with.
 fn write_room(text: &mut String, report: &Report) -> Result<()> {
-    let Plan { largest_memory_bytes, ranks, .. } = &report.plan;
-    let together = *largest_memory_bytes as f64 * ranks.len() as f64;
     match report.room {
         Room::Budget(bytes) => {
             writeln!(text, "           a rank may take {}", megabytes(bytes as f64))?;
@@ -127,7 +125,7 @@ fn write_room(text: &mut String, report: &Report) -> Result<()> {
         Room::Machine(bytes) => writeln!(
             text,
             "           about {} for all ranks together; {} are available on this machine",
-            megabytes(together),
+            megabytes(report.plan.together_bytes as f64),
             megabytes(bytes as f64)
         )?,
         Room::Unknown => (),

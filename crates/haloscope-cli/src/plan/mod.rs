@@ -165,6 +165,8 @@ struct Plan {
     /// a network.
     largest_load: f64,
     largest_memory_bytes: usize,
+    /// Of all ranks, if they are threads of one process.
+    together_bytes: usize,
     bytes_sent_per_iteration: u64,
     fits: bool,
     ranks: Vec<Rank>,
@@ -329,6 +331,7 @@ impl<'a> Setup<'a> {
 
     fn summarise(&self, patch: &Patch, forecast: &Forecast) -> Plan {
         let tiles = forecast.tiles.as_ref();
+        let together = forecast.process_memory(0..forecast.ranks.len());
         let most = |of: fn(&Share) -> usize| forecast.ranks.iter().map(of).max().unwrap_or(0);
         let rank = |share: &Share| {
             let Memory { images, measurements, tiles, weights, activations } = share.memory;
@@ -359,8 +362,9 @@ impl<'a> Setup<'a> {
             most_tiles: most(|share| share.tiles),
             largest_load: forecast.largest_load(),
             largest_memory_bytes: forecast.largest_memory(),
+            together_bytes: together,
             bytes_sent_per_iteration: forecast.bytes_sent(),
-            fits: self.room.holds(forecast.ranks.len(), forecast.largest_memory()),
+            fits: self.room.holds(forecast.largest_memory(), together),
             ranks: forecast.ranks.iter().map(rank).collect(),
             is_of_job: false,
         }

@@ -82,12 +82,21 @@ impl OfJob<'_> {
             before(0).max(before(tiles.len() - 1)).unwrap_or(0)
         });
         let largest_memory_bytes = expected.rank_bytes as usize;
-        let fits = room.holds(plan.ranks.len(), largest_memory_bytes);
+        let together_bytes = expected.bytes(plan.ranks.len(), 1) as usize;
+        let fits = room.holds(largest_memory_bytes, together_bytes);
         let strategy = match &self.job.prior.kind {
             PriorKind::Network(network) => super::describe::strategy(network.strategy()),
             _ => plan.strategy,
         };
-        Plan { overlap, strategy, largest_memory_bytes, fits, is_of_job: true, ..plan }
+        Plan {
+            overlap,
+            strategy,
+            largest_memory_bytes,
+            together_bytes,
+            fits,
+            is_of_job: true,
+            ..plan
+        }
     }
 
     pub fn prior_name(&self) -> &'static str {

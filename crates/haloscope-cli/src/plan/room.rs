@@ -12,7 +12,7 @@ use crate::machine::Machine;
 pub enum Room {
     /// So many bytes for each rank, on whatever machines.
     Budget(usize),
-    /// So many bytes for all ranks: they are threads or processes of this machine.
+    /// So many bytes for all ranks, which are threads of one process on this machine.
     Machine(u64),
     /// The system does not tell.
     Unknown,
@@ -26,11 +26,11 @@ impl Room {
         budget.map_or_else(of_machine, Self::Budget)
     }
 
-    /// Whether so many ranks fit, of which the largest takes so many bytes.
-    pub fn holds(self, ranks: usize, largest: usize) -> bool {
+    /// Whether ranks fit of which the largest takes so many bytes, and all together so many.
+    pub fn holds(self, largest: usize, together: usize) -> bool {
         match self {
             Self::Budget(bytes) => largest <= bytes,
-            Self::Machine(bytes) => (largest as u64).saturating_mul(ranks as u64) <= bytes,
+            Self::Machine(bytes) => together as u64 <= bytes,
             Self::Unknown => true,
         }
     }
@@ -62,10 +62,9 @@ mod tests {
 
     #[test]
     fn ranks_share_the_machine_and_not_the_budget() {
-        assert!(Room::Machine(400).holds(4, 100) && !Room::Machine(399).holds(4, 100));
-        assert!(Room::Budget(100).holds(4, 100) && !Room::Budget(99).holds(1, 100));
+        assert!(Room::Machine(400).holds(100, 400) && !Room::Machine(399).holds(100, 400));
+        assert!(Room::Budget(100).holds(100, 400) && !Room::Budget(99).holds(100, 100));
         assert!(Room::Unknown.holds(usize::MAX, usize::MAX));
-        assert!(!Room::Machine(u64::MAX - 1).holds(usize::MAX, usize::MAX));
     }
 
     #[test]

@@ -26,7 +26,7 @@ use crate::exit::{Agreed, Code};
 use crate::interrupt::{self, Signal};
 use crate::job::Job;
 use crate::job::files::is_picture;
-use crate::memory::{self, Expected};
+use crate::memory::Expected;
 use crate::ranks::RankArguments;
 use crate::records::RankSummary;
 use crate::trace::TraceArguments;
@@ -146,9 +146,8 @@ pub fn reconstruct(
     let mut stages = Stages::new(ctx);
     let layout = agree(ctx, Layout::of(job, ctx.local_size())).map_err(refused)?;
     stages.end("reading the job and its data");
-    let opened = job.open_network(ctx.threads_per_rank(), &layout.image);
-    let network = agree(ctx, opened).map_err(refused)?;
-    let expected = expect(ctx, job, &layout, network.as_ref()).map_err(refused)?;
+    let network = agree(ctx, job.share_network(ctx, &layout.image)).map_err(refused)?;
+    let expected = expect(ctx, job, &layout, network.as_deref()).map_err(refused)?;
     stages.say_tiles(&expected);
     let (shape, operators) = (layout.image[1..].to_vec(), layout.recipes.len());
     let facts = Facts::of(job, &layout);
@@ -175,9 +174,8 @@ pub fn reconstruct(
     announce(ctx, job, &shape, &prepared, resumed_from);
     crate::log::event(ctx, "plan", || expected.details());
     if ctx.is_root() && !printing.quiet && !crate::log::is_json() {
-        let (size, ranks) = (memory::size(expected.rank_bytes), ctx.size());
-        let each = if ranks == 1 { String::new() } else { format!(" on each of {ranks} ranks") };
-        crate::log::message(log::Level::Info, &format!("about {size} of memory{each}"));
+        let needed = expected.describe(ctx.size(), ctx.process_size());
+        crate::log::message(log::Level::Info, &format!("{needed} of memory"));
     }
     if ctx.is_root() && !printing.quiet {
         for note in &prepared.notes {
@@ -275,7 +273,8 @@ fn expect(
     network: Option<&NetworkDenoiser>,
 ) -> haloscope::Result<Expected> {
     let expected = Expected::of(job, layout, ctx.size(), network);
-    agree(ctx, expected.and_then(|expected| expected.check(ctx.local_size()).map(|()| expected)))
+    let (here, processes) = (ctx.local_size(), ctx.local_size() / ctx.process_size());
+    agree(ctx, expected.and_then(|expected| expected.check(here, processes).map(|()| expected)))
 }
 
 /// Tells programs what begins.

@@ -2,6 +2,8 @@
 //!
 //! All ranks prepare together, and an error on one of them becomes one on all.
 
+use std::sync::Arc;
+
 use haloscope::denoise::NetworkDenoiser;
 use haloscope::distribute::{DistributedStack, Factory, agree, distribute};
 use haloscope::physics::tomography::Window;
@@ -65,7 +67,7 @@ impl Prepared {
         ctx: &Context,
         job: &Job,
         layout: Layout,
-        network: Option<NetworkDenoiser>,
+        network: Option<Arc<NetworkDenoiser>>,
         found: Option<&State>,
     ) -> Result<Self> {
         let begins = found.is_none();

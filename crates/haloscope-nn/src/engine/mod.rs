@@ -1,24 +1,77 @@
-//! The CPU engine: plans of networks, and runs that allocate nothing.
+//! Engines, which run networks: an interface, and the CPU engine behind it.
 #![doc = include_str!("README.md")]
 
-mod buffer;
-mod build;
-mod convert;
-mod cost;
-mod kernels;
-mod layout;
-mod lower;
-mod memory;
-mod operation;
-mod operations;
+mod cpu;
+pub mod graph;
 mod options;
-mod place;
 mod plan;
-mod step;
-mod team;
-mod weights;
 
-pub use kernels::InstructionSet;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::network::Network;
+use crate::shape::Shape;
+
+pub use cpu::{Cpu, InstructionSet};
 pub use options::{Accuracy, MAX_THREADS, Options};
-pub use plan::{Memory, Plan, Scratch};
-pub use step::Step;
+pub use plan::{Memory, Plan, Scratch, Step};
+
+/// Something that runs networks.
+///
+/// An engine makes a [`Plan`] of a network for a shape, and the plan runs on arrays in host memory, wherever the work is
+/// done. Whatever can be known before that is known from the plan. Two plans of an engine for clones of one network have
+/// the weights that they need in the same form only once between them.
+///
+/// For one engine and equal options the result depends on the input alone: not on threads, on the batch that an image is
+/// part of, or on other runs.
+///
+/// ```
+/// use haloscope_nn::engine::{Cpu, Engine, Options};
+/// use haloscope_nn::{Conv, NetworkBuilder, Shape, Tensor};
+///
+/// let mut builder = NetworkBuilder::new("mean", 2)?;
+/// let input = builder.input(1)?;
+/// let weight = Tensor::filled(Shape::new([1, 1, 3, 3])?, 1.0 / 9.0);
+/// let mean = builder.conv("mean", Conv::new(weight).padding(1), input)?;
+/// let network = builder.finish(mean)?;
+///
+/// let engine = Cpu::default();
+/// let plan = engine.plan(&network, &Shape::new([1, 1, 20, 30])?, &Options::default())?;
+/// let (input, mut output) = (vec![1.0; 600], vec![0.0; 600]);
+/// plan.run(&input, &mut output, &mut plan.scratch())?;
+/// assert!((output[31] - 1.0).abs() < 1e-5);
+/// # Ok::<(), haloscope_nn::Error>(())
+/// ```
+pub trait Engine: Send + Sync + fmt::Debug {
+    /// What it is called in messages and reports: `cpu`.
+    fn name(&self) -> &str;
+
+    /// Plans a network for inputs of this shape, any size that the network accepts when its sides are rounded up to the
+    /// alignment.
+    fn plan(&self, network: &Network, input: &Shape, options: &Options) -> Result<Arc<dyn Plan>>;
+
+    /// As [`plan`](Self::plan), and lets go of the network's weights on the way if it can: what is alive at any time is no
+    /// more than the finished plan and one layer's weights. That holds if no clone of the network and no
+    /// [`StateDict`](crate::weights::StateDict) keeps the weights too.
+    ///
+    /// ```
+    /// use haloscope_nn::Shape;
+    /// use haloscope_nn::engine::{Cpu, Engine, Options};
+    /// use haloscope_nn::models::{Architecture, Dncnn};
+    ///
+    /// let network = Dncnn { channels: 16, depth: 4, ..Dncnn::default() }.random(1)?.into_network();
+    /// let options = Options { memory_budget: Some(1_000_000), ..Options::default() };
+    /// let plan = Cpu::default().plan_consuming(network, &Shape::new([1, 3, 32, 32])?, &options)?;
+    /// assert!(plan.memory().total() <= 1_000_000);
+    /// # Ok::<(), haloscope_nn::Error>(())
+    /// ```
+    fn plan_consuming(
+        &self,
+        network: Network,
+        input: &Shape,
+        options: &Options,
+    ) -> Result<Arc<dyn Plan>> {
+        self.plan(&network, input, options)
+    }
+}

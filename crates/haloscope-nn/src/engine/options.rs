@@ -1,6 +1,4 @@
-//! What a caller may choose when a network is planned.
-
-use super::kernels::InstructionSet;
+//! What a caller may choose when a network is planned, whichever engine runs it.
 
 /// The most threads that a plan takes: more than machines have cores, and fewer than systems start.
 pub const MAX_THREADS: usize = 4096;
@@ -20,12 +18,10 @@ pub struct Options {
     pub threads: usize,
     /// How exact the convolutions are.
     pub accuracy: Accuracy,
-    /// The most bytes that a plan and one scratch may take; slower ways to convolve are chosen until
-    /// they fit. With [`Plan::consuming`](super::Plan::consuming) the network's own weights are not
-    /// in memory beside them.
+    /// The most bytes that a plan and one scratch may take, on the device if the engine has one; slower ways to
+    /// convolve are chosen until they fit. With [`Engine::plan_consuming`](super::Engine::plan_consuming) the
+    /// network's own weights are not in memory beside them.
     pub memory_budget: Option<usize>,
-    /// The instructions to use; those that the CPU has if `None`.
-    pub instructions: Option<InstructionSet>,
 }
 
 /// How exact convolutions are.
@@ -39,6 +35,6 @@ pub enum Accuracy {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { threads: 1, accuracy: Accuracy::Fast, memory_budget: None, instructions: None }
+        Self { threads: 1, accuracy: Accuracy::Fast, memory_budget: None }
     }
 }

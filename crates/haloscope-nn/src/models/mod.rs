@@ -86,7 +86,7 @@ impl Model {
         &self.network
     }
 
-    /// The network, without the model: for [`Plan::consuming`](crate::engine::Plan::consuming).
+    /// The network, without the model: for [`Engine::plan_consuming`](crate::engine::Engine::plan_consuming).
     #[must_use]
     pub fn into_network(self) -> Network {
         self.network

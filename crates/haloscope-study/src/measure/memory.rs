@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use haloscope::memory::{peak_resident_bytes, resident_bytes};
-use haloscope_nn::engine::{Options, Plan};
+use haloscope_nn::engine::{Cpu, Engine, Options};
 use haloscope_nn::models::Sigma;
 use haloscope_nn::{Shape, Tensor};
 
@@ -29,7 +29,7 @@ pub fn measure(job: &Job, tell: &Tell<'_>) -> Result<()> {
     let before = resident_bytes().map(|bytes| bytes.saturating_sub(weights));
     let input = Tensor::new(shape.clone(), vec![0.5; shape.count()])?;
     let options = Options { threads: configuration.threads, ..Options::default() };
-    let plan = Plan::consuming(model.into_network(), &shape, &options)?;
+    let plan = Cpu::default().plan_consuming(model.into_network(), &shape, &options)?;
     let mut output = vec![0.0; plan.output_shape().count()];
     let arrays = size_of::<f32>() * (shape.count() + output.len());
     let predicted = (plan.memory().total() + arrays) as u64;

@@ -55,7 +55,11 @@ fn run(ctx: &Context, job: &Job, tell: &Tell<'_>) -> Result<()> {
 
     let model = configuration.model.parse::<NetworkName>()?;
     let options = Options { threads: configuration.threads, ..Options::default() };
-    let network = NetworkDenoiser::new(model.build(problem.channels(), problem.axes())?, options)?;
+    let network = ctx.share("network", || -> Result<_> {
+        let model = model.build(problem.channels(), problem.axes())?;
+        Ok(NetworkDenoiser::new(model, options)?)
+    });
+    let network = network?;
     let denoiser = Arc::new(distribute_with(network, ctx, tiling(configuration))?);
     let work = Work::of(&denoiser, ctx, scene.shape())?;
     let step = step_size(&stack)?;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use haloscope_nn::engine::{Options, Plan, Scratch, Step};
+use haloscope_nn::engine::{Cpu, Engine, Options, Plan, Scratch, Step};
 use haloscope_nn::models::{Model, Sigma};
 use haloscope_nn::{Footprint, Shape};
 use ndarray::{ArrayD, IxDyn};
@@ -16,7 +16,11 @@ use crate::error::{Error, Result};
 /// The plans that are kept: those of a tiled image's full and last batch, and of some other shape.
 const KEPT_PLANS: usize = 3;
 
-/// A [`Model`] with the engine's options.
+/// A [`Model`] on an [`Engine`], with the options of its plans.
+///
+/// Ranks that are threads of one process should share one denoiser (`Arc<NetworkDenoiser>` is a denoiser too, and
+/// [`Context::share`](haloscope_comm::Context::share) hands it out): weights and plans exist once then, and each run has
+/// memory of its own.
 ///
 /// A gray model denoises the channels of a colour image one by one, and one of two dimensions the slices
 /// of a volume.
@@ -33,6 +37,7 @@ const KEPT_PLANS: usize = 3;
 /// ```
 pub struct NetworkDenoiser {
     model: Model,
+    engine: Arc<dyn Engine>,
     options: Options,
     alignment: usize,
     /// The most recent last.
@@ -42,16 +47,21 @@ pub struct NetworkDenoiser {
 /// A plan with scratch memory that is not in use.
 #[derive(Clone)]
 struct Planned {
-    plan: Arc<Plan>,
+    plan: Arc<dyn Plan>,
     idle: Arc<Mutex<Vec<Scratch>>>,
 }
 
 impl NetworkDenoiser {
-    /// A denoiser with this model; `options` are those of all its plans.
+    /// A denoiser with this model on the CPU; `options` are those of all its plans.
     pub fn new(model: Model, options: Options) -> Result<Self> {
+        Self::with_engine(model, Arc::new(Cpu::default()), options)
+    }
+
+    /// A denoiser with this model on an engine; `options` are those of all its plans.
+    pub fn with_engine(model: Model, engine: Arc<dyn Engine>, options: Options) -> Result<Self> {
         let alignment =
             Footprint::of(model.network())?.alignment.iter().copied().max().unwrap_or(1);
-        Ok(Self { model, options, alignment, planned: Mutex::default() })
+        Ok(Self { model, engine, options, alignment, planned: Mutex::default() })
     }
 
     /// The model.
@@ -62,7 +72,7 @@ impl NetworkDenoiser {
 
     /// The plan of one run for images of this shape, (batch, channel, spatial…), which the model
     /// accepts.
-    pub fn plan(&self, image: &[usize]) -> Result<Arc<Plan>> {
+    pub fn plan(&self, image: &[usize]) -> Result<Arc<dyn Plan>> {
         Ok(self.planned(&self.input_shape(image)?)?.plan)
     }
 
@@ -90,13 +100,8 @@ impl NetworkDenoiser {
         let planned = if let Some(index) = found {
             plans.remove(index)
         } else {
-            let network = self.model.network();
-            // Plans of other shapes share the transformed weights.
-            let plan = match plans.last() {
-                Some(other) => other.plan.with_shape(network, shape, &self.options)?,
-                None => Plan::new(network, shape, &self.options)?,
-            };
-            Planned { plan: Arc::new(plan), idle: Arc::default() }
+            let plan = self.engine.plan(self.model.network(), shape, &self.options)?;
+            Planned { plan, idle: Arc::default() }
         };
         if plans.len() == KEPT_PLANS {
             plans.remove(0);
@@ -173,6 +178,7 @@ impl fmt::Debug for NetworkDenoiser {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NetworkDenoiser")
             .field("network", &self.name())
+            .field("engine", &self.engine.name())
             .field("options", &self.options)
             .finish_non_exhaustive()
     }

@@ -14,7 +14,8 @@ pub struct Memory {
     pub measurements: usize,
     /// Tiles on their way into the network, out of it and into the image.
     pub tiles: usize,
-    /// Weights, as they were read and as the engine uses them.
+    /// Weights, as they were read and as the engine uses them. Ranks that are threads of one process have them once
+    /// between them.
     pub weights: usize,
     /// What the engine computes with.
     pub activations: usize,

@@ -10,6 +10,8 @@ mod communication;
 mod memory;
 mod method;
 
+use std::ops::Range;
+
 use haloscope_comm::partition;
 
 use crate::denoise::NetworkDenoiser;
@@ -110,7 +112,7 @@ pub struct Share {
     /// The pixels that its network computes, in fair shares of the image's: 1 without overlap on ranks of equal work, 0
     /// without a network.
     pub load: f64,
-    /// The most bytes that it holds at once.
+    /// The most bytes that it holds at once, if it is a process of its own.
     pub memory: Memory,
     /// The bytes that it sends in one iteration; the most, if the method takes a prox of the data term.
     pub bytes_sent: u64,
@@ -127,6 +129,15 @@ impl Forecast {
     #[must_use]
     pub fn largest_memory(&self) -> usize {
         self.ranks.iter().map(|share| share.memory.total()).max().unwrap_or(0)
+    }
+
+    /// The bytes of a process with these ranks as its threads, which have the weights of the network once.
+    #[must_use]
+    pub fn process_memory(&self, ranks: Range<usize>) -> usize {
+        let ranks = self.ranks.get(ranks).unwrap_or(&[]);
+        let own: usize =
+            ranks.iter().map(|share| share.memory.total() - share.memory.weights).sum();
+        own + ranks.iter().map(|share| share.memory.weights).max().unwrap_or(0)
     }
 
     /// The bytes that all ranks send in one iteration.
@@ -292,6 +303,18 @@ mod tests {
         assert!(forecast.ranks.iter().all(|share| share.memory.total() == (2 + 3 * 4) * bytes));
         let job = Job { prior: Prior::TotalVariation, ..job };
         assert!(job.forecast().expect_err("a prior").to_string().contains("takes no prior"));
+    }
+
+    #[test]
+    fn threads_of_one_process_have_the_weights_once() {
+        let mut forecast = total_variation(3, 4).forecast().expect("a job");
+        let without: usize = forecast.ranks.iter().map(|share| share.memory.total()).sum();
+        assert_eq!(forecast.process_memory(0..3), without);
+        for share in &mut forecast.ranks {
+            share.memory.weights = 1000;
+        }
+        assert_eq!(forecast.process_memory(0..3), without + 1000);
+        assert_eq!(forecast.process_memory(1..2), forecast.ranks[1].memory.total());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `Step::rows_read` holds in fact: rows that a step does not name can be anything, and those at the ends of what it names
+//! `Operation::rows_read` holds in fact: rows that a step does not name can be anything, and those at the ends of what it names
 //! matter.
 //!
 //! The steps of a plan run one after the other, so what is seen is the chain of them: the rows of the network's input that
@@ -6,12 +6,16 @@
 //! Where a convolution runs by Winograd's method, a row that does not count still takes part in the rounding of its tile; there,
 //! values are compared instead of bits.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use haloscope_nn::engine::{Accuracy, Options, Plan};
-use haloscope_nn::models::{Architecture, Dncnn, Drunet, Unet};
-use haloscope_nn::{
+use super::kernels::InstructionSet;
+use super::plan::CpuPlan;
+use super::stock::Shelf;
+use crate::engine::{Accuracy, Options, Plan};
+use crate::models::{Architecture, Dncnn, Drunet, Unet};
+use crate::{
     Activation, Conv, ConvTranspose, Network, NetworkBuilder, Op, PaddingMode, Pool, PoolKind,
     Shape, Tensor, UpsampleMode,
 };
@@ -28,7 +32,7 @@ fn random_tensor(random: &mut fastrand::Rng, sizes: &[usize]) -> Tensor {
 /// A plan with its input and what it makes of it.
 struct Case<'a> {
     name: &'a str,
-    plan: Plan,
+    plan: CpuPlan,
     /// How copies are padded.
     mode: PaddingMode,
     input: Vec<f32>,
@@ -47,7 +51,10 @@ impl<'a> Case<'a> {
         let input = random_tensor(&mut random, sizes).values().to_vec();
         let options = Options { accuracy, threads: 2, ..Options::default() };
         let shape = Shape::new(sizes).expect("small");
-        let plan = Plan::new(network, &shape, &options).expect("the network can be planned");
+        let instructions = InstructionSet::detect();
+        let shelf = Shelf::default();
+        let plan = CpuPlan::new(Cow::Borrowed(network), &shape, &options, instructions, &shelf)
+            .expect("the network can be planned");
         let output = run(&plan, &input);
         Self { name, plan, mode, input, output }
     }
@@ -67,16 +74,16 @@ impl<'a> Case<'a> {
 
     /// The rows of the network's input that a row of its output depends on, as the steps say.
     fn reads(&self, row: usize) -> BTreeSet<usize> {
-        let steps = self.plan.steps();
-        let last = steps.last().expect("there are steps").output();
+        let stages = self.plan.stages();
+        let last = stages.last().expect("there are steps").output;
         let mut needed = BTreeMap::from([(last, BTreeSet::from([row]))]);
-        for step in steps.iter().rev() {
-            let Some(rows) = needed.remove(&step.output()) else { continue };
+        for (step, stage) in self.plan.steps().iter().zip(stages).rev() {
+            let Some(rows) = needed.remove(&stage.output) else { continue };
             let pads = step.method().ends_with("padding");
-            for (index, value) in step.inputs().iter().enumerate() {
+            for (index, value) in stage.inputs.iter().enumerate() {
                 let read = needed.entry(*value).or_default();
                 for row in &rows {
-                    for position in step.rows_read(index, *row..row + 1) {
+                    for position in stage.operation.rows_read(index, *row..row + 1) {
                         let size = height(self.plan.input_shape());
                         // Only the network's own input is padded by something else than zeros here.
                         let source = if pads { self.mode.source(position, size) } else { None };
@@ -145,18 +152,20 @@ impl<'a> Case<'a> {
     /// What is said of several rows is what is said of each of them.
     fn check_ranges(&self) {
         let rows = self.output_height();
-        let [step, ..] = self.plan.steps() else { panic!("there are steps") };
-        if self.plan.steps().len() > 1 {
-            return;
-        }
+        let [stage] = self.plan.stages() else { return };
         for range in [0..rows, 1..rows, rows / 3..rows / 3 + 3] {
-            for input in 0..step.inputs().len() {
-                let each = range.clone().map(|row| step.rows_read(input, row..row + 1));
+            for input in 0..stage.inputs.len() {
+                let each = range.clone().map(|row| stage.operation.rows_read(input, row..row + 1));
                 let hull = |all: Range<isize>, one: Range<isize>| {
                     all.start.min(one.start)..all.end.max(one.end)
                 };
                 let expected = each.reduce(hull).expect("some rows");
-                assert_eq!(step.rows_read(input, range.clone()), expected, "{}", self.name);
+                assert_eq!(
+                    stage.operation.rows_read(input, range.clone()),
+                    expected,
+                    "{}",
+                    self.name
+                );
             }
         }
     }
@@ -173,7 +182,7 @@ fn for_rows(shape: &Shape, mut f: impl FnMut(usize, usize)) {
     (0..shape.count()).for_each(|at| f(at, at / width % rows));
 }
 
-fn run(plan: &Plan, input: &[f32]) -> Vec<f32> {
+fn run(plan: &CpuPlan, input: &[f32]) -> Vec<f32> {
     let mut output = vec![f32::NAN; plan.output_shape().count()];
     plan.run(input, &mut output, &mut plan.scratch()).expect("lengths fit");
     output

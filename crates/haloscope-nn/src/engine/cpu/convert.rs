@@ -5,7 +5,7 @@
 //! the way out.
 
 use super::layout::{BLOCK, Layout, Tensor};
-use crate::op::PaddingMode;
+use crate::engine::graph::extended;
 
 /// Fills a plane of the engine's input from images of `[batch][channel][depth][height][width]`.
 ///
@@ -15,11 +15,11 @@ pub(crate) unsafe fn load_plane(images: &[f32], sizes: [usize; 3], tensor: &Tens
     let layout = &tensor.layout;
     let (image, block, depth) = layout.plane(plane);
     let [source_depth, height, width] = sizes;
-    let z = source(depth, source_depth, layout.depth);
+    let z = extended(depth, source_depth, layout.depth);
     for row in 0..layout.height {
         // SAFETY: the caller's contract.
         let target = unsafe { tensor.row_mut(image, block, depth, row) };
-        let y = source(row, height, layout.height);
+        let y = extended(row, height, layout.height);
         for lane in 0..BLOCK {
             let channel = block * BLOCK + lane;
             if channel >= layout.channels {
@@ -36,19 +36,12 @@ pub(crate) unsafe fn load_plane(images: &[f32], sizes: [usize; 3], tensor: &Tens
                 pixel[lane] = *value;
             }
             for (column, pixel) in outside.iter_mut().enumerate() {
-                pixel[lane] = row[source(width + column, width, layout.width)];
+                pixel[lane] = row[extended(width + column, width, layout.width)];
             }
         }
         // SAFETY: the caller's contract.
         unsafe { tensor.clear_border(image, block, depth, row) };
     }
-}
-
-/// Where the value at a position comes from when an axis is extended.
-fn source(position: usize, size: usize, extended: usize) -> usize {
-    let mirrors = extended < 2 * size;
-    let mode = if mirrors { PaddingMode::Reflect } else { PaddingMode::Replicate };
-    mode.source(position.cast_signed(), size).unwrap_or(0)
 }
 
 /// Writes one channel of one image of the result, `[depth][height][width]`.
@@ -84,20 +77,5 @@ pub(crate) fn three<T: Copy>(spatial: &[T], depth: T) -> [T; 3] {
         [height, width] => [depth, height, width],
         [depth, height, width] => [depth, height, width],
         _ => unreachable!("networks have two or three spatial axes"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_axis_is_extended_by_reflection_or_else_by_its_last_value() {
-        let extended: Vec<usize> = (0..7).map(|position| source(position, 4, 7)).collect();
-        assert_eq!(extended, [0, 1, 2, 3, 2, 1, 0]);
-        let replicated: Vec<usize> = (0..8).map(|position| source(position, 1, 8)).collect();
-        assert_eq!(replicated, [0; 8]);
-        let too_small: Vec<usize> = (0..8).map(|position| source(position, 4, 8)).collect();
-        assert_eq!(too_small, [0, 1, 2, 3, 3, 3, 3, 3]);
     }
 }

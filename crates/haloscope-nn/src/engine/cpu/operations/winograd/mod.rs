@@ -18,12 +18,12 @@ use grid::Grid;
 use item::Item;
 use prefetch::PrefetchList;
 
-use crate::engine::kernels::{
+use crate::engine::cpu::kernels::{
     Fused, InputKernel, InstructionSet, OUTPUTS, OutputKernel, PANEL, ProductKernel, WeightKernel,
 };
-use crate::engine::layout::{Layout, Tensor};
-use crate::engine::operation::{Operands, Operation, window_rows};
-use crate::engine::weights::{Fill, Form, Weights, WinogradWeights};
+use crate::engine::cpu::layout::{Layout, Tensor};
+use crate::engine::cpu::operation::{Operands, Operation, window_rows};
+use crate::engine::cpu::weights::{Fill, Form, Weights, WinogradWeights};
 
 /// Floats between the planes of transformed values beyond their size: one cache line more than a
 /// multiple of any power of two, so that the planes do not compete for the same cache sets.

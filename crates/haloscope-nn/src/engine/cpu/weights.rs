@@ -1,6 +1,6 @@
 //! Weights as the kernels read them, filled panel by panel so that many threads can share the work.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use super::buffer::AlignedBuffer;
 use super::kernels::{Filters, InstructionSet, OUTPUTS, pack_filters};
@@ -30,6 +30,37 @@ impl Weights {
         match self {
             Self::Direct(weights) => weights.bytes(),
             Self::Winograd(weights) => weights.bytes(),
+        }
+    }
+}
+
+/// Weights that are there as long as a plan has them.
+pub(crate) enum Shared {
+    Direct(Weak<DirectWeights>),
+    Winograd(Weak<WinogradWeights>),
+}
+
+impl Shared {
+    pub(crate) fn is_alive(&self) -> bool {
+        match self {
+            Self::Direct(weights) => weights.strong_count() > 0,
+            Self::Winograd(weights) => weights.strong_count() > 0,
+        }
+    }
+
+    pub(crate) fn get(&self) -> Option<Weights> {
+        match self {
+            Self::Direct(weights) => weights.upgrade().map(Weights::Direct),
+            Self::Winograd(weights) => weights.upgrade().map(Weights::Winograd),
+        }
+    }
+}
+
+impl From<&Weights> for Shared {
+    fn from(weights: &Weights) -> Self {
+        match weights {
+            Weights::Direct(weights) => Self::Direct(Arc::downgrade(weights)),
+            Weights::Winograd(weights) => Self::Winograd(Arc::downgrade(weights)),
         }
     }
 }
@@ -100,10 +131,6 @@ impl WinogradWeights {
     fn len(&self) -> usize {
         let shape = [self.outputs, self.inputs, self.depth_taps];
         Self::bytes_of((self.tile, self.form), shape) / size_of::<f32>()
-    }
-
-    pub(crate) fn instructions(&self) -> InstructionSet {
-        self.instructions
     }
 
     pub(crate) fn tile(&self) -> usize {

@@ -2,7 +2,7 @@
 
 use super::lanes::Lanes;
 use super::winograd::{Epilogue, OUTPUTS};
-use crate::engine::layout::BLOCK;
+use crate::engine::cpu::layout::BLOCK;
 
 /// Pixels that one call computes at most: with sixteen outputs, twelve accumulators.
 pub(crate) const PIXELS: usize = 6;

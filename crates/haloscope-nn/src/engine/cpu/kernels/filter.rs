@@ -2,7 +2,7 @@
 
 use super::transform::Transform;
 use super::winograd::OUTPUTS;
-use crate::engine::layout::BLOCK;
+use crate::engine::cpu::layout::BLOCK;
 
 /// The 3×3 planes of a kernel: `[output][input][depth tap][3][3]`.
 #[derive(Clone, Copy)]

@@ -4,8 +4,8 @@
 use std::ops::Range;
 
 use super::item::Item;
-use crate::engine::kernels::FAR_STEP;
-use crate::engine::layout::{BLOCK, Tensor, signed};
+use crate::engine::cpu::kernels::FAR_STEP;
+use crate::engine::cpu::layout::{BLOCK, Tensor, signed};
 
 /// Addresses to prefetch, one for each panel that the product kernel computes.
 pub(super) struct PrefetchList {

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use super::grid::{Grid, Run};
 use super::{SKEW, WinogradConv};
-use crate::engine::kernels::{Depth, Epilogue, OUTPUTS, PANEL, Product, Strided, sixes};
-use crate::engine::layout::{BLOCK, Layout, Tensor, signed};
-use crate::engine::weights::Form;
+use crate::engine::cpu::kernels::{Depth, Epilogue, OUTPUTS, PANEL, Product, Strided, sixes};
+use crate::engine::cpu::layout::{BLOCK, Layout, Tensor, signed};
+use crate::engine::cpu::weights::Form;
 
 /// One item at work.
 pub(super) struct Item<'a> {

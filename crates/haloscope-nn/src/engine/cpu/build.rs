@@ -1,6 +1,5 @@
 //! From a program to operations: a method for each convolution, and weights for the methods.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,9 +9,10 @@ use super::kernels::InstructionSet;
 use super::lower::{ConvDraft, Program, Work};
 use super::operation::Operation;
 use super::operations::{DirectConv, WinogradConv, phase_taps};
-use super::options::Options;
 use super::place::place;
+use super::stock::OpenShelf;
 use super::weights::{DirectWeights, Fill, Weights, WinogradWeights};
+use crate::engine::options::Options;
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 
@@ -20,8 +20,8 @@ use crate::tensor::Tensor;
 pub(crate) struct Builder<'a> {
     pub(crate) instructions: InstructionSet,
     pub(crate) options: &'a Options,
-    /// Weights of another plan by the names of its steps.
-    pub(crate) shared: HashMap<String, Weights>,
+    /// Weights that other plans of the network have.
+    pub(crate) shelf: OpenShelf<'a>,
 }
 
 /// Weights that wait to be filled from a network's tensor.
@@ -36,7 +36,7 @@ struct Job {
 impl Builder<'_> {
     /// The operations of all steps and the bytes of their weights.
     pub(crate) fn operations(
-        &self,
+        &mut self,
         program: &mut Program,
     ) -> Result<(Vec<Box<dyn Operation>>, usize)> {
         let choices = self.choices(program)?;
@@ -53,6 +53,7 @@ impl Builder<'_> {
             })
             .collect();
         fill(&jobs, self.options.threads);
+        self.shelf.tidy();
         let weights = operations.iter().filter_map(|operation| operation.weights());
         let bytes = weights.map(|weights| weights.bytes()).sum();
         Ok((operations, bytes))
@@ -89,7 +90,7 @@ impl Builder<'_> {
     }
 
     fn convolution(
-        &self,
+        &mut self,
         name: &str,
         conv: ConvDraft,
         choice: Choice,
@@ -98,36 +99,36 @@ impl Builder<'_> {
         let ConvDraft { problem, weight, bias, adds, activation } = conv;
         let (input, output, axes) = (problem.input, problem.output, problem.axes);
         let (instructions, epilogue) = (self.instructions, (adds, activation));
-        match choice.method {
+        let method = choice.method;
+        match method {
             Method::Direct => {
                 let taps = phase_taps(&axes);
-                let weights = match self.shared.get(name) {
-                    Some(Weights::Direct(shared)) if shared.has_taps(&taps) => Arc::clone(shared),
+                let weights = match self.shelf.get(name, method) {
+                    Some(Weights::Direct(shared)) if shared.has_taps(&taps) => shared,
                     _ => {
                         let channels = [output.channels, input.channels];
                         let kernel = axes.map(|axis| axis.kernel);
                         let transposed = axes[2].transposed;
                         let weights =
                             DirectWeights::new(transposed, channels, kernel, taps, bias.as_ref());
-                        new_weights(weights, weight, jobs)
+                        let weights = new_weights(weights, weight, jobs);
+                        self.shelf.put(name, method, &Weights::Direct(Arc::clone(&weights)));
+                        weights
                     }
                 };
                 Box::new(DirectConv::new(instructions, input, output, axes, weights, epilogue))
             }
             Method::Winograd { tile, form } => {
-                let weights = match self.shared.get(name) {
-                    Some(Weights::Winograd(shared))
-                        if shared.instructions() == instructions
-                            && (shared.tile(), shared.form()) == (tile, form) =>
-                    {
-                        Arc::clone(shared)
-                    }
+                let weights = match self.shelf.get(name, method) {
+                    Some(Weights::Winograd(shared)) => shared,
                     _ => {
                         let kernel = problem.kernel_shape();
                         let form = (tile, form);
                         let weights =
                             WinogradWeights::new(instructions, form, kernel, bias.as_ref());
-                        new_weights(weights, weight, jobs)
+                        let weights = new_weights(weights, weight, jobs);
+                        self.shelf.put(name, method, &Weights::Winograd(Arc::clone(&weights)));
+                        weights
                     }
                 };
                 let padding = axes.map(|axis| axis.padding);

@@ -1,5 +1,4 @@
-//! From a network's nodes to a program: shapes become layouts, and activations and sums become part
-//! of the convolutions before them.
+//! From a network's layers to a program: shapes become layouts, and values get numbers.
 
 use super::convert::{layout_of, three};
 use super::cost::Problem;
@@ -7,6 +6,7 @@ use super::kernels::Fused;
 use super::layout::{BLOCK, BORDER, Layout};
 use super::operation::Operation;
 use super::operations::{Axis, Concat, Function, Pad, Pointwise, Pooling, Shuffle, Upsample};
+use crate::engine::graph::{Epilogues, Layer, fuse};
 use crate::error::Result;
 use crate::network::{Network, Node, NodeId};
 use crate::op::{Activation, Op, PaddingMode};
@@ -49,6 +49,20 @@ pub(crate) struct ConvDraft {
     pub(crate) activation: Fused,
 }
 
+/// What the kernels do at the end of a convolution.
+const EPILOGUES: Epilogues =
+    Epilogues { adds: 2, activation: |activation| fused(Some(activation)).is_some() };
+
+/// The activation as epilogues apply it, if they can.
+fn fused(activation: Option<Activation>) -> Option<Fused> {
+    match activation {
+        None => Some(Fused::Identity),
+        Some(Activation::Relu) => Some(Fused::Relu),
+        Some(Activation::LeakyRelu(slope)) if slope <= 1.0 => Some(Fused::Leaky(slope)),
+        Some(_) => None,
+    }
+}
+
 /// Lowers a network for an input of this shape, which it must accept.
 pub(crate) fn lower(network: &Network, input: &Shape, threads: usize) -> Result<Program> {
     let shapes = network.infer(input)?;
@@ -56,78 +70,52 @@ pub(crate) fn lower(network: &Network, input: &Shape, threads: usize) -> Result<
         network,
         threads,
         shapes,
-        readers: readers(network),
         values: vec![None; network.nodes().len()],
-        absorbed: vec![false; network.nodes().len()],
         program: Program { layouts: Vec::new(), steps: Vec::new(), output: 0 },
     };
     if let Some(id) = network.ids().find(|&id| !lowering.layout(id).is_possible()) {
         let shape = &lowering.shapes[id.index()];
         return Err(network.fault(id, format!("the shape {shape}, which no memory could hold")));
     }
-    for id in network.ids() {
-        if !lowering.absorbed[id.index()] {
-            lowering.lower_node(id);
-        }
+    for layer in fuse(network, &EPILOGUES) {
+        lowering.lower_layer(&layer);
     }
     lowering.program.output = lowering.value(network.output());
     Ok(lowering.program)
-}
-
-/// The nodes that read each node; the output's reader outside is not listed.
-fn readers(network: &Network) -> Vec<Vec<NodeId>> {
-    let mut readers = vec![Vec::new(); network.nodes().len()];
-    for id in network.ids() {
-        for input in network.node(id).inputs() {
-            readers[input.index()].push(id);
-        }
-    }
-    readers
 }
 
 struct Lowering<'a> {
     network: &'a Network,
     threads: usize,
     shapes: Vec<Shape>,
-    readers: Vec<Vec<NodeId>>,
     /// The value of each node that has been lowered.
     values: Vec<Option<usize>>,
-    /// Nodes whose work a convolution before them does.
-    absorbed: Vec<bool>,
     program: Program,
 }
 
-/// What a convolution takes over from the nodes behind it.
-struct Tail {
-    /// The node whose value the convolution computes.
-    last: NodeId,
-    adds: Vec<usize>,
-    activation: Fused,
-}
-
 impl Lowering<'_> {
-    fn lower_node(&mut self, id: NodeId) {
+    fn lower_layer(&mut self, layer: &Layer) {
         let network = self.network;
-        let node = network.node(id);
+        let node = network.node(layer.node);
         match node.op() {
             Op::Input { .. } => {
-                let value = self.new_value(self.layout(id));
-                self.values[id.index()] = Some(value);
+                let value = self.new_value(self.layout(layer.node));
+                self.values[layer.node.index()] = Some(value);
             }
             Op::Conv(conv) => {
                 let axes = self.axes(conv.kernel(), &conv.stride, &conv.padding, false);
                 let bias = conv.bias.clone();
-                self.lower_conv(id, axes, conv.mode, conv.weight.clone(), bias);
+                self.lower_conv(layer, axes, conv.mode, conv.weight.clone(), bias);
             }
             Op::ConvTranspose(conv) => {
                 let axes = self.axes(conv.kernel(), &conv.stride, &conv.padding, true);
                 let bias = conv.bias.clone();
-                self.lower_conv(id, axes, PaddingMode::Zero, conv.weight.clone(), bias);
+                self.lower_conv(layer, axes, PaddingMode::Zero, conv.weight.clone(), bias);
             }
             _ => {
-                let work = self.fixed(id, node);
+                let work = self.fixed(layer.node, node);
                 let inputs = self.inputs(node);
-                self.push(node.name(), Work::Fixed(work), inputs, id);
+                self.push(node.name(), Work::Fixed(work), inputs, layer.output);
             }
         }
     }
@@ -182,14 +170,14 @@ impl Lowering<'_> {
 
     fn lower_conv(
         &mut self,
-        id: NodeId,
+        layer: &Layer,
         mut axes: [Axis; 3],
         mode: PaddingMode,
         weight: Tensor,
         bias: Option<Tensor>,
     ) {
-        let node = self.network.node(id);
-        let output = self.layout(id);
+        let node = self.network.node(layer.node);
+        let output = self.layout(layer.node);
         let mut source = self.value(node.inputs()[0]);
         let mut input = self.program.layouts[source];
         if let Some((before, after)) = margin(&mut axes, mode, &input, &output) {
@@ -207,55 +195,13 @@ impl Lowering<'_> {
             });
             (source, input) = (value, padded);
         }
-        let tail = self.tail(id);
         let problem = Problem { input, output, axes, threads: self.threads };
-        let work = Work::Conv(Box::new(ConvDraft {
-            problem,
-            weight,
-            bias,
-            adds: tail.adds.len(),
-            activation: tail.activation,
-        }));
+        let activation = fused(layer.activation).expect("the epilogues were asked");
+        let adds = layer.adds.len();
+        let draft = ConvDraft { problem, weight, bias, adds, activation };
         let mut inputs = vec![source];
-        inputs.extend(tail.adds);
-        self.push(node.name(), work, inputs, tail.last);
-    }
-
-    /// Follows the nodes behind a convolution as long as it can do their work: sums with up to two
-    /// values that exist already, then one activation.
-    fn tail(&mut self, conv: NodeId) -> Tail {
-        let mut tail = Tail { last: conv, adds: Vec::new(), activation: Fused::Identity };
-        let network = self.network;
-        while let [reader] = self.readers[tail.last.index()][..]
-            && tail.last != network.output()
-        {
-            let node = network.node(reader);
-            match node.op() {
-                Op::Add => {
-                    let others = node.inputs().iter().filter(|&&input| input != tail.last);
-                    let known: Option<Vec<usize>> =
-                        others.map(|input| self.values[input.index()]).collect();
-                    match known {
-                        Some(known) if tail.adds.len() + known.len() <= 2 => {
-                            tail.adds.extend(known);
-                        }
-                        _ => break,
-                    }
-                    self.absorbed[reader.index()] = true;
-                    tail.last = reader;
-                }
-                Op::Activation(Activation::Relu) => {
-                    self.absorbed[reader.index()] = true;
-                    return Tail { last: reader, activation: Fused::Relu, ..tail };
-                }
-                Op::Activation(Activation::LeakyRelu(slope)) if *slope <= 1.0 => {
-                    self.absorbed[reader.index()] = true;
-                    return Tail { last: reader, activation: Fused::Leaky(*slope), ..tail };
-                }
-                _ => break,
-            }
-        }
-        tail
+        inputs.extend(layer.adds.iter().map(|&add| self.value(add)));
+        self.push(node.name(), Work::Conv(Box::new(draft)), inputs, layer.output);
     }
 
     fn push(&mut self, name: &str, work: Work, inputs: Vec<usize>, computes: NodeId) {

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use super::lanes::Wide;
 use super::winograd::{OUTPUTS, PANEL};
-use crate::engine::layout::BLOCK;
+use crate::engine::cpu::layout::BLOCK;
 
 /// Floats that are prefetched from the caller's list for each block of input channels: two lines.
 pub(crate) const FAR_STEP: usize = 32;
@@ -276,7 +276,7 @@ unsafe fn multiply_panels<W: Wide, const PANELS: usize, const ROWS: usize, const
 mod tests {
     use super::super::lanes::{Pair, Portable};
     use super::*;
-    use crate::engine::buffer::AlignedBuffer;
+    use crate::engine::cpu::buffer::AlignedBuffer;
 
     /// Random values, the same for the same seed.
     fn random(len: usize, seed: u64) -> AlignedBuffer {

@@ -28,6 +28,7 @@ pub(crate) trait Operation: Send + Sync {
 
     /// The rows of an input that some rows of the output depend on. Rows before 0 or beyond the
     /// last are padding; a neighbour that owns them must send them.
+    #[cfg_attr(not(test), allow(dead_code, reason = "shards of an image will ask"))]
     fn rows_read(&self, input: usize, rows: Range<usize>) -> Range<isize>;
 
     /// Whether the output may lie in the memory of this input if the layouts are the same.

@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 
 use super::lanes::Lanes;
 use super::transform::Transform;
-use crate::engine::layout::BLOCK;
+use crate::engine::cpu::layout::BLOCK;
 
 /// Tiles in a panel of the matrix product, and the longest run of an input transform.
 pub(crate) const PANEL: usize = 6;

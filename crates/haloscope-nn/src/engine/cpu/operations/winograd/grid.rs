@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::engine::layout::Layout;
+use crate::engine::cpu::layout::Layout;
 
 /// Tiles of all images of one plane of depth.
 pub(crate) fn tiles(output: &Layout, tile: usize) -> usize {

@@ -6,11 +6,11 @@
 use super::kernels::OUTPUTS;
 use super::layout::{BLOCK, Layout};
 use super::operations::{Axis, Blocking, tiles};
-use super::options::Accuracy;
 use super::weights::{Form, WinogradWeights};
+use crate::engine::options::Accuracy;
 
 /// A way to convolve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Method {
     /// By the definition.
     Direct,

@@ -1,0 +1,302 @@
+//! A network made ready for one shape: what to run, in which order, where in memory.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use super::buffer::AlignedBuffer;
+use super::build::Builder;
+use super::convert::{load_plane, store_channel, three};
+use super::kernels::InstructionSet;
+use super::layout::{Layout, Tensor as Values};
+use super::lower::lower;
+use super::operation::{Operands, Value};
+use super::place::{clear_borders, pad, place};
+use super::stage::Stage;
+use super::stock::Shelf;
+use super::team::Team;
+use crate::engine::graph::Aligned;
+use crate::engine::options::Options;
+use crate::engine::{Memory, Plan, Scratch, Step};
+use crate::error::{Error, Result};
+use crate::network::Network;
+use crate::shape::Shape;
+
+/// A network planned for one shape of input.
+pub(crate) struct CpuPlan {
+    name: String,
+    input: Shape,
+    output: Shape,
+    values: Vec<Value>,
+    output_value: usize,
+    steps: Vec<Step>,
+    /// What the steps do, in the same order.
+    stages: Vec<Stage>,
+    threads: usize,
+    memory: Memory,
+}
+
+/// The memory and the threads of one run at a time.
+struct Workplace {
+    memory: AlignedBuffer,
+    team: Team,
+}
+
+impl CpuPlan {
+    /// Plans a network, of which it may be the only owner. Transforms all weights that are not on the shelf.
+    pub(crate) fn new(
+        network: Cow<'_, Network>,
+        input: &Shape,
+        options: &Options,
+        instructions: InstructionSet,
+        shelf: &Shelf,
+    ) -> Result<Self> {
+        let aligned = Aligned::of(&network, input)?;
+        let mut program = lower(&network, &aligned.run, options.threads)?;
+        let output =
+            aligned.output(&shape_of(&program.layouts[program.output], network.rank())?)?;
+        let name = network.name().to_owned();
+        // From here on only the program holds the weights of a network that is consumed.
+        drop(network);
+        let mut builder = Builder { instructions, options, shelf: shelf.open() };
+        let (operations, weights) = builder.operations(&mut program)?;
+        drop(builder);
+        let may_overwrite = |step: usize, input: usize| operations[step].may_overwrite(input);
+        let (values, activations) = place(&program, &may_overwrite);
+        let workspace =
+            operations.iter().map(|operation| operation.scratch_len()).max().unwrap_or(0);
+        let memory = Memory {
+            weights,
+            activations: activations * size_of::<f32>(),
+            workspace: options.threads * pad(workspace) * size_of::<f32>(),
+            device: 0,
+        };
+        let output_value = program.output;
+        let clear = clear_borders(&program, &values);
+        let (steps, stages) = (program.steps.into_iter().zip(operations).zip(clear))
+            .map(|((draft, operation), border_is_clear)| {
+                let flops = 2.0 * operation.multiplications();
+                let step = Step::new(draft.name, operation.describe(), flops);
+                let (inputs, output) = (draft.inputs, draft.output);
+                (step, Stage { operation, inputs, output, border_is_clear })
+            })
+            .unzip();
+        let (input, threads) = (input.clone(), options.threads);
+        Ok(Self { name, input, output, values, output_value, steps, stages, threads, memory })
+    }
+
+    /// What the steps do, in the same order.
+    #[cfg(test)]
+    pub(crate) fn stages(&self) -> &[Stage] {
+        &self.stages
+    }
+
+    /// The scratch as what it is, if everything fits the plan.
+    fn check<'a>(
+        &self,
+        input: &[f32],
+        output: &[f32],
+        scratch: &'a mut Scratch,
+    ) -> Result<&'a mut Workplace> {
+        let lengths = [("input", input.len(), &self.input), ("output", output.len(), &self.output)];
+        for (what, len, shape) in lengths {
+            if len != shape.count() {
+                let count = shape.count();
+                return Err(argument(
+                    what,
+                    format!("{len} values; the plan's shape {shape} needs {count}"),
+                ));
+            }
+        }
+        let Some(scratch) = scratch.get_mut::<Workplace>() else {
+            let reason = "that of another engine; make it with the plan's own `scratch`";
+            return Err(argument("scratch", reason.into()));
+        };
+        let bytes = self.memory.activations + self.memory.workspace;
+        if scratch.memory.bytes() < bytes || scratch.team.threads() != self.threads {
+            return Err(argument(
+                "scratch",
+                format!(
+                    "{} bytes and {} threads; the plan needs {bytes} and {}: make it with the plan's \
+                     own `scratch`",
+                    scratch.memory.bytes(),
+                    scratch.team.threads(),
+                    self.threads
+                ),
+            ));
+        }
+        Ok(scratch)
+    }
+}
+
+impl Plan for CpuPlan {
+    fn input_shape(&self) -> &Shape {
+        &self.input
+    }
+
+    fn output_shape(&self) -> &Shape {
+        &self.output
+    }
+
+    fn memory(&self) -> Memory {
+        self.memory
+    }
+
+    fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    fn scratch(&self) -> Scratch {
+        let bytes = self.memory.activations + self.memory.workspace;
+        Scratch::new(Workplace {
+            memory: AlignedBuffer::uninitialised(bytes / size_of::<f32>()),
+            team: Team::new(self.threads),
+        })
+    }
+
+    /// Allocates nothing.
+    fn run_observed(
+        &self,
+        input: &[f32],
+        output: &mut [f32],
+        scratch: &mut Scratch,
+        observe: &mut dyn FnMut(&Step, Duration),
+    ) -> Result<()> {
+        let scratch = self.check(input, output, scratch)?;
+        let memory = scratch.memory.as_ptr();
+        let workspaces = memory.wrapping_add(self.memory.activations / size_of::<f32>());
+        let workspaces = Values { layout: self.values[0].layout, data: workspaces };
+        let workspace_len = self.memory.workspace / size_of::<f32>() / self.threads;
+        let tensor = |index: usize| {
+            let Value { layout, offset } = self.values[index];
+            Values { layout, data: memory.wrapping_add(offset) }
+        };
+
+        let source = tensor(0);
+        let sizes = three(self.input.spatial(), 1);
+        scratch.team.for_each(source.layout.planes(), &|_, plane| {
+            // SAFETY: the scratch is borrowed by this run, and each plane is loaded once.
+            unsafe { load_plane(input, sizes, &source, plane) };
+        });
+        for (step, stage) in self.steps.iter().zip(&self.stages) {
+            let start = Instant::now();
+            let Stage { operation, inputs, output, border_is_clear } = stage;
+            let operands = Operands {
+                memory,
+                values: &self.values,
+                inputs,
+                output: *output,
+                border_is_clear: *border_is_clear,
+            };
+            scratch.team.for_each(operation.items(), &|thread, item| {
+                let workspaces = &workspaces;
+                let workspace = workspaces.data.wrapping_add(thread * workspace_len);
+                // SAFETY: `place` gave each value its own memory as long as it lives; the team runs
+                // each item once; each thread has its own workspace of the largest length.
+                unsafe { operation.run(item, &operands, workspace) };
+            });
+            observe(step, start.elapsed());
+        }
+        let result = tensor(self.output_value);
+        let sizes = three(self.output.spatial(), 1);
+        let channels = self.output.channels();
+        let target = Target(output.as_mut_ptr());
+        let plane: usize = sizes.iter().product();
+        scratch.team.for_each(self.output.batch() * channels, &|_, index| {
+            let target = &target;
+            // SAFETY: `check` compared the output's length with its shape; each index is a part of
+            // its own.
+            unsafe {
+                let target = std::slice::from_raw_parts_mut(target.0.add(index * plane), plane);
+                store_channel(&result, index / channels, index % channels, sizes, target);
+            }
+        });
+        Ok(())
+    }
+}
+
+impl fmt::Debug for CpuPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CpuPlan")
+            .field("network", &self.name)
+            .field("input", &self.input)
+            .field("steps", &self.steps.len())
+            .field("memory", &self.memory)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A pointer into the caller's output that threads share, each for a part of its own.
+struct Target(*mut f32);
+// SAFETY: see above.
+unsafe impl Sync for Target {}
+
+fn argument(what: &'static str, reason: String) -> Error {
+    Error::Argument { what, reason }
+}
+
+/// A layout as a network of so many axes sees it.
+fn shape_of(layout: &Layout, rank: usize) -> Result<Shape> {
+    let sizes = [layout.depth, layout.height, layout.width];
+    Shape::image(layout.batch, layout.channels, &sizes[3 - rank..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::models::{Architecture, Drunet, Unet};
+
+    fn plan(network: &Network, input: &Shape, options: &Options) -> CpuPlan {
+        let instructions = InstructionSet::detect();
+        CpuPlan::new(Cow::Borrowed(network), input, options, instructions, &Shelf::default())
+            .expect("any size can be planned")
+    }
+
+    #[test]
+    fn steps_say_which_rows_they_read() {
+        let drunet = Drunet { channels: [16, 24, 32, 48], blocks: 2, ..Drunet::default() };
+        let model = drunet.random(1).expect("valid");
+        let shape = Shape::new([1, 4, 64, 64]).expect("small");
+        let plan = plan(model.network(), &shape, &Options::default());
+        let rows = |method: &str| {
+            let index = plan.steps.iter().position(|step| step.method().contains(method));
+            plan.stages[index.expect("there is one")].operation.rows_read(0, 8..16)
+        };
+        assert_eq!(rows("conv 3×3"), 7..17);
+        assert_eq!(rows("conv 2×2, stride 2"), 16..32);
+        assert_eq!(rows("transposed"), 4..8);
+    }
+
+    #[test]
+    fn a_run_does_not_depend_on_what_the_scratch_held() {
+        let drunet = Drunet { channels: [8, 16, 24, 40], blocks: 2, ..Drunet::default() };
+        let unet = Unet { channels: vec![9, 17, 24], ..Unet::default() };
+        let volume = Drunet { rank: 3, blocks: 1, ..drunet.clone() };
+        for (model, spatial) in [
+            (drunet.random(1), &[34, 50][..]),
+            (unet.random(1), &[21, 40][..]),
+            (volume.random(1), &[8, 16, 11][..]),
+        ] {
+            let model = model.expect("the options are valid");
+            let channels = model.network().input_channels();
+            let shape = Shape::image(2, channels, spatial).expect("small");
+            let options = Options { threads: 2, ..Options::default() };
+            let plan = plan(model.network(), &shape, &options);
+            let input: Vec<f32> = (0..shape.count()).map(|i| (i % 13) as f32 - 6.0).collect();
+            let results = [0.0, f32::NAN, 1e30].map(|filling| {
+                let mut scratch = plan.scratch();
+                let memory = &scratch.get_mut::<Workplace>().expect("the CPU's").memory;
+                for index in 0..memory.bytes() / size_of::<f32>() {
+                    // SAFETY: the scratch has this many floats and nobody else uses it.
+                    unsafe { memory.as_ptr().add(index).write(filling) };
+                }
+                let mut output = vec![0.0; plan.output_shape().count()];
+                plan.run(&input, &mut output, &mut scratch).expect("lengths fit");
+                output
+            });
+            assert!(results[0].iter().all(|value| value.is_finite()));
+            assert_eq!(results[0], results[1]);
+            assert_eq!(results[0], results[2]);
+        }
+    }
+}
