@@ -717,7 +717,7 @@ mod tests {
             (spread(180, 180.0), false),
             (spread(10, 3.0), false),
             (spread(50, 7.0), false),
-            (vec![0.0, 3.14], false),
+            (vec![0.0, PI], false),
         ] {
             assert_eq!(covers_radians(&angles), are_radians, "{angles:?}");
         }

@@ -356,10 +356,9 @@ impl SolverPlan {
                 weight: prior.weight().unwrap_or_default(),
                 range: prior.range(),
             }),
-            Method::Cg => Box::new(ConjugateGradient),
+            // Back-projections are never iterated.
+            Method::Cg | Method::BackProjection { .. } => Box::new(ConjugateGradient),
             Method::Landweber => Box::new(Landweber { step: step()?, range: prior.range() }),
-            // It is never iterated.
-            Method::BackProjection { .. } => Box::new(ConjugateGradient),
         })
     }
 

@@ -166,7 +166,9 @@ pub fn reconstruct(
     let mut prepared = Prepared::new(ctx, job, layout, network, found.as_ref()).map_err(refused)?;
     let preparation = begin.elapsed().as_secs_f64();
     // What is refused is not warned of.
-    warnings.iter().for_each(|warning| ctx.log(log::Level::Warn, warning));
+    for warning in warnings {
+        ctx.log(log::Level::Warn, warning);
+    }
     let resumed_from = found.as_ref().map(|state| state.iteration);
     let state = found.or(prepared.start.take()).context("a run begins or goes on")?;
     let failed = |error| Agreed::failure(ctx, error);

@@ -117,7 +117,8 @@ impl Scaling {
         Self { slope: 1.0 / white.unwrap_or(1.0), offset: 0.0 }
     }
 
-    /// Stored values as an array has them.
+    /// An array of stored values, scaled.
+    #[cfg(feature = "hdf5")]
     pub(super) fn apply(self, array: Array) -> Array {
         if self == Self::NONE {
             return array;

@@ -67,7 +67,7 @@ impl Algorithm for Backtracking {
             None => state.image.clone(),
         };
         if self.accelerated && momentum > 1.0 && !is_finite(setting, &point)? {
-            point = state.image.clone();
+            point.clone_from(&state.image);
             momentum = 1.0;
         }
         let (value, gradient) = setting.data(|| setting.problem().value_and_gradient(&point))?;
@@ -75,7 +75,7 @@ impl Algorithm for Backtracking {
         let mut halvings = 0;
         let next = loop {
             let next = self.advance(setting, &point, &gradient, step)?;
-            if self.is_below_parabola(setting, (value, &point, &gradient), &next, step)? {
+            if is_below_parabola(setting, (value, &point, &gradient), &next, step)? {
                 break next;
             }
             halvings += 1;
@@ -128,22 +128,6 @@ impl Backtracking {
         Ok(next)
     }
 
-    /// `f(x⁺) ≤ f(x) + ⟨∇f(x), x⁺ − x⟩ + ‖x⁺ − x‖² / 2γ`, up to rounding.
-    fn is_below_parabola(
-        &self,
-        setting: &Setting<'_>,
-        (value, point, gradient): (f64, &Array, &Array),
-        next: &Array,
-        step: f64,
-    ) -> Result<bool> {
-        let reached = setting.data(|| setting.problem().value(next))?;
-        let way = next - point;
-        let promised =
-            value + dot(&slice(gradient), &slice(&way)) + squared_norm(&slice(&way)) / (2.0 * step);
-        let is_still = || norm(&slice(&way)) <= STILL * norm(&slice(point));
-        Ok(reached.is_finite() && (reached <= promised + ROUNDING * value.abs() || is_still()))
-    }
-
     /// The image to begin with, or one near it where the data term is finite: a back-projection has values below 0, and
     /// zeros expect no counts where some were measured.
     fn defined(&self, setting: &Setting<'_>, image: &Array) -> Result<Array> {
@@ -173,6 +157,21 @@ impl Backtracking {
                 .into(),
         })
     }
+}
+
+/// `f(x⁺) ≤ f(x) + ⟨∇f(x), x⁺ − x⟩ + ‖x⁺ − x‖² / 2γ`, up to rounding.
+fn is_below_parabola(
+    setting: &Setting<'_>,
+    (value, point, gradient): (f64, &Array, &Array),
+    next: &Array,
+    step: f64,
+) -> Result<bool> {
+    let reached = setting.data(|| setting.problem().value(next))?;
+    let way = next - point;
+    let promised =
+        value + dot(&slice(gradient), &slice(&way)) + squared_norm(&slice(&way)) / (2.0 * step);
+    let is_still = || norm(&slice(&way)) <= STILL * norm(&slice(point));
+    Ok(reached.is_finite() && (reached <= promised + ROUNDING * value.abs() || is_still()))
 }
 
 fn is_finite(setting: &Setting<'_>, image: &Array) -> Result<bool> {
