@@ -72,8 +72,13 @@ fn report_idle(owners: &[usize], ctx: &Context) {
         .map(|rank| rank.to_string())
         .collect();
     if !idle.is_empty() {
-        let (count, ranks, idle) = (owners.len(), ctx.size(), idle.join(", "));
-        let message = format!("{count} operators on {ranks} ranks: these have none: {idle}");
+        let who = match idle.as_slice() {
+            [rank] => format!("rank {rank} has"),
+            ranks => format!("ranks {} have", ranks.join(", ")),
+        };
+        let (count, ranks) = (owners.len(), ctx.size());
+        let plural = if count == 1 { "" } else { "s" };
+        let message = format!("{who} no operators ({count} operator{plural}, {ranks} ranks)");
         ctx.log_once(log::Level::Warn, message);
     }
 }
