@@ -36,7 +36,7 @@ pub fn denoise(data: &mut Data) -> Result<Draft> {
     data.single()?;
     let frames = Frames::of(data)?;
     let operators =
-        "# Nothing but noise happened to the image.\n[[operators]]\nkind = \"identity\"\n";
+        "# How the image was measured: directly, with noise only.\n[[operators]]\nkind = \"identity\"\n";
     let tuning = Tuning { balance: DPIR, ..frames.tuning(2.0, 0.5 * frames.noise) };
     Ok(frames.draft("A noisy image.", operators.into(), tuning))
 }
@@ -54,8 +54,8 @@ pub fn inpainting(data: &mut Data) -> Result<Draft> {
     // Where pixels are missing there is no noise, and beside them there is more than noise.
     frames.noise = noise_of_pairs(&frames.first, &mask).max(LEAST_NOISE);
     let operators = format!(
-        "# What happened to the image: pixels are missing. The mask (0 where a pixel is missing, 1 elsewhere) is a guess:\n\
-         # it has the pixels that are exactly {value}. Replace it if you know better.\n\
+        "# How the image was measured: some pixels are missing. The mask (0 where a pixel is missing, 1 elsewhere) is a guess:\n\
+         # it marks the pixels that are exactly {value} as missing. Replace it if you know better.\n\
          [[operators]]\nkind = \"inpainting\"\nmask = '{file}'\n"
     );
     let tuning = frames.tuning(10.0, frames.noise);
@@ -65,8 +65,8 @@ pub fn inpainting(data: &mut Data) -> Result<Draft> {
 pub fn deblur(data: &mut Data) -> Result<Draft> {
     let frames = Frames::of(data)?;
     let mut operators = String::from(
-        "# What happened to the image. The kernels are guesses: a Gaussian as wide as the sharpest edges are. Better ones are\n\
-         # measured: kernel = \"file\" with the image of a point, or \"motion\", \"shake\", \"uniform\" (see the guide).\n",
+        "# How the image was measured. The kernels are guesses: Gaussians as wide as the sharpest edges. Measured kernels are\n\
+         # better: kernel = \"file\" with the image of a point, or \"motion\", \"shake\", \"uniform\" (see the guide).\n",
     );
     for index in 0..data.paths.len() {
         let frame = data.loaded(&frames.section, index)?;
@@ -77,7 +77,7 @@ pub fn deblur(data: &mut Data) -> Result<Draft> {
         );
         operators.extend([format!(
             "[[operators]]\nkind = \"blur\"\nkernel = \"gaussian\"\nsigma = {sigma:.1}                   # estimated, in pixels\n\
-             padding = \"reflect\"           # what is beyond the edges; \"valid\" assumes nothing, and needs [image]\n\n"
+             padding = \"reflect\"           # the values beyond the edges; \"valid\" assumes none, and needs [image]\n\n"
         )]);
     }
     let tuning = frames.tuning(5.0, frames.noise);
@@ -99,7 +99,7 @@ pub fn super_resolution(data: &mut Data) -> Result<Draft> {
         None => vec![format!("{:?}              # the first pixel that is kept: a guess", vec![0; sides]); number],
     };
     let mut operators = String::from(
-        "# What happened to the image: it was smoothed, and every second pixel (`factor`) was kept along each side.\n",
+        "# How the image was measured: it was smoothed, and every second pixel (`factor`) was kept along each side.\n",
     );
     for phase in phases {
         operators.extend([format!(
