@@ -20,10 +20,10 @@ use crate::words::count;
 /// The options of `haloscope check`.
 #[derive(clap::Args, Clone)]
 pub struct Arguments {
-    /// The job file
+    /// Job file
     job: PathBuf,
 
-    /// The ranks that the job would have, on this machine
+    /// Number of ranks to plan for, on this machine
     #[arg(long, value_name = "N", value_parser = crate::ranks::parse_ranks)]
     ranks: Option<usize>,
 }

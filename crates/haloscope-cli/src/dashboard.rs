@@ -12,15 +12,15 @@ use crate::words::count;
 /// The options of `haloscope dashboard`.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Folders that `haloscope bench` wrote, or CSV files with the same columns
+    /// Folders written by `haloscope bench`, or CSV files with the same columns
     #[arg(required = true)]
     results: Vec<PathBuf>,
 
-    /// Where the page goes; it needs no other file
+    /// File for the page, which needs no other files
     #[arg(long, short, value_name = "FILE.html", default_value = "dashboard.html")]
     out: PathBuf,
 
-    /// The page's heading
+    /// Heading of the page
     #[arg(long, default_value = "haloscope studies")]
     title: String,
 }

@@ -20,24 +20,24 @@ use crate::trace::TraceArguments;
 /// The options of `haloscope demo`.
 #[derive(clap::Args, Clone)]
 pub struct Arguments {
-    /// What to reconstruct
+    /// Problem to simulate and reconstruct
     #[arg(long, value_enum, default_value = "deblur")]
     problem: Problem,
 
-    /// Pixels along each side; by default what takes seconds
+    /// Number of pixels along each side; the default takes seconds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..=16_384))]
     size: Option<u32>,
 
-    /// Iterations of the solver; by default what suits the prior
+    /// Number of iterations; the default depends on the prior
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     iterations: Option<u32>,
 
-    /// The prior: `tv` for total variation, `builtin:color`, `builtin:gray` or a file for a denoising network; by default
-    /// what suits the problem
+    /// Prior: `tv` for total variation, or `builtin:color`, `builtin:gray` or a file with weights for a denoising network;
+    /// the default depends on the problem
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
 
-    /// Folder for the pictures
+    /// Folder for the pictures and report.html
     #[arg(long, value_name = "DIR", default_value = "haloscope-demo")]
     out: PathBuf,
 

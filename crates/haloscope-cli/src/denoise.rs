@@ -27,20 +27,20 @@ use crate::threads::{self, parse_threads};
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("level").required(true).args(["sigma", "noise"])))]
 pub struct Arguments {
-    /// The noisy image, stack or volume: PNG, JPEG, TIFF, NPY, NPZ, NIfTI, FITS, HDF5 or Zarr
+    /// Noisy image, stack or volume: PNG, JPEG, TIFF, NPY, NPZ, NIfTI, FITS, HDF5 or Zarr
     input: PathBuf,
 
-    /// Where the result goes; the ending says as what. PNG and JPEG show 0 to `--white`, all other
-    /// formats hold values in the units of the input, with its type if they have it
+    /// File for the result; the ending selects the format. PNG and JPEG show 0 to `--white`. All other formats hold values
+    /// in the units of the input, with the same type if the format supports it
     #[arg(long, short)]
     out: PathBuf,
 
-    /// The network: builtin:color, builtin:gray, or weights as .safetensors or .pth/.pt of torch.save; by default
-    /// the built-in one for gray or colour
+    /// Network: builtin:color, builtin:gray, or weights as .safetensors or as .pth/.pt from torch.save; by default the
+    /// built-in network for gray or colour
     #[arg(long, short)]
     model: Option<String>,
 
-    /// Standard deviation of the noise where white is 1, as a number or a fraction: 0.1 or 25/255
+    /// Standard deviation of the noise on a scale where white is 1, as a number or a fraction: 0.1 or 25/255
     #[arg(long, short, value_parser = parse_sigma)]
     sigma: Option<f32>,
 
@@ -48,52 +48,52 @@ pub struct Arguments {
     #[arg(long, value_name = "VALUE", value_parser = parse_positive)]
     noise: Option<f64>,
 
-    /// The value that is 1 for the network, in the units of the data: 4095 for 12 bits. By default it is white of PNG
-    /// and JPEG; the full scale of integers of 8, 10, 12, 14 or 16 bits; 1 for floats from 0 to 1; and else what
-    /// 99.9 % of the values are below
+    /// Value that is 1 to the network, in the units of the data: 4095 for 12 bits. By default white for PNG and JPEG; the
+    /// full scale of integers with 8, 10, 12, 14 or 16 bits; 1 for floats from 0 to 1; for anything else, the value that
+    /// 99.9 % are below
     #[arg(long, value_name = "VALUE", value_parser = parse_positive, conflicts_with = "normalise")]
     white: Option<f64>,
 
-    /// Bring nearly all values (99.8 %) to 0…1 for the network, wherever they are
+    /// Scale the values so that nearly all (99.8 %) are from 0 to 1 for the network
     #[arg(long)]
     normalise: bool,
 
-    /// The array in an NPZ, HDF5 or Zarr file
+    /// Name of the array in an NPZ, HDF5 or Zarr file
     #[arg(long, value_name = "NAME")]
     entry: Option<String>,
 
-    /// What the axes of NPY, NPZ, FITS, HDF5 and Zarr arrays are
+    /// Meaning of the axes of NPY, NPZ, FITS, HDF5 and Zarr arrays
     #[arg(long, value_enum)]
     axes: Option<AxesArgument>,
 
-    /// Threads; by default all cores
+    /// Number of threads; by default all cores
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<usize>,
 
-    /// How exact the convolutions are
+    /// Accuracy of the convolutions
     #[arg(long, value_enum, default_value = "fast")]
     accuracy: AccuracyArgument,
 
-    /// The most memory that weights and values may take, e.g. 450MB; may cost time
+    /// Memory limit for weights and values, e.g. 450MB; a low limit may take more time
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     memory_budget: Option<usize>,
 
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum AccuracyArgument {
-    /// The fastest algorithms, relative error about 5e-6
+    /// The fastest algorithms, with a relative error of about 5e-6
     Fast,
-    /// As exact as plain sums
+    /// As accurate as plain sums
     Strict,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum AxesArgument {
-    /// Two or three are spatial, four and five begin with batch and channel
+    /// Two or three axes are spatial; four or five begin with batch and channel
     Automatic,
     /// (height, width) or (depth, height, width)
     Spatial,

@@ -32,11 +32,11 @@ pub struct Arguments {
     #[arg(required = true)]
     images: Vec<PathBuf>,
 
-    /// The network: builtin:color, builtin:gray, or a file with weights
+    /// Network: builtin:color, builtin:gray, or a file with weights
     #[arg(long, short)]
     model: String,
 
-    /// Standard deviations of the noise, where white is 255: 15,25,50; or as fractions of white: 25/255
+    /// Standard deviations of the noise on a scale where white is 255: 15,25,50; or as fractions of white: 25/255
     #[arg(
         long,
         value_name = "SIGMA",
@@ -46,15 +46,15 @@ pub struct Arguments {
     )]
     levels: Vec<f32>,
 
-    /// Of the images in folders, only those whose names, without endings, are the lines of this file
+    /// File with one name per line, without endings; other images in the folders are skipped
     #[arg(long, value_name = "FILE")]
     only: Option<PathBuf>,
 
-    /// Threads; by default all cores
+    /// Number of threads; by default all cores
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<usize>,
 
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }

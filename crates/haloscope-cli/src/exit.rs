@@ -10,11 +10,11 @@ use crate::interrupt::Signal;
 /// What `--help` says about exit codes.
 pub const HELP: &str = "\
 Exit codes:
-  0    it is done
-  1    it failed: a file cannot be written, a rank is gone, a method diverged, nothing that `plan` tried fits
+  0    the command succeeded
+  1    the command failed: a file cannot be written, a rank is gone, a method diverged, or no plan fits
   2    the command line, the job file or a file that it names is wrong; nothing was run
-  130  ended by Ctrl-C after writing a checkpoint, or with the rows so far; at once, if it came twice
-  143  the same by SIGTERM, which queues send when the time is up";
+  130  Ctrl-C ended the run after it saved a checkpoint or its rows so far; a second Ctrl-C ends it at once
+  143  the same for SIGTERM, which queues send when the time is up";
 
 /// How the command ended, if not by an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -45,7 +45,7 @@ struct Arguments {
     #[command(subcommand)]
     command: Command,
 
-    /// Say more: -v for stages, tiles, step sizes and each iteration, -vv also for each rank
+    /// Print more: -v prints stages, tiles, step sizes and each iteration; -vv also prints details of each rank
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
 
@@ -55,27 +55,27 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Measure how this machine or cluster does, and predict larger ones
+    /// Measure the performance of this machine or cluster, and predict that of larger ones
     Bench(Box<bench::Arguments>),
-    /// Show the tables of studies as a page for a browser
+    /// Write the results of `bench` as a page for a browser
     Dashboard(dashboard::Arguments),
-    /// Reconstruct an image from measurements that are made for the purpose
+    /// Reconstruct an image from simulated measurements
     Demo(demo::Arguments),
     /// Reconstruct an image from the measurements and operators of a job file
     Reconstruct(reconstruct::Arguments),
     /// Write a commented job file to start from
     Init(init::Arguments),
-    /// Look for mistakes in a job file and its data, and print what it would do
+    /// Look for mistakes in a job file and its data, and print the plan
     Check(check::Arguments),
-    /// Denoise an image with a trained network
+    /// Denoise an image, stack or volume with a trained network
     Denoise(denoise::Arguments),
     /// Measure how well a network removes noise from clean images
     Evaluate(evaluate::Arguments),
-    /// Show what this build and this machine can do
+    /// Show the features of this build and this machine
     Info(info::Arguments),
-    /// Say what a reconstruction will take on each rank, and which tiles suit it
+    /// Predict the memory and work of each rank, and suggest tiles and ranks
     Plan(Box<plan::Arguments>),
-    /// Run a reconstruction on a cluster with Slurm
+    /// Run a reconstruction on a Slurm cluster
     Submit(submit::Arguments),
 }
 

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 /// The options of every command.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub struct LogArguments {
-    /// How to report on standard error
+    /// Format of messages on standard error
     #[arg(long, global = true, value_enum, default_value = "text", value_name = "FORMAT")]
     log: Format,
 }
@@ -22,9 +22,9 @@ pub struct LogArguments {
 /// How messages are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// Lines for people, and a progress bar
+    /// Readable lines and a progress bar
     Text,
-    /// A JSON object in each line
+    /// One JSON object per line
     Json,
 }
 

@@ -12,11 +12,11 @@ use crate::exit::Agreed;
 /// The options of every command that can use ranks.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub struct RankArguments {
-    /// Ranks that are threads of this process; under mpirun or srun, MPI has the ranks
+    /// Number of ranks, as threads of this process; under mpirun or srun, the ranks are MPI processes
     #[arg(long, value_name = "N", value_parser = parse_ranks)]
     pub ranks: Option<usize>,
 
-    /// Give up on ranks that make no progress for so long
+    /// Fail if a rank makes no progress for this long
     #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = parse_seconds)]
     pub deadline: Duration,
 }

@@ -19,7 +19,7 @@ use crate::words::count;
 /// The options of `haloscope submit`.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The job file of a reconstruction, which the cluster continues where it was if it began before
+    /// Job file of a reconstruction; if there is a checkpoint, the cluster resumes from it
     #[arg(
         value_name = "JOB.toml",
         conflicts_with = "command",
@@ -30,11 +30,11 @@ pub struct Arguments {
     #[command(flatten)]
     allocation: AllocationArguments,
 
-    /// A job for each allocation of this file, whose lists of nodes, tasks and devices are coupled
+    /// File of allocations, with one job for each; its lists of nodes, tasks and devices are combined element by element
     #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["AllocationArguments", "job"])]
     grid: Option<PathBuf>,
 
-    /// The job's name
+    /// Name of the job
     #[arg(long, default_value = "haloscope")]
     name: String,
 
@@ -46,13 +46,13 @@ pub struct Arguments {
     #[arg(long)]
     dry_run: bool,
 
-    /// Submit and do not wait
+    /// Submit without waiting for the job to end
     #[arg(long)]
     no_wait: bool,
 
-    /// A command of haloscope instead of a job file: `-- demo --size 512`. In it, {out} is a folder of the job's own,
-    /// {ranks}, {nodes}, {tasks} and {cpus} are numbers. srun runs it once for each rank, but `bench` once: it starts ranks
-    /// itself
+    /// A haloscope command instead of a job file: `-- demo --size 512`. In it, {out} stands for the job's own folder, and
+    /// {ranks}, {nodes}, {tasks} and {cpus} for numbers. srun runs the command once for each rank, except `bench`, which
+    /// starts its own ranks
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -60,15 +60,15 @@ pub struct Arguments {
 #[derive(clap::Args)]
 #[group(id = "AllocationArguments", multiple = true)]
 struct AllocationArguments {
-    /// Nodes of the job
+    /// Number of nodes
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..))]
     nodes: u32,
 
-    /// Ranks on each node
+    /// Number of ranks on each node
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..))]
     tasks_per_node: u32,
 
-    /// Cores of each rank
+    /// Number of cores of each rank
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     cpus_per_task: Option<u32>,
 
@@ -84,7 +84,7 @@ struct AllocationArguments {
     #[arg(long)]
     partition: Option<String>,
 
-    /// Account that pays
+    /// Account to charge
     #[arg(long)]
     account: Option<String>,
 
@@ -96,7 +96,7 @@ struct AllocationArguments {
     #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
     srun: Vec<String>,
 
-    /// A line of shell before the job, e.g. --setup='module load mpich'; may be given several times
+    /// A shell line to run before the job, e.g. --setup='module load mpich'; may be given several times
     #[arg(long, value_name = "LINE")]
     setup: Vec<String>,
 }

@@ -18,7 +18,7 @@ pub struct TraceArguments {
     #[arg(long, value_name = "DIR")]
     trace: Option<PathBuf>,
 
-    /// Also show the layers of networks
+    /// Include the layers of networks in the timeline
     #[arg(long, requires = "trace")]
     trace_layers: bool,
 }

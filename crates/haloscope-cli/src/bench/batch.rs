@@ -16,27 +16,27 @@ pub struct Arguments {
     #[command(flatten)]
     run: RunArguments,
 
-    /// The network, with sizes as in drunet:32-64-128-256:2
+    /// Network; sizes are given as in drunet:32-64-128-256:2
     #[arg(long, value_name = "NAME", default_value = "drunet")]
     model: NetworkName,
 
-    /// Side of the image; by default 512, 2048 with --full
+    /// Side of the image; by default 512, or 2048 with --full
     #[arg(long, value_name = "N")]
     size: Option<usize>,
 
-    /// Sides of patches; by default 64, 128 and 256, with --full 128, 256 and 512
+    /// Sides of patches; by default 64, 128 and 256, or 128, 256 and 512 with --full
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     patches: Vec<usize>,
 
-    /// Patches at once
+    /// Numbers of patches that are processed at once
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,4,8,16")]
     batches: Vec<usize>,
 
-    /// Pixels that a patch sees beyond its own
+    /// Overlap: pixels that a patch sees beyond its own
     #[arg(long, value_name = "N", default_value = "0")]
     overlap: usize,
 
-    /// Threads; by default all cores
+    /// Number of threads; by default all cores
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<usize>,
 }

@@ -25,11 +25,11 @@ pub struct Arguments {
     #[command(flatten)]
     reconstruction: ReconstructionArguments,
 
-    /// A Python with deepinv; by default .venv/bin/python or python3, whichever has it
+    /// Python interpreter with deepinv; by default .venv/bin/python or python3, whichever has it
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
 
-    /// Threads; by default all cores
+    /// Number of threads; by default all cores
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<usize>,
 }

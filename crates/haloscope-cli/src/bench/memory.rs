@@ -16,19 +16,19 @@ pub struct Arguments {
     #[command(flatten)]
     run: RunArguments,
 
-    /// Networks, with sizes as in drunet:32-64-128-256:2
+    /// Networks; sizes are given as in drunet:32-64-128-256:2
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "drunet,unet,dncnn")]
     model: Vec<NetworkName>,
 
-    /// Rows of the image; by default 512, 2048 with --full
+    /// Height of the image; by default 512, or 2048 with --full
     #[arg(long, value_name = "N")]
     height: Option<usize>,
 
-    /// Columns of the image; by default from half the rows to as many, in steps of 64 and of 68
+    /// Widths of the image; by default from half the height to the height, in steps of 64 and of 68
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     widths: Vec<usize>,
 
-    /// Threads; by default all cores
+    /// Number of threads; by default all cores
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<usize>,
 }

@@ -30,23 +30,23 @@ pub struct Arguments {
 
 #[derive(clap::Subcommand)]
 enum Study {
-    /// Reconstructions on several numbers of ranks: speedup, efficiency, where the time goes
+    /// Time reconstructions on several numbers of ranks: speedup, efficiency, and where the time goes
     Scaling(scaling::Arguments),
-    /// Networks on images of several widths: memory that was predicted and measured, time
+    /// Run networks on images of several widths: predicted and measured memory, and time
     Memory(memory::Arguments),
-    /// An image as patches of several sizes, several at once: throughput and memory
+    /// Process an image in patches of several sizes and batches: throughput and memory
     Batch(batch::Arguments),
-    /// The same reconstructions in haloscope and in deepinv, where a Python has it
+    /// Run the same reconstructions in haloscope and in deepinv, if it is installed
     Compare(compare::Arguments),
     /// Predict larger numbers of ranks from measured rows and a description of a cluster
     Predict(predict::Arguments),
-    /// Show the tables of results that are there
+    /// Print the tables of existing results
     Summary {
         /// Folders of results
         #[arg(required = true)]
         results: Vec<PathBuf>,
     },
-    /// Measure one configuration; what the studies start
+    /// Measure one configuration; the studies start this command
     #[command(hide = true)]
     Worker {
         /// What to measure, as JSON

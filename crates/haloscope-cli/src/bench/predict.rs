@@ -15,15 +15,15 @@ use crate::words::count;
 /// The options of `haloscope bench predict`.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Folder of results of `bench scaling`, to which the predicted rows are added; they replace predictions of the same
-    /// problem, size and network
+    /// Folder with results of `bench scaling`. The predicted rows are added to it and replace earlier predictions of the
+    /// same problem, size and network
     results: PathBuf,
 
-    /// Description of the cluster
+    /// File that describes the cluster
     #[arg(long, value_name = "FILE")]
     cluster: PathBuf,
 
-    /// Numbers of ranks
+    /// Numbers of ranks to predict
     #[arg(
         long,
         value_name = "LIST",
@@ -32,11 +32,11 @@ pub struct Arguments {
     )]
     ranks: Vec<usize>,
 
-    /// Problems; by default all that were measured
+    /// Problems; by default all measured ones
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     problem: Vec<Problem>,
 
-    /// Sizes of images; by default those that were measured
+    /// Sizes of images; by default the measured ones
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     sizes: Vec<usize>,
 }

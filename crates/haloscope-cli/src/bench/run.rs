@@ -25,19 +25,19 @@ use crate::words::count;
 /// The options that all studies have.
 #[derive(clap::Args)]
 pub struct RunArguments {
-    /// Folder for the results; a run that was stopped goes on where it was
+    /// Folder for the results; a stopped run resumes from there
     #[arg(long, value_name = "DIR", default_value = "haloscope-bench")]
     pub out: PathBuf,
 
-    /// How often each configuration is measured
+    /// Number of times that each configuration is measured
     #[arg(long, value_name = "N", default_value = "3")]
     pub repetitions: usize,
 
-    /// The seed of all that is random
+    /// Seed of all random numbers
     #[arg(long, value_name = "N", default_value = "1")]
     pub seed: u64,
 
-    /// The grid of sizes that takes hours instead of the one that takes minutes
+    /// Measure the large grid of sizes, which takes hours instead of minutes
     #[arg(long)]
     pub full: bool,
 }

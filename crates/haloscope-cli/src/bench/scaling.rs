@@ -26,12 +26,12 @@ pub struct Arguments {
     #[command(flatten)]
     reconstruction: ReconstructionArguments,
 
-    /// Scan this volume (NIfTI, or another file of one) in the place of the phantom; for tomography-3d, which it
-    /// makes the default
+    /// Scan this volume (NIfTI or another format) instead of the phantom; for tomography-3d, which becomes the default
+    /// problem
     #[arg(long, value_name = "FILE")]
     volume: Option<PathBuf>,
 
-    /// Numbers of ranks; by default 1, 2, 4, … up to the cores
+    /// Numbers of ranks; by default 1, 2, 4, … up to the number of cores
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     ranks: Vec<usize>,
 
@@ -39,15 +39,15 @@ pub struct Arguments {
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "strong")]
     mode: Vec<Mode>,
 
-    /// What ranks are: threads, mpi (needs a build with that feature)
+    /// How ranks run: threads, mpi (needs a build with --features mpi)
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "threads")]
     backend: Vec<Backend>,
 
-    /// What starts ranks of MPI; their number follows
+    /// Command that starts MPI ranks; the number of ranks is appended
     #[arg(long, value_name = "COMMAND", default_value = "mpirun -n")]
     launcher: String,
 
-    /// Measure in jobs of Slurm, one for each allocation of this file, whose ranks srun starts
+    /// Measure in Slurm jobs, one for each allocation in this file; srun starts the ranks
     #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["ranks", "backend", "launcher"])]
     slurm: Option<PathBuf>,
 
@@ -55,11 +55,11 @@ pub struct Arguments {
     #[arg(long, requires = "slurm")]
     dry_run: bool,
 
-    /// Side of a tile's own pixels; by default what suits the problem
+    /// Side of a tile without its overlap; the default depends on the problem
     #[arg(long, value_name = "N")]
     patch: Option<usize>,
 
-    /// Pixels that a tile sees beyond them; by default what suits the problem
+    /// Overlap: pixels that a tile sees beyond its own; the default depends on the problem
     #[arg(long, value_name = "N")]
     overlap: Option<usize>,
 
@@ -67,43 +67,43 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value = "1")]
     batch: usize,
 
-    /// Threads of each rank
+    /// Number of threads of each rank
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_threads)]
     threads: usize,
 }
 
-/// What a reconstruction is of, and how long it goes on.
+/// What to reconstruct, and for how many iterations.
 #[derive(clap::Args)]
 pub struct ReconstructionArguments {
     /// Problems: highres-color, tomography-2d, tomography-3d, super-resolution; by default all
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     problem: Vec<Problem>,
 
-    /// Sizes N of images N² and volumes N³; by default what takes minutes
+    /// Sizes N of images N² and volumes N³; the default takes minutes
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub sizes: Vec<usize>,
 
-    /// The denoiser: drunet, unet, dncnn, with sizes as in drunet:32-64-128-256:2 and random weights, or a file
+    /// Denoiser: a file with weights, or drunet, unet or dncnn with random weights and sizes as in drunet:32-64-128-256:2
     #[arg(long, value_name = "NAME")]
     pub model: Option<NetworkName>,
 
-    /// Operators that measure the image
+    /// Number of operators that measure the image
     #[arg(long, value_name = "N", default_value = "8")]
     pub operators: usize,
 
-    /// Iterations that are measured
+    /// Number of measured iterations
     #[arg(long, value_name = "N", default_value = "10")]
     iterations: usize,
 
-    /// Iterations before, that are not
+    /// Number of iterations before the measured ones
     #[arg(long, value_name = "N", default_value = "1")]
     warm_up: usize,
 
-    /// Noise of the measurements; by default 0.1 for highres-color, else 0.01, relative in tomography
+    /// Noise of the measurements; by default 0.1 for highres-color, else 0.01; relative for tomography
     #[arg(long, value_name = "NUMBER")]
     noise: Option<f64>,
 
-    /// Noise level that the denoiser is told
+    /// Noise level given to the denoiser
     #[arg(long, value_name = "NUMBER", default_value = "0.05")]
     sigma: f32,
 }

@@ -35,8 +35,7 @@ const MOST_NOISE: f64 = 0.25;
 pub fn denoise(data: &mut Data) -> Result<Draft> {
     data.single()?;
     let frames = Frames::of(data)?;
-    let operators =
-        "# How the image was measured: directly, with noise only.\n[[operators]]\nkind = \"identity\"\n";
+    let operators = "# How the image was measured: directly, with noise only.\n[[operators]]\nkind = \"identity\"\n";
     let tuning = Tuning { balance: DPIR, ..frames.tuning(2.0, 0.5 * frames.noise) };
     Ok(frames.draft("A noisy image.", operators.into(), tuning))
 }

@@ -22,28 +22,28 @@ use crate::problem::{self, Choices, Draft, Problem};
 /// The options of `haloscope init`.
 #[derive(clap::Args, Clone)]
 pub struct Arguments {
-    /// What to reconstruct
+    /// Problem to start from
     #[arg(value_enum)]
     problem: Problem,
 
-    /// Where to write it; PROBLEM.toml by default
+    /// File to write; by default PROBLEM.toml
     file: Option<PathBuf>,
 
-    /// Measured data to write the job for: an image, the frames, a sinogram or projections, or a scan in HDF5; shapes,
-    /// angles, units, noise and rotation centre are filled in
+    /// Measured data to write the job for: an image, frames, a sinogram, projections, or an HDF5 scan. Shapes, angles,
+    /// units, noise and rotation centre are filled in from the data
     #[arg(long, value_name = "DATA", num_args = 1.., conflicts_with = "size")]
     from: Vec<PathBuf>,
 
-    /// Pixels along each side of the simulated image
+    /// Number of pixels along each side of the simulated image
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..=16_384))]
     size: Option<u32>,
 
-    /// The prior: `tv` for total variation, `builtin:color`, `builtin:gray` or a file for a denoising network; by default
-    /// what suits the problem
+    /// Prior: `tv` for total variation, or `builtin:color`, `builtin:gray` or a file with weights for a denoising network;
+    /// the default depends on the problem
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
 
-    /// Write over files that are there
+    /// Overwrite existing files
     #[arg(long)]
     force: bool,
 }

@@ -27,8 +27,8 @@ use room::Room;
 /// The options of `haloscope plan`.
 #[derive(clap::Args, Clone)]
 pub struct Arguments {
-    /// A job file, whose image, operators, network, tiles and method are planned; without one, --size and other options
-    /// say what they are
+    /// Job file to plan for; without one, --size and other options describe the image, operators, network, tiles and
+    /// method
     #[arg(conflicts_with_all = [
         "channels", "operators", "measurement", "model", "solver", "inner_iterations", "patch", "overlap", "strategy"
     ])]
@@ -47,57 +47,57 @@ pub struct Arguments {
     )]
     size: Sides,
 
-    /// Channels of the image
+    /// Number of channels of the image
     #[arg(long, value_name = "N", default_value = "3", value_parser = parse_count)]
     channels: usize,
 
-    /// Operators, each with measurements of its own
+    /// Number of operators, each with its own measurements
     #[arg(long, value_name = "K", default_value = "1", value_parser = parse_count)]
     operators: usize,
 
-    /// Sides of each operator's measurement, in the same order, if they are not the image's
+    /// Sides of each operator's measurements, in the same order; by default those of the image
     #[arg(long, value_name = "[Dx]HxW", value_parser = parse_sides)]
     measurement: Option<Sides>,
 
-    /// Weights of a denoiser, or a network by name: drunet, dncnn, fdncnn or unet; without one the prior is total
+    /// Denoiser: a file with weights, or a network by name: drunet, dncnn, fdncnn or unet. Without one, the prior is total
     /// variation
     #[arg(long, short)]
     model: Option<String>,
 
-    /// The method, as in job files: pgd with a network, else primal-dual, unless it is given
+    /// Method, as in job files; by default pgd with a network, else primal-dual
     #[arg(long, value_parser = parse::<Method>)]
     solver: Option<Method>,
 
-    /// The most iterations for a prox of the data term, of hqs, admm, drs and red-fixed-point
+    /// Maximum number of iterations for a prox of the data term, for hqs, admm, drs and red-fixed-point
     #[arg(long, value_name = "N", default_value = "50", value_parser = parse_count)]
     inner_iterations: usize,
 
-    /// Pixels along each side that a tile contributes, or `standard` (as in jobs that give none: up to 256, in volumes 64),
-    /// or `auto` (the least work for the slowest rank; the bits of the result then depend on the number of ranks)
+    /// Side of a tile without its overlap, or `standard` (the default of job files: up to 256, or 64 in volumes), or `auto`
+    /// (the least work for the busiest rank; the bits of the result then depend on the number of ranks)
     #[arg(long, value_name = "N", default_value = "standard", value_parser = parse_patch)]
     patch: Patch,
 
-    /// Pixels that a tile sees beyond its own, on either side; 32 unless given, in volumes 16
+    /// Overlap: pixels that a tile sees beyond its own on either side; by default 32, or 16 in volumes
     #[arg(long, value_name = "N")]
     overlap: Option<usize>,
 
-    /// How tiles become an image: basic, overlap or blend
+    /// How tiles are joined: basic, overlap or blend
     #[arg(long, default_value = "overlap", value_parser = parse::<Strategy>)]
     strategy: Strategy,
 
-    /// Ranks
+    /// Number of ranks
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_count)]
     ranks: usize,
 
-    /// Threads of each rank; by default the cores of this machine, shared by the ranks
+    /// Number of threads of each rank; by default the ranks share the cores of this machine
     #[arg(long, value_name = "N", value_parser = parse_count)]
     threads: Option<usize>,
 
-    /// The most memory that a rank may take, e.g. 16GB; without it, all ranks must fit on this machine
+    /// Memory limit of each rank, e.g. 16GB; without it, all ranks together must fit on this machine
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     memory_budget: Option<usize>,
 
-    /// Print JSON
+    /// Print the plan as JSON
     #[arg(long)]
     json: bool,
 }

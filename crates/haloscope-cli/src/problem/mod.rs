@@ -6,17 +6,17 @@
 pub enum Problem {
     /// A colour photograph from three blurred, noisy frames
     Deblur,
-    /// A slice from few noisy projections
+    /// A slice from a few noisy projections
     #[value(name = "tomography-2d")]
     Tomography2d,
-    /// A volume from few noisy cone-beam views
+    /// A volume from a few noisy cone-beam views
     #[value(name = "tomography-3d")]
     Tomography3d,
     /// A colour photograph from four small frames
     SuperResolution,
     /// A noisy colour photograph
     Denoise,
-    /// A colour photograph of which half the pixels are missing
+    /// A colour photograph with half of its pixels missing
     Inpainting,
 }
 

@@ -42,14 +42,14 @@ pub use summary::{Quality, Summary};
 /// The options of `haloscope reconstruct`.
 #[derive(clap::Args, Clone)]
 pub struct Arguments {
-    /// The job file; `haloscope init` writes one to start from
+    /// Job file; `haloscope init` writes one to start from
     job: PathBuf,
 
-    /// Go on from the last checkpoint, if there is one
+    /// Resume from the last checkpoint, if there is one
     #[arg(long, conflicts_with = "start_over")]
     resume: bool,
 
-    /// Give up the checkpoints of earlier runs
+    /// Discard the checkpoints of earlier runs
     #[arg(long)]
     start_over: bool,
 
@@ -66,11 +66,11 @@ pub struct Arguments {
 /// What a run prints.
 #[derive(clap::Args, Clone, Copy)]
 pub struct Printing {
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 
-    /// Show neither progress nor a summary
+    /// Print neither progress nor a summary
     #[arg(long, short)]
     quiet: bool,
 }
