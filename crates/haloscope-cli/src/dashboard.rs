@@ -32,7 +32,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     for run in dashboard.runs() {
         rows += run.table.rows;
         if !run.table.ignored.is_empty() {
-            log::warn!("{}: not known and left out: {}", run.name, run.table.ignored.join(", "));
+            log::warn!("{}: ignoring unknown columns: {}", run.name, run.table.ignored.join(", "));
         }
     }
     let page = dashboard.to_html();

@@ -189,7 +189,7 @@ fn run_one(arguments: &Arguments, directory: &Path, command: &[String]) -> Resul
         return Ok(Code::Success);
     }
     let job = Job::submit(&script, &arguments.out)?;
-    note(&format!("job {} is submitted, its output goes to {}", job.id, job.output().display()));
+    note(&format!("job {} is submitted; its output goes to {}", job.id, job.output().display()));
     if arguments.until() == Until::Submitted {
         return Ok(Code::Success);
     }

@@ -158,7 +158,7 @@ impl Data<'_> {
 }
 
 fn there_already(path: &Path) -> anyhow::Error {
-    Misuse::error(format!("{} is there already; --force writes over it", path.display()))
+    Misuse::error(format!("{} already exists; --force overwrites it", path.display()))
 }
 
 fn write_new(path: &Path, bytes: &[u8], force: bool) -> Result<()> {

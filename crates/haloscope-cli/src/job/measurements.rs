@@ -343,7 +343,7 @@ impl Simulation {
         } else {
             section.sections("noise", read_noise).map_err(|error| match section.get::<f64>("noise") {
                 Ok(Some(sigma)) => section.place_of("noise").refuse(format!(
-                    "{sigma} is given; what kind of noise it is is expected, as in {{ gaussian = {sigma} }}"
+                    "{sigma} is given; the kind of noise is expected, as in {{ gaussian = {sigma} }}"
                 )),
                 _ => error,
             })?

@@ -73,7 +73,7 @@ fn list(folder: &Path) -> Result<Vec<PathBuf>> {
         _ => Err(Error::Content {
             file: name,
             reason: format!(
-                "the folder has files of several formats ({}); a pattern such as *.tif chooses",
+                "the folder has files of several formats ({}); select one with a pattern such as *.tif",
                 names.join(", ")
             ),
         }),

@@ -217,7 +217,7 @@ impl PriorPlan {
             return None;
         }
         Some(format!(
-            "networks expect images from 0 to 1, and this one is not there: {} and {} are 0 and 1 to the network; `scale` \
+            "networks expect images from 0 to 1, and this one has other values: {} and {} are 0 and 1 to the network; `scale` \
              in [prior] sets others, as in scale = [{}, {}]",
             brief(black),
             brief(white),
@@ -234,7 +234,7 @@ impl PriorPlan {
             || low - least > 0.5 * (greatest - least).max(high - low);
         is_cut.then(|| {
             format!(
-                "`clamp` in [prior] keeps the image from {} to {}, and the one to begin with goes from about {} to about \
+                "`clamp` in [prior] keeps the image from {} to {}, and the starting image goes from about {} to about \
                  {}; give the range of its values, or none: clamp = [0, inf]",
                 brief(low),
                 brief(high),

@@ -241,7 +241,7 @@ impl SolverPlan {
                 );
             }
             Method::Cg if prior.clamp.is_some() => {
-                return refuse(format!("{name} keeps to no range; landweber takes `clamp`"));
+                return refuse(format!("{name} does not support `clamp`; landweber does"));
             }
             Method::PrimalDual if !matches!(prior.kind, PriorKind::TotalVariation { .. }) => {
                 return refuse(format!(

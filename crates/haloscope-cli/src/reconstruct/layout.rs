@@ -249,7 +249,7 @@ fn image_shape(job: &Job, measured: &[usize]) -> Result<Vec<usize>> {
         return Err(Error::Content {
             file: job.name.clone(),
             reason: format!(
-                "[image] is missing: measurements of shape {measured:?} do not tell the size of the image; \
+                "[image] is missing: measurements of shape {measured:?} do not determine the size of the image; \
                  `size` and `channels` are expected"
             ),
         });

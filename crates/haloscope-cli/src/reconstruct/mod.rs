@@ -339,7 +339,7 @@ fn open_checkpoints(
                 None => ctx.log(
                     log::Level::Warn,
                     format!(
-                        "there is no checkpoint in {}; the run begins anew",
+                        "there is no checkpoint in {}; the run starts from the beginning",
                         checkpoints.folder().display()
                     ),
                 ),
@@ -367,7 +367,7 @@ fn begin_anew(checkpoints: &mut Checkpoints, printing: Printing) -> haloscope::R
         return Err(haloscope::Error::argument(
             "checkpoints",
             format!(
-                "{} is there from an earlier run; --resume goes on from it, --start-over gives it up",
+                "{} is there from an earlier run; --resume continues it, --start-over discards it",
                 latest.display()
             ),
         ));

@@ -213,8 +213,9 @@ impl DistributedDenoiser {
         let (count, ranks) = (tiles.count(), self.ctx.size());
         if count < ranks {
             let idle = ranks - count;
+            let have = if idle == 1 { "has" } else { "have" };
             let message = format!(
-                "{idle} of {ranks} ranks have no tiles (there are {count}); a smaller patch makes more"
+                "{idle} of {ranks} ranks {have} no tiles (tiles: {count}); a smaller patch makes more"
             );
             self.ctx.log_once(log::Level::Warn, message);
         }
