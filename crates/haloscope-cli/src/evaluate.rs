@@ -163,12 +163,12 @@ fn list(arguments: &Arguments) -> Result<Vec<PathBuf>> {
         found.sort();
         files.extend(found);
     }
-    anyhow::ensure!(!files.is_empty(), "there are no images in what was named");
+    anyhow::ensure!(!files.is_empty(), "there are no images in the given files and folders");
     if let Some(names) = &names {
         let missing = names.len().saturating_sub(files.len());
         anyhow::ensure!(
             missing == 0,
-            "{missing} of the {} {} not there",
+            "{missing} of the {} {} missing",
             count(names.len(), "named image"),
             if missing == 1 { "is" } else { "are" }
         );

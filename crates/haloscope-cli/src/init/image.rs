@@ -58,7 +58,7 @@ pub fn inpainting(data: &mut Data) -> Result<Draft> {
          [[operators]]\nkind = \"inpainting\"\nmask = '{file}'\n"
     );
     let tuning = frames.tuning(10.0, frames.noise);
-    Ok(frames.draft("An image of which pixels are missing.", operators, tuning))
+    Ok(frames.draft("An image with missing pixels.", operators, tuning))
 }
 
 pub fn deblur(data: &mut Data) -> Result<Draft> {
