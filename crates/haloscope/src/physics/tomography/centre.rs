@@ -4,7 +4,9 @@
 //! the axis: their correlation finds it within a bin or so wherever there are such views. And a slice that is
 //! back-projected about a wrong axis has negative streaks, so that the integral of its absolute value is least for the
 //! right one (Donath et al., "Automated determination of the center of rotation in tomography data", JOSA A 23, 2006):
-//! exact to a fraction of a bin, but with other minima far away. So the first says where to look, and the second looks.
+//! exact to a fraction of a bin, but for scans of less than half a turn, whose missing views leave streaks of their own. So
+//! the first says where to look, and the second looks. Short scans have the third: the middle of mass of a view moves as
+//! `c + a cos θ + b sin θ`, if all of the object is in view.
 
 use std::f64::consts::{PI, TAU};
 
@@ -38,12 +40,19 @@ const MOST_PAIRS: usize = 24;
 const MOST_ROWS: usize = 2;
 
 /// The side of the grid of points at which a slice is computed.
-const POINTS: usize = 96;
+const POINTS: usize = 128;
+
+/// How far from the axis these points go, in detectors: the axis may be as far as this from the farthest bin.
+const REACH: f64 = 5.0 / 6.0;
+
+/// Views whose sums deviate by less than this part hold all of the object.
+const SAME_MASS: f64 = 0.05;
 
 /// Finds the rotation axis in sinograms (batch, channel, view, bin) of parallel rays at `angles`, in radians. Sinograms
 /// of a batch are rows of one detector, and have one axis.
 ///
-/// The axis is looked for in the middle two thirds of the detector. Scans of less than half a turn leave it uncertain.
+/// The axis is looked for in the middle two thirds of the detector. Scans of less than half a turn leave it uncertain by a bin
+/// or more, and all the more if the object reaches beyond the detector.
 ///
 /// ```
 /// use haloscope::physics::Physics;
@@ -91,30 +100,112 @@ pub fn rotation_centre(sinograms: &Array, angles: &[f64]) -> Result<RotationCent
         rows.iter().copied().skip(step.min(rows.len() - 1)).step_by(step).take(MOST_ROWS).collect();
 
     let mirrored = mirror(&rows, bins, angles);
-    let (low, high) = (bins as f64 / 6.0, 5.0 * bins as f64 / 6.0 - 1.0);
-    let width = bins.div_ceil(COARSE);
-    // Where views are not exactly opposite, the mirror image is a little off.
-    let reach = 4.0_f64.max(0.02 * bins as f64);
-    let near = mirrored.map_or((low, high), |centre| (centre - reach, centre + reach));
-    let rough = if mirrored.is_none() && width > 1 {
-        let blocks = bins / width;
-        let means: Vec<Vec<f32>> = rows.iter().map(|row| binned(row, bins, width)).collect();
-        let means: Vec<&[f32]> = means.iter().map(Vec::as_slice).collect();
-        let slices = Slices::new(&means, blocks, angles)?;
-        // Bin b is at (b + ½) / width − ½ in blocks.
-        let to_blocks = |bin: f64| (bin + 0.5) / width as f64 - 0.5;
-        let best = slices.least((to_blocks(near.0), to_blocks(near.1)), 0.5);
-        let centre = (best + 0.5) * width as f64 - 0.5;
-        (centre - width as f64, centre + width as f64)
-    } else {
-        near
-    };
-    let slices = Slices::new(&rows, bins, angles)?;
-    let mut centre = slices.least(rough, 0.5);
-    for step in [0.125, 0.03] {
-        centre = slices.least((centre - 4.0 * step, centre + 4.0 * step), step);
+    let half = half_turn(angles);
+    let half_angles: Vec<f64> = half.iter().map(|view| angles[*view]).collect();
+    if mirrored.is_none()
+        && !Coverage::new(&half_angles, PI).is_closed()
+        && let Some(bin) = middle_of_mass(&rows, bins, angles)
+    {
+        return Ok(RotationCentre { bin, mirrored: None });
     }
-    Ok(RotationCentre { bin: centre, mirrored })
+    let rows: Vec<Vec<f32>> = rows.iter().map(|row| chosen(row, bins, &half)).collect();
+    let rows: Vec<&[f32]> = rows.iter().map(Vec::as_slice).collect();
+    let slices = Slices::new(&rows, bins, &half_angles)?;
+    let near = match mirrored {
+        // Where views are not exactly opposite, the mirror image is a little off.
+        Some(Mirror { bin, .. }) => {
+            let reach = 4.0_f64.max(0.02 * bins as f64);
+            (bin - reach, bin + reach)
+        }
+        None => rough(&rows, bins, &half_angles)?,
+    };
+    let mut bin = slices.least(near, 0.5);
+    for step in [0.125, 0.03] {
+        bin = slices.least((bin - 4.0 * step, bin + 4.0 * step), step);
+    }
+    // Mirror images that are exact have no bias, and streaks have a little.
+    if let Some(mirror) =
+        mirrored.filter(|mirror| mirror.is_exact && (mirror.bin - bin).abs() <= 1.0)
+    {
+        bin = mirror.bin;
+    }
+    Ok(RotationCentre { bin, mirrored: mirrored.map(|mirror| mirror.bin) })
+}
+
+/// Where the axis is, to about a block of bins, from the whole detector.
+fn rough(rows: &[&[f32]], bins: usize, angles: &[f64]) -> Result<(f64, f64)> {
+    let width = bins.div_ceil(COARSE);
+    let means: Vec<Vec<f32>> = rows.iter().map(|row| binned(row, bins, width)).collect();
+    let means: Vec<&[f32]> = means.iter().map(Vec::as_slice).collect();
+    let blocks = (bins / width) as f64;
+    let slices = Slices::new(&means, bins / width, angles)?;
+    let best = slices.least((blocks / 6.0, 5.0 * blocks / 6.0 - 1.0), 0.5);
+    // Block b is at (b + ½) width − ½ in bins.
+    let (bin, width) = ((best + 0.5) * width as f64 - 0.5, width as f64);
+    Ok((bin - width, bin + width))
+}
+
+/// The views of half a turn: about a wrong axis, views of both sides would blur the slice instead of streaking it.
+fn half_turn(angles: &[f64]) -> Vec<usize> {
+    let first = angles.iter().copied().fold(f64::INFINITY, f64::min);
+    let is_in = |view: &usize| (angles[*view] - first).rem_euclid(TAU) < PI - 1e-6;
+    (0..angles.len()).filter(is_in).collect()
+}
+
+/// Some views of a row.
+fn chosen(row: &[f32], bins: usize, views: &[usize]) -> Vec<f32> {
+    views.iter().flat_map(|view| row[view * bins..(view + 1) * bins].iter().copied()).collect()
+}
+
+/// The constant of the middle of mass, if every view holds the same mass.
+fn middle_of_mass(rows: &[&[f32]], bins: usize, angles: &[f64]) -> Option<f64> {
+    let mut found = Vec::new();
+    for row in rows {
+        let views = row.chunks_exact(bins);
+        let (masses, moments): (Vec<f64>, Vec<f64>) = views
+            .map(|view| {
+                view.iter().enumerate().fold((0.0, 0.0), |(mass, moment), (bin, value)| {
+                    (mass + f64::from(*value), moment + bin as f64 * f64::from(*value))
+                })
+            })
+            .unzip();
+        let mean = masses.iter().sum::<f64>() / masses.len() as f64;
+        let square =
+            masses.iter().map(|mass| (mass - mean).powi(2)).sum::<f64>() / masses.len() as f64;
+        if mean > 0.0 && square.sqrt() < SAME_MASS * mean {
+            let middles: Vec<f64> = moments.iter().map(|moment| moment / mean).collect();
+            found.extend(constant_of(&middles, angles));
+        }
+    }
+    let mean = found.iter().sum::<f64>() / found.len() as f64;
+    (mean > 0.0 && mean < bins as f64 - 1.0).then_some(mean)
+}
+
+/// The `c` of the best fit of `c + a cos θ + b sin θ`, by the normal equations.
+fn constant_of(values: &[f64], angles: &[f64]) -> Option<f64> {
+    let mut system = [[0.0; 4]; 3];
+    for (value, angle) in values.iter().zip(angles) {
+        let terms = [1.0, angle.cos(), angle.sin(), *value];
+        for (row, factor) in system.iter_mut().zip(terms) {
+            for (entry, term) in row.iter_mut().zip(terms) {
+                *entry += factor * term;
+            }
+        }
+    }
+    // The constant is eliminated last, so that it is the first to be known.
+    for pivot in [2, 1] {
+        let row = system[pivot];
+        if row[pivot].abs() < 1e-9 * values.len() as f64 {
+            return None;
+        }
+        for other in system.iter_mut().take(pivot) {
+            let factor = other[pivot] / row[pivot];
+            for (entry, term) in other.iter_mut().zip(row) {
+                *entry -= factor * term;
+            }
+        }
+    }
+    (system[0][0].abs() > 1e-9 * values.len() as f64).then(|| system[0][3] / system[0][0])
 }
 
 /// Means of blocks of `width` bins.
@@ -134,7 +225,7 @@ struct Slices {
     padded: usize,
     /// The sine and cosine of each angle, and the arc that it stands for.
     views: Vec<(f64, f64, f64)>,
-    /// (x, y) in a disk as wide as the detector.
+    /// (x, y) in a disk that is the same for every axis, so that their integrals compare.
     points: Vec<(f64, f64)>,
 }
 
@@ -161,7 +252,7 @@ impl Slices {
         }
         let arcs = Coverage::new(angles, PI).arcs();
         let views = angles.iter().zip(arcs).map(|(angle, arc)| (angle.sin(), angle.cos(), arc));
-        let (radius, half) = (bins as f64 / 2.0, (POINTS as f64 - 1.0) / 2.0);
+        let (radius, half) = (REACH * bins as f64, (POINTS as f64 - 1.0) / 2.0);
         let points = (0..POINTS * POINTS).filter_map(|index| {
             let place = |i: usize| (i as f64 - half) / half * radius;
             let (x, y) = (place(index % POINTS), place(index / POINTS));
@@ -209,8 +300,15 @@ impl Slices {
 }
 
 /// The axis about which opposite views are mirror images.
-fn mirror(rows: &[&[f32]], bins: usize, angles: &[f64]) -> Option<f64> {
-    let pairs = opposite(angles);
+#[derive(Clone, Copy)]
+struct Mirror {
+    bin: f64,
+    /// Whether the views are half a turn apart, and not nearly so.
+    is_exact: bool,
+}
+
+fn mirror(rows: &[&[f32]], bins: usize, angles: &[f64]) -> Option<Mirror> {
+    let (pairs, is_exact) = opposite(angles);
     if pairs.is_empty() {
         return None;
     }
@@ -263,11 +361,11 @@ fn mirror(rows: &[&[f32]], bins: usize, angles: &[f64]) -> Option<f64> {
         }
         _ => 0.0,
     };
-    Some(0.5 * ((low + best) as f64 + shift))
+    Some(Mirror { bin: 0.5 * ((low + best) as f64 + shift), is_exact })
 }
 
-/// Pairs of views from opposite sides, up to the distance of neighbouring views.
-fn opposite(angles: &[f64]) -> Vec<(usize, usize)> {
+/// Pairs of views from opposite sides, up to the distance of neighbouring views, and whether they are exactly that.
+fn opposite(angles: &[f64]) -> (Vec<(usize, usize)>, bool) {
     let mut order: Vec<usize> = (0..angles.len()).collect();
     order.sort_by(|a, b| angles[*a].total_cmp(&angles[*b]));
     let mut gaps: Vec<f64> = order
@@ -276,7 +374,7 @@ fn opposite(angles: &[f64]) -> Vec<(usize, usize)> {
         .filter(|gap| *gap > 1e-9)
         .collect();
     gaps.sort_by(f64::total_cmp);
-    let Some(gap) = gaps.get(gaps.len() / 2) else { return Vec::new() };
+    let Some(gap) = gaps.get(gaps.len() / 2) else { return (Vec::new(), false) };
     let mut pairs: Vec<(f64, usize, usize)> = Vec::new();
     for i in 0..angles.len() {
         let away = |j: usize| {
@@ -290,10 +388,10 @@ fn opposite(angles: &[f64]) -> Vec<(usize, usize)> {
     }
     pairs.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     // Pairs that are exactly opposite leave the others out; of many, some from all around.
-    let exact = pairs.first().map_or(0.0, |pair| pair.0) + 0.25 * gap;
-    pairs.retain(|pair| pair.0 <= exact);
+    let least = pairs.first().map_or(0.0, |pair| pair.0);
+    pairs.retain(|pair| pair.0 <= least + 0.25 * gap);
     let step = pairs.len().div_ceil(MOST_PAIRS).max(1);
-    pairs.into_iter().step_by(step).map(|(_, i, j)| (i, j)).collect()
+    (pairs.into_iter().step_by(step).map(|(_, i, j)| (i, j)).collect(), least < 0.02 * gap)
 }
 
 #[cfg(test)]
@@ -342,10 +440,19 @@ mod tests {
         let angles = evenly_spaced(60, PI);
         let centre = found(&angles, 200, 88.0, 0.02);
         assert!((centre.bin - 88.0).abs() < 1.0, "{centre:?}");
-        // Without opposite views, the whole detector is searched.
+        // Without opposite views there is the middle of mass.
         let most = evenly_spaced(52, 0.85 * PI);
         let centre = found(&most, 200, 111.0, 0.0);
         assert!(centre.mirrored.is_none() && (centre.bin - 111.0).abs() < 1.0, "{centre:?}");
+    }
+
+    #[test]
+    fn objects_that_are_nowhere_seen_alike_are_searched_for_on_the_whole_detector() {
+        let angles = evenly_spaced(60, PI);
+        let slices = sinogram(&angles, 200, 88.0, 0.0);
+        let rows: Vec<&[f32]> = vec![slices.as_slice().expect("a sinogram")];
+        let (low, high) = rough(&rows, 200, &angles).expect("a search");
+        assert!(low < 88.0 && high > 88.0 && high - low <= 4.0, "{low} to {high}");
     }
 
     #[test]
