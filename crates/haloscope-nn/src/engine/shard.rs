@@ -111,10 +111,14 @@ impl Grain {
         if parts == 0 || parts > units {
             return None;
         }
-        // The first parts get one unit more where units are left: the last unit may be longer than the others.
+        // Where units are left over, some parts get one more: the last ones if the last unit is shorter than the others,
+        // the first ones if it is longer.
         let (each, more) = (units / parts, units % parts);
+        let is_short = side - (units - 1) * self.step < self.step;
+        let before = if is_short { parts - more } else { 0 };
         let bound = |part: usize| {
-            if part == parts { side } else { (part * each + part.min(more)) * self.step }
+            let extra = part.saturating_sub(before).min(more);
+            if part == parts { side } else { (part * each + extra) * self.step }
         };
         Some((0..parts).map(|part| bound(part)..bound(part + 1)).collect())
     }
@@ -160,7 +164,8 @@ mod tests {
                     assert!(cut.iter().all(|part| grain.check(part, side).is_ok()));
                     let lengths = || cut.iter().map(Range::len);
                     let (most, least) = (lengths().max(), lengths().min());
-                    assert!(most.zip(least).is_some_and(|(m, l)| m - l < 2 * step + last));
+                    // At most a unit more than the others, or what the last unit is longer by.
+                    assert!(most.zip(least).is_some_and(|(m, l)| m - l < step + last), "{cut:?}");
                 }
             }
         }
