@@ -76,6 +76,17 @@ pub enum Error {
         wrong_shape: Vec<String>,
     },
 
+    /// The parts of an image could not tell each other what a step reads.
+    #[error("{network}: before `{step}`: {reason}")]
+    Halo {
+        /// The name of the network.
+        network: String,
+        /// The step that was to come.
+        step: String,
+        /// What the [`Halo`](crate::engine::Halo) said.
+        reason: String,
+    },
+
     /// The names and shapes of the weights are of no architecture that is known.
     #[error("no known architecture has these weights: {reason}")]
     Unrecognized {

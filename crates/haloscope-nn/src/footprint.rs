@@ -175,8 +175,8 @@ fn gcd(mut a: i128, mut b: i128) -> i128 {
     a
 }
 
-/// The least common multiple of what all strides need.
-fn alignment(network: &Network, axis: usize) -> Result<usize> {
+/// The law of every node's size, and the least common multiple of what all strides need.
+fn laws(network: &Network, axis: usize) -> Result<(Vec<SizeLaw>, i128)> {
     // Far beyond any model; it keeps the products below from overflowing.
     const MOST: i128 = 1 << 24;
     let mut laws: Vec<SizeLaw> = Vec::with_capacity(network.nodes().len());
@@ -205,6 +205,12 @@ fn alignment(network: &Network, axis: usize) -> Result<usize> {
         }
         laws.push(law);
     }
+    Ok((laws, alignment))
+}
+
+/// The least common multiple of what all strides need.
+fn alignment(network: &Network, axis: usize) -> Result<usize> {
+    let (laws, alignment) = laws(network, axis)?;
     let output = network.output();
     if laws[output.index()] != SizeLaw::SAME {
         let law = laws[output.index()];
@@ -235,6 +241,26 @@ fn minimum(network: &Network, axis: usize, alignment: usize) -> Result<usize> {
         }
     }
     Err(last.expect("there was an attempt"))
+}
+
+/// For every node, how many of its pixels belong to how many of the input's; nothing for nodes that lose or gain pixels at
+/// the edges, whose parts cannot be told apart by that.
+pub(crate) fn scales(network: &Network, axis: usize) -> Result<Vec<Option<(usize, usize)>>> {
+    let scale = |law: SizeLaw| {
+        let pair = (usize::try_from(law.numerator), usize::try_from(law.denominator));
+        if let (0, (Ok(numerator), Ok(denominator))) = (law.offset, pair) {
+            return Some((numerator, denominator));
+        }
+        None
+    };
+    Ok(laws(network, axis)?.0.into_iter().map(scale).collect())
+}
+
+/// How many pixels before the first and beyond the last of its input an operation reads on an axis.
+pub(crate) fn reach(op: &Op, axis: usize, inputs: usize, outputs: usize) -> [usize; 2] {
+    let [Ok(inputs), Ok(outputs)] = [inputs, outputs].map(i64::try_from) else { return [0; 2] };
+    let Some((first, last)) = needed_by(op, axis, (0, outputs - 1)) else { return [0; 2] };
+    [-first, last + 1 - inputs].map(|pixels| usize::try_from(pixels).unwrap_or(0))
 }
 
 /// The pixels of a node between two positions, both included.

@@ -3,19 +3,23 @@
 
 mod cpu;
 pub mod graph;
+mod halo;
 mod options;
 mod plan;
+mod shard;
 
 use std::fmt;
 use std::sync::Arc;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::network::Network;
 use crate::shape::Shape;
 
 pub use cpu::{Cpu, InstructionSet};
+pub use halo::{Faces, Halo, HaloPlan, Round};
 pub use options::{Accuracy, MAX_THREADS, Options};
 pub use plan::{Memory, Plan, Scratch, Step};
+pub use shard::{Grain, Shard};
 
 /// Something that runs networks.
 ///
@@ -74,4 +78,34 @@ pub trait Engine: Send + Sync + fmt::Debug {
     ) -> Result<Arc<dyn Plan>> {
         self.plan(&network, input, options)
     }
+
+    /// Where images of this shape may be cut along each spatial axis, so that parts which exchange halos have the bits of
+    /// the whole. A side that cannot be cut has a grain of its whole length.
+    fn grains(&self, network: &Network, whole: &Shape, options: &Options) -> Result<Vec<Grain>> {
+        let _ = (whole, options);
+        Err(no_shards(self.name(), network))
+    }
+
+    /// As [`plan`](Self::plan), for a part of an image. [`Plan::run_shard`] then gives the bits that a plan for the whole
+    /// image gives there, provided that all parts run at once.
+    fn plan_shard(
+        &self,
+        network: &Network,
+        shard: &Shard,
+        options: &Options,
+    ) -> Result<Arc<dyn Plan>> {
+        if shard.is_whole() {
+            return self.plan(network, shard.shape(), options);
+        }
+        Err(no_shards(self.name(), network))
+    }
+}
+
+/// That an engine knows no shards.
+fn no_shards(engine: &str, network: &Network) -> Error {
+    let reason = format!(
+        "the engine `{engine}` cannot run {} on parts of an image that exchange halos; tiles that overlap are possible",
+        network.name()
+    );
+    Error::Argument { what: "shard", reason }
 }

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::time::Duration;
 
+use super::halo::{Halo, HaloPlan};
 use crate::error::Result;
 use crate::shape::Shape;
 
@@ -44,6 +45,25 @@ pub trait Plan: Send + Sync + fmt::Debug {
         scratch: &mut Scratch,
         observe: &mut dyn FnMut(&Step, Duration),
     ) -> Result<()>;
+
+    /// What is exchanged with neighbours; nothing, unless the plan is for a part of an image.
+    fn halo(&self) -> &HaloPlan {
+        const { &HaloPlan::new(Vec::new()) }
+    }
+
+    /// As [`run_observed`](Self::run_observed) for a part of an image, while `halo` is told of every round of the
+    /// plan's [`halo`](Self::halo), in order. If it fails, so does the run.
+    fn run_shard(
+        &self,
+        input: &[f32],
+        output: &mut [f32],
+        scratch: &mut Scratch,
+        halo: &mut dyn Halo,
+        observe: &mut dyn FnMut(&Step, Duration),
+    ) -> Result<()> {
+        let _ = halo;
+        self.run_observed(input, output, scratch, observe)
+    }
 }
 
 /// The bytes that a plan takes.

@@ -34,20 +34,20 @@ struct Job {
 }
 
 impl Builder<'_> {
-    /// The operations of all steps and the bytes of their weights.
+    /// The operations of all steps, with a method for each convolution, and the bytes of their weights.
     pub(crate) fn operations(
         &mut self,
         program: &mut Program,
-    ) -> Result<(Vec<Box<dyn Operation>>, usize)> {
-        let choices = self.choices(program)?;
-        let mut choices = choices.into_iter();
+        methods: &[Method],
+    ) -> (Vec<Box<dyn Operation>>, usize) {
+        let mut methods = methods.iter();
         let mut jobs = Vec::new();
         let operations: Vec<Box<dyn Operation>> = (program.steps.iter_mut())
             .map(|step| match std::mem::replace(&mut step.work, Work::Done) {
                 Work::Fixed(operation) => operation,
                 Work::Conv(conv) => {
-                    let choice = choices.next().expect("a choice for each convolution");
-                    self.convolution(&step.name, *conv, choice, &mut jobs)
+                    let method = methods.next().expect("a method for each convolution");
+                    self.convolution(&step.name, *conv, *method, &mut jobs)
                 }
                 Work::Done => unreachable!("each step is taken once"),
             })
@@ -56,50 +56,19 @@ impl Builder<'_> {
         self.shelf.tidy();
         let weights = operations.iter().filter_map(|operation| operation.weights());
         let bytes = weights.map(|weights| weights.bytes()).sum();
-        Ok((operations, bytes))
-    }
-
-    /// A choice for each convolution that keeps the memory budget.
-    fn choices(&self, program: &Program) -> Result<Vec<Choice>> {
-        let options: Vec<Vec<Choice>> = (program.steps.iter())
-            .filter_map(|step| match &step.work {
-                Work::Conv(conv) => Some(conv.problem.choices(self.options.accuracy)),
-                _ => None,
-            })
-            .collect();
-        let fixed = Self::activation_bytes(program);
-        let chosen = choose(&options, self.options.threads, fixed, self.options.memory_budget)
-            .map_err(|least| {
-                let budget = self.options.memory_budget.unwrap_or(0);
-                Error::Argument {
-                    what: "memory budget",
-                    reason: format!("{budget} bytes; at least {least} are needed for this shape"),
-                }
-            })?;
-        Ok(options.iter().zip(chosen).map(|(list, index)| list[index]).collect())
-    }
-
-    /// Bytes of the activations, which do not depend on the choices: every way to convolve may
-    /// overwrite what it adds.
-    fn activation_bytes(program: &Program) -> usize {
-        let may_overwrite = |step: usize, input: usize| match &program.steps[step].work {
-            Work::Fixed(operation) => operation.may_overwrite(input),
-            _ => input > 0,
-        };
-        place(program, &may_overwrite).1 * size_of::<f32>()
+        (operations, bytes)
     }
 
     fn convolution(
         &mut self,
         name: &str,
         conv: ConvDraft,
-        choice: Choice,
+        method: Method,
         jobs: &mut Vec<Job>,
     ) -> Box<dyn Operation> {
         let ConvDraft { problem, weight, bias, adds, activation } = conv;
         let (input, output, axes) = (problem.input, problem.output, problem.axes);
         let (instructions, epilogue) = (self.instructions, (adds, activation));
-        let method = choice.method;
         match method {
             Method::Direct => {
                 let taps = phase_taps(&axes);
@@ -119,17 +88,15 @@ impl Builder<'_> {
                 Box::new(DirectConv::new(instructions, input, output, axes, weights, epilogue))
             }
             Method::Winograd { tile, form } => {
-                let weights = match self.shelf.get(name, method) {
-                    Some(Weights::Winograd(shared)) => shared,
-                    _ => {
-                        let kernel = problem.kernel_shape();
-                        let form = (tile, form);
-                        let weights =
-                            WinogradWeights::new(instructions, form, kernel, bias.as_ref());
-                        let weights = new_weights(weights, weight, jobs);
-                        self.shelf.put(name, method, &Weights::Winograd(Arc::clone(&weights)));
-                        weights
-                    }
+                let shared = self.shelf.get(name, method);
+                let weights = if let Some(Weights::Winograd(shared)) = shared {
+                    shared
+                } else {
+                    let (kernel, form) = (problem.kernel_shape(), (tile, form));
+                    let weights = WinogradWeights::new(instructions, form, kernel, bias.as_ref());
+                    let weights = new_weights(weights, weight, jobs);
+                    self.shelf.put(name, method, &Weights::Winograd(Arc::clone(&weights)));
+                    weights
                 };
                 let padding = axes.map(|axis| axis.padding);
                 let blocking = problem.blocking(tile, form);
@@ -145,6 +112,36 @@ impl Builder<'_> {
             }
         }
     }
+}
+
+/// A method for each convolution of a program, so that all of it keeps the memory budget.
+pub(crate) fn choose_methods(program: &Program, options: &Options) -> Result<Vec<Method>> {
+    let choices: Vec<Vec<Choice>> = (program.steps.iter())
+        .filter_map(|step| match &step.work {
+            Work::Conv(conv) => Some(conv.problem.choices(options.accuracy)),
+            _ => None,
+        })
+        .collect();
+    let fixed = activation_bytes(program);
+    let chosen =
+        choose(&choices, options.threads, fixed, options.memory_budget).map_err(|least| {
+            let budget = options.memory_budget.unwrap_or(0);
+            Error::Argument {
+                what: "memory budget",
+                reason: format!("{budget} bytes; at least {least} are needed for this shape"),
+            }
+        })?;
+    Ok(choices.iter().zip(chosen).map(|(list, index)| list[index].method).collect())
+}
+
+/// Bytes of the activations, which do not depend on the choices: every way to convolve may
+/// overwrite what it adds.
+fn activation_bytes(program: &Program) -> usize {
+    let may_overwrite = |step: usize, input: usize| match &program.steps[step].work {
+        Work::Fixed(operation) => operation.may_overwrite(input),
+        _ => input > 0,
+    };
+    place(program, &may_overwrite).1 * size_of::<f32>()
 }
 
 /// Weights that will be filled from `source`.

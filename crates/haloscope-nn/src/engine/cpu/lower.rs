@@ -24,6 +24,8 @@ pub(crate) struct Program {
 /// A step whose values are known.
 pub(crate) struct Draft {
     pub(crate) name: String,
+    /// The node whose operation comes first.
+    pub(crate) node: NodeId,
     pub(crate) work: Work,
     pub(crate) inputs: Vec<usize>,
     pub(crate) output: usize,
@@ -115,7 +117,7 @@ impl Lowering<'_> {
             _ => {
                 let work = self.fixed(layer.node, node);
                 let inputs = self.inputs(node);
-                self.push(node.name(), Work::Fixed(work), inputs, layer.output);
+                self.push(layer, Work::Fixed(work), inputs);
             }
         }
     }
@@ -189,6 +191,7 @@ impl Lowering<'_> {
             let value = self.new_value(padded);
             self.program.steps.push(Draft {
                 name: format!("{}.padding", node.name()),
+                node: layer.node,
                 work: Work::Fixed(Box::new(pad)),
                 inputs: vec![source],
                 output: value,
@@ -201,13 +204,14 @@ impl Lowering<'_> {
         let draft = ConvDraft { problem, weight, bias, adds, activation };
         let mut inputs = vec![source];
         inputs.extend(layer.adds.iter().map(|&add| self.value(add)));
-        self.push(node.name(), Work::Conv(Box::new(draft)), inputs, layer.output);
+        self.push(layer, Work::Conv(Box::new(draft)), inputs);
     }
 
-    fn push(&mut self, name: &str, work: Work, inputs: Vec<usize>, computes: NodeId) {
-        let output = self.new_value(self.layout(computes));
-        self.values[computes.index()] = Some(output);
-        self.program.steps.push(Draft { name: name.into(), work, inputs, output });
+    fn push(&mut self, layer: &Layer, work: Work, inputs: Vec<usize>) {
+        let output = self.new_value(self.layout(layer.output));
+        self.values[layer.output.index()] = Some(output);
+        let (node, name) = (layer.node, self.network.node(layer.node).name().to_owned());
+        self.program.steps.push(Draft { name, node, work, inputs, output });
     }
 
     fn new_value(&mut self, layout: Layout) -> usize {

@@ -4,6 +4,7 @@ mod buffer;
 mod build;
 mod convert;
 mod cost;
+mod ghosts;
 mod kernels;
 mod layout;
 mod lower;
@@ -12,8 +13,6 @@ mod operation;
 mod operations;
 mod place;
 mod plan;
-#[cfg(test)]
-mod rows;
 mod stage;
 mod stock;
 mod team;
@@ -23,11 +22,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::options::{MAX_THREADS, Options};
-use super::{Engine, Plan};
+use super::{Engine, Grain, Plan, Shard};
 use crate::error::{Error, Result};
 use crate::network::Network;
 use crate::shape::Shape;
-use plan::CpuPlan;
+use plan::{CpuPlan, Cut};
 use stock::Stock;
 
 pub use kernels::InstructionSet;
@@ -73,7 +72,7 @@ impl Cpu {
     fn build(
         &self,
         network: Cow<'_, Network>,
-        input: &Shape,
+        shard: &Shard,
         options: &Options,
     ) -> Result<Arc<dyn Plan>> {
         if !(1..=MAX_THREADS).contains(&options.threads) {
@@ -81,7 +80,7 @@ impl Cpu {
             return Err(Error::Argument { what: "threads", reason });
         }
         let shelf = self.stock.shelf(&network);
-        let plan = CpuPlan::new(network, input, options, self.instructions, &shelf)?;
+        let plan = CpuPlan::new(network, shard, options, self.instructions, &shelf)?;
         Ok(Arc::new(plan))
     }
 }
@@ -98,7 +97,7 @@ impl Engine for Cpu {
     }
 
     fn plan(&self, network: &Network, input: &Shape, options: &Options) -> Result<Arc<dyn Plan>> {
-        self.build(Cow::Borrowed(network), input, options)
+        self.build(Cow::Borrowed(network), &Shard::whole_of(input), options)
     }
 
     fn plan_consuming(
@@ -107,6 +106,19 @@ impl Engine for Cpu {
         input: &Shape,
         options: &Options,
     ) -> Result<Arc<dyn Plan>> {
-        self.build(Cow::Owned(network), input, options)
+        self.build(Cow::Owned(network), &Shard::whole_of(input), options)
+    }
+
+    fn grains(&self, network: &Network, whole: &Shape, options: &Options) -> Result<Vec<Grain>> {
+        Ok(Cut::of(network, whole, options)?.grains)
+    }
+
+    fn plan_shard(
+        &self,
+        network: &Network,
+        shard: &Shard,
+        options: &Options,
+    ) -> Result<Arc<dyn Plan>> {
+        self.build(Cow::Borrowed(network), shard, options)
     }
 }

@@ -1,6 +1,4 @@
-//! What every step of a plan can do: be split into items, run an item, and say what it reads.
-
-use std::ops::Range;
+//! What every step of a plan can do: be split into items, and run an item.
 
 use super::layout::{Layout, Tensor};
 use super::weights::Weights;
@@ -25,11 +23,6 @@ pub(crate) trait Operation: Send + Sync {
     /// two threads run the same item; nobody else writes the operands; `scratch` is aligned to a
     /// cache line, valid for `scratch_len` floats, and used by this thread only.
     unsafe fn run(&self, item: usize, operands: &Operands<'_>, scratch: *mut f32);
-
-    /// The rows of an input that some rows of the output depend on. Rows before 0 or beyond the
-    /// last are padding; a neighbour that owns them must send them.
-    #[cfg_attr(not(test), allow(dead_code, reason = "shards of an image will ask"))]
-    fn rows_read(&self, input: usize, rows: Range<usize>) -> Range<isize>;
 
     /// Whether the output may lie in the memory of this input if the layouts are the same.
     fn may_overwrite(&self, _input: usize) -> bool {
@@ -80,29 +73,5 @@ impl Operands<'_> {
     fn tensor(&self, value: usize) -> Tensor {
         let Value { layout, offset } = self.values[value];
         Tensor { layout, data: self.memory.wrapping_add(offset) }
-    }
-}
-
-/// The rows that windows of `kernel` rows at this stride and padding cover.
-pub(crate) fn window_rows(
-    rows: Range<usize>,
-    kernel: usize,
-    stride: usize,
-    padding: usize,
-) -> Range<isize> {
-    let start = (rows.start * stride).cast_signed() - padding.cast_signed();
-    let last = (rows.end.max(rows.start + 1) - 1) * stride + kernel;
-    start..last.cast_signed() - padding.cast_signed()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn windows_reach_over_the_edges_by_their_padding() {
-        assert_eq!(window_rows(0..8, 3, 1, 1), -1..9);
-        assert_eq!(window_rows(2..4, 2, 2, 0), 4..8);
-        assert_eq!(window_rows(3..4, 1, 1, 0), 3..4);
     }
 }

@@ -5,8 +5,10 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use super::buffer::AlignedBuffer;
-use super::build::Builder;
+use super::build::{Builder, choose_methods};
 use super::convert::{load_plane, store_channel, three};
+use super::cost::Method;
+use super::ghosts::{Exchange, exchanges, grains};
 use super::kernels::InstructionSet;
 use super::layout::{Layout, Tensor as Values};
 use super::lower::lower;
@@ -16,8 +18,9 @@ use super::stage::Stage;
 use super::stock::Shelf;
 use super::team::Team;
 use crate::engine::graph::Aligned;
+use crate::engine::halo::{Faces, Halo, HaloPlan, NoHalo, Round, check_whole};
 use crate::engine::options::Options;
-use crate::engine::{Memory, Plan, Scratch, Step};
+use crate::engine::{Grain, Memory, Plan, Scratch, Shard, Step};
 use crate::error::{Error, Result};
 use crate::network::Network;
 use crate::shape::Shape;
@@ -32,6 +35,9 @@ pub(crate) struct CpuPlan {
     steps: Vec<Step>,
     /// What the steps do, in the same order.
     stages: Vec<Stage>,
+    halo: HaloPlan,
+    /// What the rounds of the halo do, in the same order.
+    exchanges: Vec<Exchange>,
     threads: usize,
     memory: Memory,
 }
@@ -39,27 +45,79 @@ pub(crate) struct CpuPlan {
 /// The memory and the threads of one run at a time.
 struct Workplace {
     memory: AlignedBuffer,
+    /// The faces of the largest exchange.
+    faces: Vec<f32>,
     team: Team,
 }
 
+/// What the whole image decides for its parts: the shape on which the network runs, the methods of its convolutions, and
+/// with them where it may be cut.
+pub(crate) struct Cut {
+    run: Shape,
+    methods: Vec<Method>,
+    pub(crate) grains: Vec<Grain>,
+}
+
+impl Cut {
+    pub(crate) fn of(network: &Network, whole: &Shape, options: &Options) -> Result<Self> {
+        if let Some(budget) = options.memory_budget {
+            let reason = format!(
+                "{budget} bytes for a part of an image; the methods that keep it would not be those of the whole, so \
+                 none is possible here"
+            );
+            return Err(argument("memory budget", reason));
+        }
+        let Aligned { input, run } = Aligned::of(network, whole)?;
+        let program = lower(network, &run, options.threads)?;
+        let methods = choose_methods(&program, options)?;
+        let grains = grains(network, &input, &run, &program, &methods)?;
+        Ok(Self { run, methods, grains })
+    }
+
+    /// The shape on which the network runs for a part: that of the part, extended where the whole is.
+    fn part(&self, shard: &Shard) -> Result<Aligned> {
+        let sides = shard.whole().spatial();
+        let mut spatial = Vec::with_capacity(sides.len());
+        for (axis, (part, &side)) in shard.region().iter().zip(sides).enumerate() {
+            self.grains[axis].check(part, side)?;
+            let end = if part.end == side { self.run.spatial()[axis] } else { part.end };
+            spatial.push(end - part.start);
+        }
+        let input = shard.shape().clone();
+        let run = Shape::image(input.batch(), input.channels(), &spatial)?;
+        Ok(Aligned { input, run })
+    }
+}
+
 impl CpuPlan {
-    /// Plans a network, of which it may be the only owner. Transforms all weights that are not on the shelf.
+    /// Plans a network, of which it may be the only owner, for an image or a part of one. Transforms all weights that are
+    /// not on the shelf.
     pub(crate) fn new(
         network: Cow<'_, Network>,
-        input: &Shape,
+        shard: &Shard,
         options: &Options,
         instructions: InstructionSet,
         shelf: &Shelf,
     ) -> Result<Self> {
-        let aligned = Aligned::of(&network, input)?;
+        let cut =
+            if shard.is_whole() { None } else { Some(Cut::of(&network, shard.whole(), options)?) };
+        let aligned = match &cut {
+            None => Aligned::of(&network, shard.shape())?,
+            Some(cut) => cut.part(shard)?,
+        };
         let mut program = lower(&network, &aligned.run, options.threads)?;
+        let methods = match cut {
+            None => choose_methods(&program, options)?,
+            Some(cut) => cut.methods,
+        };
         let output =
             aligned.output(&shape_of(&program.layouts[program.output], network.rank())?)?;
+        let exchanges = exchanges(&network, shard, &program);
         let name = network.name().to_owned();
         // From here on only the program holds the weights of a network that is consumed.
         drop(network);
         let mut builder = Builder { instructions, options, shelf: shelf.open() };
-        let (operations, weights) = builder.operations(&mut program)?;
+        let (operations, weights) = builder.operations(&mut program, &methods);
         drop(builder);
         let may_overwrite = |step: usize, input: usize| operations[step].may_overwrite(input);
         let (values, activations) = place(&program, &may_overwrite);
@@ -68,7 +126,8 @@ impl CpuPlan {
         let memory = Memory {
             weights,
             activations: activations * size_of::<f32>(),
-            workspace: options.threads * pad(workspace) * size_of::<f32>(),
+            workspace: (options.threads * pad(workspace) + faces_len(&exchanges))
+                * size_of::<f32>(),
             device: 0,
         };
         let output_value = program.output;
@@ -81,14 +140,64 @@ impl CpuPlan {
                 (step, Stage { operation, inputs, output, border_is_clear })
             })
             .unzip();
-        let (input, threads) = (input.clone(), options.threads);
-        Ok(Self { name, input, output, values, output_value, steps, stages, threads, memory })
+        let halo = HaloPlan::new(exchanges.iter().map(|exchange| exchange.round.clone()).collect());
+        let (input, threads) = (aligned.input, options.threads);
+        Ok(Self {
+            name,
+            input,
+            output,
+            values,
+            output_value,
+            steps,
+            stages,
+            halo,
+            exchanges,
+            threads,
+            memory,
+        })
     }
 
-    /// What the steps do, in the same order.
-    #[cfg(test)]
-    pub(crate) fn stages(&self) -> &[Stage] {
-        &self.stages
+    /// Bytes of the activations and the workspaces of the threads.
+    fn buffer_bytes(&self) -> usize {
+        let faces = faces_len(&self.exchanges) * size_of::<f32>();
+        self.memory.activations + self.memory.workspace - faces
+    }
+
+    /// Fills the ghosts of a value.
+    fn exchange(
+        &self,
+        exchange: &Exchange,
+        tensor: &Values,
+        faces: &mut [f32],
+        halo: &mut dyn Halo,
+    ) -> Result<()> {
+        let Round { step, sent, received, .. } = &exchange.round;
+        let (before, rest) = faces.split_at_mut(sent[0]);
+        let (after, rest) = rest.split_at_mut(sent[1]);
+        let (from_before, rest) = rest.split_at_mut(received[0]);
+        let from_after = &mut rest[..received[1]];
+        // SAFETY: the value is complete, and only this thread uses it between two steps.
+        unsafe {
+            exchange.poison(tensor);
+            for (side, face) in [&mut *before, &mut *after].into_iter().enumerate() {
+                if !face.is_empty() {
+                    exchange.pack(tensor, side, face);
+                }
+            }
+        }
+        let faces =
+            Faces { sent: [before, after], received: [&mut *from_before, &mut *from_after] };
+        halo.exchange(&exchange.round, faces).map_err(|reason| {
+            let step = self.steps[*step].name().to_owned();
+            Error::Halo { network: self.name.clone(), step, reason }
+        })?;
+        for (side, face) in [from_before, from_after].into_iter().enumerate() {
+            if !face.is_empty() {
+                // SAFETY: as above.
+                unsafe { exchange.unpack(tensor, side, face) };
+            }
+        }
+        Ok(())
     }
 
     /// The scratch as what it is, if everything fits the plan.
@@ -112,8 +221,11 @@ impl CpuPlan {
             let reason = "that of another engine; make it with the plan's own `scratch`";
             return Err(argument("scratch", reason.into()));
         };
-        let bytes = self.memory.activations + self.memory.workspace;
-        if scratch.memory.bytes() < bytes || scratch.team.threads() != self.threads {
+        let bytes = self.buffer_bytes();
+        if scratch.memory.bytes() < bytes
+            || scratch.faces.len() < faces_len(&self.exchanges)
+            || scratch.team.threads() != self.threads
+        {
             return Err(argument(
                 "scratch",
                 format!(
@@ -147,14 +259,13 @@ impl Plan for CpuPlan {
     }
 
     fn scratch(&self) -> Scratch {
-        let bytes = self.memory.activations + self.memory.workspace;
         Scratch::new(Workplace {
-            memory: AlignedBuffer::uninitialised(bytes / size_of::<f32>()),
+            memory: AlignedBuffer::uninitialised(self.buffer_bytes() / size_of::<f32>()),
+            faces: vec![0.0; faces_len(&self.exchanges)],
             team: Team::new(self.threads),
         })
     }
 
-    /// Allocates nothing.
     fn run_observed(
         &self,
         input: &[f32],
@@ -162,11 +273,29 @@ impl Plan for CpuPlan {
         scratch: &mut Scratch,
         observe: &mut dyn FnMut(&Step, Duration),
     ) -> Result<()> {
+        check_whole(&self.halo)?;
+        self.run_shard(input, output, scratch, &mut NoHalo, observe)
+    }
+
+    fn halo(&self) -> &HaloPlan {
+        &self.halo
+    }
+
+    /// Allocates nothing.
+    fn run_shard(
+        &self,
+        input: &[f32],
+        output: &mut [f32],
+        scratch: &mut Scratch,
+        halo: &mut dyn Halo,
+        observe: &mut dyn FnMut(&Step, Duration),
+    ) -> Result<()> {
         let scratch = self.check(input, output, scratch)?;
         let memory = scratch.memory.as_ptr();
         let workspaces = memory.wrapping_add(self.memory.activations / size_of::<f32>());
         let workspaces = Values { layout: self.values[0].layout, data: workspaces };
-        let workspace_len = self.memory.workspace / size_of::<f32>() / self.threads;
+        let workspace_len =
+            (self.buffer_bytes() - self.memory.activations) / size_of::<f32>() / self.threads;
         let tensor = |index: usize| {
             let Value { layout, offset } = self.values[index];
             Values { layout, data: memory.wrapping_add(offset) }
@@ -178,8 +307,12 @@ impl Plan for CpuPlan {
             // SAFETY: the scratch is borrowed by this run, and each plane is loaded once.
             unsafe { load_plane(input, sizes, &source, plane) };
         });
-        for (step, stage) in self.steps.iter().zip(&self.stages) {
+        let mut exchanges = self.exchanges.iter().peekable();
+        for (index, (step, stage)) in self.steps.iter().zip(&self.stages).enumerate() {
             let start = Instant::now();
+            while let Some(exchange) = exchanges.next_if(|next| next.round.step == index) {
+                self.exchange(exchange, &tensor(exchange.value), &mut scratch.faces, halo)?;
+            }
             let Stage { operation, inputs, output, border_is_clear } = stage;
             let operands = Operands {
                 memory,
@@ -235,6 +368,11 @@ fn argument(what: &'static str, reason: String) -> Error {
     Error::Argument { what, reason }
 }
 
+/// Values of the faces of the largest exchange.
+fn faces_len(exchanges: &[Exchange]) -> usize {
+    exchanges.iter().map(Exchange::len).max().unwrap_or(0)
+}
+
 /// A layout as a network of so many axes sees it.
 fn shape_of(layout: &Layout, rank: usize) -> Result<Shape> {
     let sizes = [layout.depth, layout.height, layout.width];
@@ -248,23 +386,9 @@ mod tests {
 
     fn plan(network: &Network, input: &Shape, options: &Options) -> CpuPlan {
         let instructions = InstructionSet::detect();
-        CpuPlan::new(Cow::Borrowed(network), input, options, instructions, &Shelf::default())
+        let shard = Shard::whole_of(input);
+        CpuPlan::new(Cow::Borrowed(network), &shard, options, instructions, &Shelf::default())
             .expect("any size can be planned")
-    }
-
-    #[test]
-    fn steps_say_which_rows_they_read() {
-        let drunet = Drunet { channels: [16, 24, 32, 48], blocks: 2, ..Drunet::default() };
-        let model = drunet.random(1).expect("valid");
-        let shape = Shape::new([1, 4, 64, 64]).expect("small");
-        let plan = plan(model.network(), &shape, &Options::default());
-        let rows = |method: &str| {
-            let index = plan.steps.iter().position(|step| step.method().contains(method));
-            plan.stages[index.expect("there is one")].operation.rows_read(0, 8..16)
-        };
-        assert_eq!(rows("conv 3×3"), 7..17);
-        assert_eq!(rows("conv 2×2, stride 2"), 16..32);
-        assert_eq!(rows("transposed"), 4..8);
     }
 
     #[test]

@@ -1,9 +1,7 @@
 //! Channels of several tensors one after the other.
 
-use std::ops::Range;
-
 use super::super::layout::{BLOCK, Layout};
-use super::super::operation::{Operands, Operation, window_rows};
+use super::super::operation::{Operands, Operation};
 
 /// A concatenation along the channels.
 pub(crate) struct Concat {
@@ -65,9 +63,5 @@ impl Operation for Concat {
                 output.clear_border(image, block, plane, row);
             }
         }
-    }
-
-    fn rows_read(&self, _input: usize, rows: Range<usize>) -> Range<isize> {
-        window_rows(rows, 1, 1, 0)
     }
 }

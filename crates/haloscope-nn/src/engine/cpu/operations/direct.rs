@@ -12,7 +12,7 @@ use super::super::kernels::{
     DirectKernel, Epilogue, Fused, InstructionSet, OUTPUTS, PIXELS, Pixels, Taps, sixes,
 };
 use super::super::layout::{BLOCK, Layout, Tensor, signed};
-use super::super::operation::{Operands, Operation, window_rows};
+use super::super::operation::{Operands, Operation};
 use super::super::weights::{DirectWeights, PhaseTaps, Weights};
 
 /// How outputs and inputs of one axis belong together.
@@ -256,25 +256,6 @@ impl Operation for DirectConv {
                 }
             }
         }
-    }
-
-    fn rows_read(&self, input: usize, rows: Range<usize>) -> Range<isize> {
-        let axis = &self.axes[1];
-        if input > 0 {
-            return window_rows(rows, 1, 1, 0);
-        }
-        if !axis.transposed {
-            return window_rows(rows, axis.kernel, axis.stride, axis.padding);
-        }
-        let reads = rows.filter_map(|row| {
-            let (phase, first) = axis.first_input(row);
-            let taps = signed(axis.taps(phase).len());
-            (taps > 0).then_some((first, first + taps))
-        });
-        let (start, end) = reads.fold((isize::MAX, isize::MIN), |(start, end), (first, last)| {
-            (start.min(first), end.max(last))
-        });
-        if start < end { start..end } else { 0..0 }
     }
 
     fn may_overwrite(&self, input: usize) -> bool {

@@ -3,8 +3,6 @@
 //! Convolutions whose padding is not zero, or wider than the border that every tensor has, read
 //! such a copy.
 
-use std::ops::Range;
-
 use super::super::layout::{BLOCK, Layout, signed};
 use super::super::operation::{Operands, Operation};
 use crate::op::PaddingMode;
@@ -54,10 +52,5 @@ impl Operation for Pad {
                 output.clear_border(image, block, plane, row);
             }
         }
-    }
-
-    fn rows_read(&self, _input: usize, rows: Range<usize>) -> Range<isize> {
-        let before = signed(self.before[1]);
-        signed(rows.start) - before..signed(rows.end) - before
     }
 }

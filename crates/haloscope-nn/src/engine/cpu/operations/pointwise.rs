@@ -1,9 +1,7 @@
 //! Functions of single values that no convolution has taken into its epilogue, and sums.
 
-use std::ops::Range;
-
 use super::super::layout::{BLOCK, Layout, signed};
-use super::super::operation::{Operands, Operation, window_rows};
+use super::super::operation::{Operands, Operation};
 use crate::op::Activation;
 
 /// What is done to each value.
@@ -76,10 +74,6 @@ impl Operation for Pointwise {
                 unsafe { output.clear_border(image, block, plane, row) };
             }
         }
-    }
-
-    fn rows_read(&self, _input: usize, rows: Range<usize>) -> Range<isize> {
-        window_rows(rows, 1, 1, 0)
     }
 
     fn may_overwrite(&self, _input: usize) -> bool {

@@ -1,9 +1,7 @@
 //! The mean or the maximum over windows.
 
-use std::ops::Range;
-
 use super::super::layout::{BLOCK, Layout};
-use super::super::operation::{Operands, Operation, window_rows};
+use super::super::operation::{Operands, Operation};
 use crate::op::PoolKind;
 
 /// A pool.
@@ -62,10 +60,6 @@ impl Operation for Pooling {
                 output.clear_border(image, block, plane, row);
             }
         }
-    }
-
-    fn rows_read(&self, _input: usize, rows: Range<usize>) -> Range<isize> {
-        window_rows(rows, self.size[1], self.stride[1], 0)
     }
 }
 

@@ -1,7 +1,5 @@
 //! Channels to space and back.
 
-use std::ops::Range;
-
 use super::super::layout::{BLOCK, Layout, signed};
 use super::super::operation::{Operands, Operation};
 
@@ -65,15 +63,6 @@ impl Operation for Shuffle {
                 }
                 output.clear_border(image, block, plane, row);
             }
-        }
-    }
-
-    fn rows_read(&self, _input: usize, rows: Range<usize>) -> Range<isize> {
-        let factor = self.factor[1];
-        if self.inverse {
-            signed(rows.start * factor)..signed(rows.end * factor)
-        } else {
-            signed(rows.start / factor)..signed(rows.end.div_ceil(factor))
         }
     }
 }

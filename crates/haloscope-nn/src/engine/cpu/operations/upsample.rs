@@ -1,8 +1,6 @@
 //! Larger images by nearest neighbours or linear interpolation, with PyTorch's coordinates.
 
-use std::ops::Range;
-
-use super::super::layout::{BLOCK, Layout, signed};
+use super::super::layout::{BLOCK, Layout};
 use super::super::operation::{Operands, Operation};
 use crate::op::UpsampleMode;
 
@@ -81,12 +79,6 @@ impl Operation for Upsample {
                 output.clear_border(image, block, plane, row);
             }
         }
-    }
-
-    fn rows_read(&self, _input: usize, rows: Range<usize>) -> Range<isize> {
-        let first = self.neighbours(1, rows.start, self.input.height).first;
-        let last = self.neighbours(1, rows.end.max(1) - 1, self.input.height).second;
-        signed(first)..signed(last + 1)
     }
 }
 

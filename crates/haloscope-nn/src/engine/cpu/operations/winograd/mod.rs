@@ -5,7 +5,6 @@
 //! back at once, while they are in the cache. `README.md` beside the engine has the reasons and the
 //! measurements.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 mod grid;
@@ -22,7 +21,7 @@ use crate::engine::cpu::kernels::{
     Fused, InputKernel, InstructionSet, OUTPUTS, OutputKernel, PANEL, ProductKernel, WeightKernel,
 };
 use crate::engine::cpu::layout::{Layout, Tensor};
-use crate::engine::cpu::operation::{Operands, Operation, window_rows};
+use crate::engine::cpu::operation::{Operands, Operation};
 use crate::engine::cpu::weights::{Fill, Form, Weights, WinogradWeights};
 
 /// Floats between the planes of transformed values beyond their size: one cache line more than a
@@ -207,14 +206,6 @@ impl Operation for WinogradConv {
                 work.multiply(&panels, transformed, products, own_weights, lines.finish());
                 work.transform_output(&panels, products, &output, &adds, operands.border_is_clear);
             }
-        }
-    }
-
-    fn rows_read(&self, input: usize, rows: Range<usize>) -> Range<isize> {
-        if input == 0 {
-            window_rows(rows, 3, 1, self.padding[0])
-        } else {
-            window_rows(rows, 1, 1, 0)
         }
     }
 

@@ -1,0 +1,439 @@
+//! Parts of an image that exchange halos give the bits of the whole image, wherever it is cut.
+//!
+//! With assertions on, as in tests, the engine fills the border on cut sides with NaN before each exchange, so a ghost that
+//! was not received shows in the result.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, Condvar, Mutex};
+
+use haloscope_nn::engine::{
+    Accuracy, Cpu, Engine, Faces, Halo, HaloPlan, InstructionSet, Options, Plan, Round, Shard,
+};
+use haloscope_nn::models::{Architecture, Builtin, Dncnn, Drunet, Model, Unet};
+use haloscope_nn::{
+    Activation, Conv, ConvTranspose, Network, NetworkBuilder, NodeId, Op, PaddingMode, Pool,
+    PoolKind, Shape, Tensor, UpsampleMode,
+};
+
+fn random_tensor(random: &mut fastrand::Rng, sizes: &[usize]) -> Tensor {
+    let shape = Shape::new(sizes).expect("small");
+    let values: Vec<f32> = (0..shape.count()).map(|_| random.f32() * 2.0 - 1.0).collect();
+    Tensor::new(shape, values).expect("as many as the shape says")
+}
+
+/// The places of a sender and a receiver in the grid.
+type Way = (Vec<usize>, Vec<usize>);
+
+/// Messages that wait for their receiver, the oldest first.
+#[derive(Default)]
+struct Mail {
+    waiting: Mutex<HashMap<Way, Vec<Vec<f32>>>>,
+    arrived: Condvar,
+}
+
+/// A part's connection to its neighbours in a grid of parts.
+struct Post<'a> {
+    mail: &'a Mail,
+    /// The place of the part.
+    at: Vec<usize>,
+    /// Rounds that the plan foretells and that have not come yet.
+    expected: std::vec::IntoIter<Round>,
+}
+
+impl Post<'_> {
+    fn neighbour(&self, axis: usize, side: usize) -> Vec<usize> {
+        let mut other = self.at.clone();
+        other[axis] = if side == 0 { other[axis] - 1 } else { other[axis] + 1 };
+        other
+    }
+}
+
+impl Halo for Post<'_> {
+    fn exchange(&mut self, round: &Round, faces: Faces<'_>) -> Result<(), String> {
+        assert_eq!(self.expected.next().as_ref(), Some(round), "another round was foretold");
+        for side in 0..2 {
+            assert_eq!(faces.sent[side].len(), round.sent[side]);
+            assert_eq!(faces.received[side].len(), round.received[side]);
+            if round.sent[side] > 0 {
+                let key = (self.at.clone(), self.neighbour(round.axis, side));
+                let mut waiting = self.mail.waiting.lock().expect("no panic");
+                waiting.entry(key).or_default().push(faces.sent[side].to_vec());
+                self.mail.arrived.notify_all();
+            }
+        }
+        for (side, face) in faces.received.into_iter().enumerate() {
+            if face.is_empty() {
+                continue;
+            }
+            let key = (self.neighbour(round.axis, side), self.at.clone());
+            let mut waiting = self.mail.waiting.lock().expect("no panic");
+            loop {
+                if let Some(message) = waiting.get_mut(&key).filter(|list| !list.is_empty()) {
+                    face.copy_from_slice(&message.remove(0));
+                    break;
+                }
+                waiting = self.mail.arrived.wait(waiting).expect("no panic");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The part of an array that lies in a region.
+fn crop(tensor: &Tensor, region: &[Range<usize>]) -> Vec<f32> {
+    let sizes = tensor.shape().sizes();
+    let mut ranges = vec![0..sizes[0], 0..sizes[1]];
+    ranges.extend_from_slice(region);
+    let count: usize = ranges.iter().map(Range::len).product();
+    (0..count)
+        .map(|mut index| {
+            let (mut at, mut stride) = (0, 1);
+            for (range, size) in ranges.iter().zip(sizes).rev() {
+                at += (range.start + index % range.len()) * stride;
+                index /= range.len();
+                stride *= size;
+            }
+            tensor.values()[at]
+        })
+        .collect()
+}
+
+/// All combinations of parts of each axis, with their places.
+fn grid(cuts: &[Vec<Range<usize>>]) -> Vec<(Vec<usize>, Vec<Range<usize>>)> {
+    cuts.iter().fold(vec![(vec![], vec![])], |parts, ranges| {
+        let extend = |(at, region): &(Vec<usize>, Vec<Range<usize>>)| {
+            let each = |(index, range): (usize, &Range<usize>)| {
+                let (mut at, mut region) = (at.clone(), region.clone());
+                at.push(index);
+                region.push(range.clone());
+                (at, region)
+            };
+            ranges.iter().enumerate().map(each).collect::<Vec<_>>()
+        };
+        parts.iter().flat_map(extend).collect()
+    })
+}
+
+fn whole(engine: &Cpu, network: &Network, input: &Tensor, options: &Options) -> Tensor {
+    let plan = engine.plan(network, input.shape(), options).expect("any size");
+    assert!(plan.halo().is_empty());
+    let mut output = vec![0.0; plan.output_shape().count()];
+    plan.run(input.values(), &mut output, &mut plan.scratch()).expect("lengths fit");
+    Tensor::new(plan.output_shape().clone(), output).expect("the plan's shape")
+}
+
+/// Runs the network on all parts at once, twice, and compares each with the whole. Returns what the parts send.
+fn compare(
+    engine: &Cpu,
+    network: &Network,
+    input: &Tensor,
+    expected: &Tensor,
+    cuts: &[Vec<Range<usize>>],
+    options: &Options,
+) -> Vec<HaloPlan> {
+    let parts = grid(cuts);
+    let plans: Vec<Arc<dyn Plan>> = (parts.iter())
+        .map(|(_, region)| {
+            let shard = Shard::new(input.shape().clone(), region.clone()).expect("inside");
+            engine.plan_shard(network, &shard, options).expect("cut at grains")
+        })
+        .collect();
+    let mail = Mail::default();
+    std::thread::scope(|scope| {
+        for ((at, region), plan) in parts.iter().zip(&plans) {
+            let mail = &mail;
+            scope.spawn(move || {
+                let values = crop(input, region);
+                let right = crop(expected, region);
+                let mut scratch = plan.scratch();
+                // The second run finds what the first left in the scratch.
+                for _ in 0..2 {
+                    let mut output = vec![f32::NAN; plan.output_shape().count()];
+                    let rounds = plan.halo().rounds().to_vec();
+                    let mut post = Post { mail, at: at.clone(), expected: rounds.into_iter() };
+                    plan.run_shard(&values, &mut output, &mut scratch, &mut post, &mut |_, _| ())
+                        .expect("nobody fails");
+                    assert_eq!(post.expected.len(), 0, "rounds that did not come");
+                    let differing =
+                        output.iter().zip(&right).filter(|(a, b)| a.to_bits() != b.to_bits());
+                    let (differing, shape) = (differing.count(), input.shape());
+                    assert_eq!(differing, 0, "of {} values at {region:?} of {shape}", output.len());
+                }
+            });
+        }
+    });
+    plans.iter().map(|plan| plan.halo().clone()).collect()
+}
+
+/// Cuts each axis into about so many parts, as far as possible.
+fn cuts(
+    engine: &Cpu,
+    network: &Network,
+    shape: &Shape,
+    parts: &[usize],
+    options: &Options,
+) -> Vec<Vec<Range<usize>>> {
+    let grains = engine.grains(network, shape, options).expect("the network can be cut");
+    let axes = grains.iter().zip(shape.spatial()).zip(parts);
+    axes.map(|((grain, &side), &parts)| {
+        grain.cut(side, parts.min(grain.most_parts(side))).expect("no more than possible")
+    })
+    .collect()
+}
+
+fn small_drunet(rank: usize) -> Model {
+    let drunet = Drunet { rank, channels: [8, 12, 16, 24], blocks: 1, ..Drunet::default() };
+    drunet.random(1).expect("valid")
+}
+
+#[test]
+fn every_remainder_of_the_alignment_gives_the_bits_of_the_whole() {
+    let mut random = fastrand::Rng::with_seed(1);
+    let (engine, model) = (Cpu::default(), small_drunet(2));
+    let network = model.network();
+    let options = Options::default();
+    let mut parts_seen = 0;
+    for remainder in 0..8 {
+        let (height, width) = (192 + 48 * (remainder % 3) + remainder, 104 + (remainder + 3) % 8);
+        let input = random_tensor(&mut random, &[1, 4, height, width]);
+        let expected = whole(&engine, network, &input, &options);
+        for parts in [[1, 1], [2, 1], [1, 2], [9, 1], [3, 2]] {
+            let cuts = cuts(&engine, network, input.shape(), &parts, &options);
+            parts_seen = parts_seen.max(cuts[0].len() * cuts[1].len());
+            compare(&engine, network, &input, &expected, &cuts, &options);
+        }
+    }
+    assert!(parts_seen >= 4, "at most {parts_seen} parts");
+}
+
+#[test]
+fn models_on_blocks_have_the_bits_of_the_whole() {
+    let mut random = fastrand::Rng::with_seed(2);
+    let dncnn = Dncnn { depth: 5, channels: 12, ..Dncnn::default() }.random(3).expect("valid");
+    let unet = Unet { channels: vec![8, 12, 16], ..Unet::default() }.random(4).expect("valid");
+    let volume = small_drunet(3);
+    for (model, sizes, parts) in [
+        (&dncnn, &[2, 3, 50, 43][..], &[3, 3][..]),
+        (&dncnn, &[1, 3, 1, 77][..], &[1, 8][..]),
+        (&unet, &[1, 1, 150, 101][..], &[3, 2][..]),
+        (&volume, &[1, 2, 9, 104, 100][..], &[1, 2, 2][..]),
+    ] {
+        let network = model.network();
+        let sizes = [&[sizes[0], network.input_channels()], &sizes[2..]].concat();
+        let input = random_tensor(&mut random, &sizes);
+        for (accuracy, threads) in [(Accuracy::Fast, 1), (Accuracy::Strict, 2)] {
+            let engine = Cpu::default();
+            let options = Options { accuracy, threads, ..Options::default() };
+            let expected = whole(&engine, network, &input, &options);
+            let cuts = cuts(&engine, network, input.shape(), parts, &options);
+            assert!(cuts.iter().any(|parts| parts.len() > 1), "{cuts:?}");
+            compare(&engine, network, &input, &expected, &cuts, &options);
+        }
+    }
+}
+
+#[test]
+fn the_built_in_denoisers_have_the_bits_of_the_whole() {
+    let mut random = fastrand::Rng::with_seed(3);
+    for builtin in [Builtin::for_channels(1), Builtin::for_channels(3)] {
+        let model = builtin.model().expect("it is part of the crate");
+        let network = model.network();
+        let input = random_tensor(&mut random, &[1, network.input_channels(), 101, 58]);
+        let (engine, options) = (Cpu::default(), Options::default());
+        let expected = whole(&engine, network, &input, &options);
+        let cuts = cuts(&engine, network, input.shape(), &[2, 2], &options);
+        assert!(cuts[0].len() == 2, "{cuts:?}");
+        compare(&engine, network, &input, &expected, &cuts, &options);
+    }
+}
+
+/// A network of whatever engines can cut: convolutions of several kinds, pools, skips, sums, shuffles.
+fn random_network(random: &mut fastrand::Rng) -> Network {
+    let mut builder = NetworkBuilder::new("random", 2).expect("rank");
+    let mut at = builder.input(random.usize(1..5)).expect("first");
+    let mut skips: Vec<NodeId> = Vec::new();
+    let mut count = 0;
+    let mut name = |what: &str| {
+        count += 1;
+        format!("{what}{count}")
+    };
+    let conv = |builder: &mut NetworkBuilder, random: &mut fastrand::Rng, name: String, from| {
+        let outputs = random.usize(1..20);
+        let weight = random_tensor(random, &[outputs, builder.channels(from), 3, 3]);
+        let bias = random.bool().then(|| random_tensor(random, &[outputs]));
+        builder.conv(&name, Conv::new(weight).bias(bias).padding(1), from).expect("fits")
+    };
+    let levels = random.usize(0..3);
+    for _ in 0..levels {
+        at = conv(&mut builder, random, name("down"), at);
+        if random.bool() {
+            at = builder.activation(name("relu"), Activation::Relu, at).expect("fits");
+        }
+        skips.push(at);
+        let channels = builder.channels(at);
+        at = match random.usize(0..4) {
+            0 => {
+                let weight = random_tensor(random, &[channels, channels, 2, 2]);
+                let conv = Conv::new(weight).stride(2);
+                builder.conv(name("half"), conv, at).expect("fits")
+            }
+            1 => {
+                // Reads one row of the neighbour before, none of the one after.
+                let weight = random_tensor(random, &[channels, channels, 3, 3]);
+                let conv = Conv::new(weight).stride(2).padding(1);
+                builder.conv(name("half"), conv, at).expect("fits")
+            }
+            2 => {
+                let pool = Op::Pool(Pool::new(PoolKind::Max, 2, 2));
+                builder.push(name("pool"), pool, &[at]).expect("fits")
+            }
+            _ => builder.push(name("unshuffle"), Op::PixelUnshuffle(2), &[at]).expect("fits"),
+        };
+    }
+    let body = conv(&mut builder, random, name("body"), at);
+    let sum = conv(&mut builder, random, name("body"), body);
+    let weight = random_tensor(random, &[builder.channels(sum), builder.channels(body), 1, 1]);
+    let one = builder.conv(name("one"), Conv::new(weight), body).expect("fits");
+    at = builder.push(name("sum"), Op::Add, &[sum, one]).expect("fits");
+    while let Some(skip) = skips.pop() {
+        let channels = builder.channels(at);
+        at = match random.usize(0..3) {
+            0 => {
+                let upsample = Op::Upsample { factor: 2, mode: UpsampleMode::Nearest };
+                builder.push(name("up"), upsample, &[at]).expect("fits")
+            }
+            kind => {
+                let (kernel, padding) = if kind == 1 { (2, 0) } else { (4, 1) };
+                let weight = random_tensor(random, &[channels, channels, kernel, kernel]);
+                let conv = ConvTranspose::new(weight).stride(2).padding(padding);
+                builder.push(name("up"), Op::ConvTranspose(conv), &[at]).expect("fits")
+            }
+        };
+        at = builder.push(name("concat"), Op::Concat, &[at, skip]).expect("fits");
+        at = conv(&mut builder, random, name("merge"), at);
+    }
+    at = conv(&mut builder, random, name("tail"), at);
+    builder.finish(at).expect("all used")
+}
+
+#[test]
+fn random_networks_have_the_bits_of_the_whole_on_any_blocks() {
+    let mut random = fastrand::Rng::with_seed(4);
+    let mut most = 0;
+    for case in 0..40 {
+        let network = random_network(&mut random);
+        let sets = InstructionSet::ALL.into_iter().filter(|set| set.is_available());
+        let set = random.choice(sets.collect::<Vec<_>>()).expect("there is one");
+        let engine = Cpu::with_instructions(set).expect("available");
+        let [height, width] = [0; 2].map(|_| random.usize(1..100));
+        let channels = network.input_channels();
+        let input = random_tensor(&mut random, &[1 + case % 2, channels, height, width]);
+        let options = Options { threads: 1 + case % 2, ..Options::default() };
+        let expected = whole(&engine, &network, &input, &options);
+        for parts in [[random.usize(1..10), 1], [1, random.usize(1..10)], [3, 3]] {
+            let cuts = cuts(&engine, &network, input.shape(), &parts, &options);
+            most = most.max(cuts[0].len() * cuts[1].len());
+            compare(&engine, &network, &input, &expected, &cuts, &options);
+        }
+    }
+    assert!(most >= 8, "at most {most} parts");
+}
+
+#[test]
+fn a_plan_foretells_the_bytes_of_drunet() {
+    let model = Drunet::default().random(1).expect("valid");
+    let network = model.network();
+    let shape = Shape::new([1, 4, 768, 384]).expect("small");
+    let (engine, options) = (Cpu::default(), Options::default());
+    let grains = engine.grains(network, &shape, &options).expect("it can be cut");
+    assert_eq!((grains[0].step, grains[0].last), (48, 1));
+    let plan = |region| {
+        let shard = Shard::new(shape.clone(), region).expect("inside");
+        engine.plan_shard(network, &shard, &options).expect("cut at grains")
+    };
+    // 14 608 bytes for each pixel at a cut: 4 · (4 + 17 · 64 + 16 · (128 / 2 + 256 / 4) + 8 · 512 / 8).
+    let upper = plan(vec![0..384, 0..384]);
+    assert_eq!(upper.halo().rounds().len(), 58);
+    assert_eq!((upper.halo().messages(), upper.halo().bytes_sent()), (58, 384 * 14_608));
+    let middle = plan(vec![48..384, 0..384]);
+    assert_eq!((middle.halo().messages(), middle.halo().bytes_sent()), (116, 2 * 384 * 14_608));
+    // Nothing is computed twice.
+    let lower = plan(vec![384..768, 0..384]);
+    let flops = engine.plan(network, &shape, &options).expect("any size").flops();
+    assert!((upper.flops() + lower.flops() - flops).abs() < 1e-6 * flops);
+}
+
+#[test]
+fn what_cannot_be_cut_is_refused_with_the_reason() {
+    let engine = Cpu::default();
+    let options = Options::default();
+    let shape = Shape::new([1, 4, 100, 100]).expect("small");
+    let model = small_drunet(2);
+    let refusal = |region: Vec<Range<usize>>, options: &Options| {
+        let shard = Shard::new(shape.clone(), region).expect("inside");
+        let plan = engine.plan_shard(model.network(), &shard, options);
+        plan.expect_err("it cannot be cut there").to_string()
+    };
+    let error = refusal(vec![0..50, 0..100], &options);
+    assert!(error.contains("the part 0..50 of a side of 100; parts begin at multiples"), "{error}");
+    let budget = Options { memory_budget: Some(1 << 30), ..Options::default() };
+    assert!(refusal(vec![0..48, 0..100], &budget).contains("memory budget"));
+    assert!(Shard::new(shape.clone(), vec![0..101, 0..100]).is_err());
+    assert!(Shard::new(shape.clone(), vec![5..5, 0..100]).is_err());
+    assert!(Shard::new(shape.clone(), vec![0..100; 3]).is_err());
+
+    let mut random = fastrand::Rng::with_seed(5);
+    let mut single = |op: &dyn Fn(&mut fastrand::Rng) -> Op| {
+        let mut builder = NetworkBuilder::new("single", 2).expect("rank");
+        let input = builder.input(4).expect("first");
+        let node = builder.push("node", op(&mut random), &[input]).expect("fits");
+        let network = builder.finish(node).expect("all used");
+        engine.grains(&network, &shape, &options).expect_err("it cannot be cut").to_string()
+    };
+    let weight =
+        |random: &mut fastrand::Rng, kernel| random_tensor(random, &[4, 4, kernel, kernel]);
+    for (error, words) in [
+        (
+            single(&|random| {
+                Op::Conv(Conv::new(weight(random, 3)).padding(1).mode(PaddingMode::Circular))
+            }),
+            "circular padding",
+        ),
+        (
+            single(&|random| Op::Conv(Conv::new(weight(random, 5)).padding(2))),
+            "reads 2 pixels of its neighbours",
+        ),
+        (
+            single(&|_| Op::Upsample { factor: 2, mode: UpsampleMode::Linear }),
+            "interpolates between neighbours",
+        ),
+        (single(&|random| Op::Conv(Conv::new(weight(random, 3)))), "not the same number of pixels"),
+    ] {
+        assert!(error.contains(words) && error.contains("`node`"), "{error}");
+    }
+}
+
+#[test]
+fn a_part_needs_its_neighbours_and_a_halo_that_fails_ends_the_run() {
+    struct Broken;
+    impl Halo for Broken {
+        fn exchange(&mut self, _: &Round, _: Faces<'_>) -> Result<(), String> {
+            Err("rank 3 is gone".into())
+        }
+    }
+    let (engine, model) = (Cpu::default(), small_drunet(2));
+    let shape = Shape::new([1, 4, 200, 64]).expect("small");
+    let options = Options::default();
+    let grain = engine.grains(model.network(), &shape, &options).expect("it can be cut")[0];
+    let shard = Shard::new(shape, vec![0..grain.step, 0..64]).expect("inside");
+    let plan = engine.plan_shard(model.network(), &shard, &options).expect("cut at a grain");
+    let input = vec![0.0; plan.input_shape().count()];
+    let mut output = vec![0.0; plan.output_shape().count()];
+    let mut scratch = plan.scratch();
+    let error = plan.run(&input, &mut output, &mut scratch).expect_err("alone").to_string();
+    assert!(error.contains("run_shard"), "{error}");
+    let error = plan.run_shard(&input, &mut output, &mut scratch, &mut Broken, &mut |_, _| ());
+    let error = error.expect_err("no neighbour").to_string();
+    assert!(error.contains("rank 3 is gone") && error.contains("m_head"), "{error}");
+}
