@@ -282,8 +282,8 @@ fn a_job_file_can_be_planned() {
     // The tiles and the memory are those of the check.
     let check = text(&haloscope(&["check", &job, "--ranks", "2"]).stdout);
     assert!(check.contains("4 tiles of"), "{check}");
-    let megabytes = chosen["largest_memory_bytes"].as_u64().expect("bytes").div_ceil(1_000_000);
-    assert!(check.contains(&format!("about {megabytes} MB on each rank")), "{check}");
+    let megabytes = chosen["together_bytes"].as_u64().expect("bytes").div_ceil(1_000_000);
+    assert!(check.contains(&format!("about {megabytes} MB for 2 ranks together")), "{check}");
 
     let words = text(&haloscope(&["plan", &job]).stdout);
     assert!(

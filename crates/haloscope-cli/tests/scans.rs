@@ -515,11 +515,13 @@ fn the_old_name_of_scale_is_understood_and_said() {
 }
 
 #[test]
-fn a_range_far_from_the_image_is_said() {
+fn a_range_far_from_the_measurements_is_refused() {
     let folder = Folder::new();
     let job = in_unit(&folder, 4000.0, "clamp = [0, 1]") + "[stop]\niterations = 1\n";
-    let said = text(&folder.run(&job, &[]).stderr);
-    assert!(said.contains("`clamp` in [prior] keeps the image from 0 to 1"), "{said}");
+    let output = folder.run(&job, &[]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("far from the [0, 1] that `clamp` of [prior]"), "{said}");
     let job = job.replace("[0, 1]", "[0, inf]");
     assert!(!text(&folder.run(&job, &[]).stderr).contains("`clamp`"));
 }
