@@ -144,7 +144,6 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             AccuracyArgument::Strict => Accuracy::Strict,
         },
         memory_budget: arguments.memory_budget,
-        ..Options::default()
     };
     let (network, sigma_used) = (model.network().name().to_owned(), model.sigma() == Sigma::Map);
     let input = pieces.input(&model, sigma).or_misuse()?;

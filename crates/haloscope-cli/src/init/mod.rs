@@ -7,6 +7,7 @@ mod image;
 mod scan;
 mod sinogram;
 
+use std::fmt::Write as _;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -80,11 +81,12 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
     };
     write_new(&path, text.as_bytes(), arguments.force)?;
     let path = path.display();
-    let found: String =
-        findings.iter().map(|(word, finding)| format!("{word:<9} {finding}\n")).collect();
-    crate::print(&format!(
-        "written   {path}\n{found}next      haloscope check {path}; haloscope reconstruct {path}\n"
-    ))?;
+    let mut text = format!("written   {path}\n");
+    for (word, finding) in findings {
+        writeln!(text, "{word:<9} {finding}")?;
+    }
+    writeln!(text, "next      haloscope check {path}; haloscope reconstruct {path}")?;
+    crate::print(&text)?;
     Ok(Code::Success)
 }
 

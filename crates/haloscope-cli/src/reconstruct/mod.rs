@@ -174,16 +174,7 @@ pub fn reconstruct(
     let failed = |error| Agreed::failure(ctx, error);
     stages.end("preparing operators, measurements and method");
     announce(ctx, job, &shape, &prepared, resumed_from);
-    crate::log::event(ctx, "plan", || expected.details());
-    if ctx.is_root() && !printing.quiet && !crate::log::is_json() {
-        let needed = expected.describe(ctx.size(), ctx.process_size());
-        crate::log::message(log::Level::Info, &format!("{needed} of memory"));
-    }
-    if ctx.is_root() && !printing.quiet {
-        for note in &prepared.notes {
-            crate::log::message(log::Level::Info, note);
-        }
-    }
+    say(ctx, printing, &expected, &prepared.notes);
     let mut progress =
         Progress::new(ctx, printing.quiet, state.iteration, prepared.stopping.iterations)?;
     let mut ended = iterate(ctx, &prepared, state, saving, &mut progress).map_err(failed)?;
@@ -250,6 +241,21 @@ pub fn reconstruct(
         saving.finish();
     }
     Ok(Finished::Done(written.map_err(failed)?))
+}
+
+/// Tells people, and programs, what the run will take and what was found in the data.
+fn say(ctx: &Context, printing: Printing, expected: &Expected, notes: &[String]) {
+    crate::log::event(ctx, "plan", || expected.details());
+    if !ctx.is_root() || printing.quiet {
+        return;
+    }
+    if !crate::log::is_json() {
+        let needed = expected.describe(ctx.size(), ctx.process_size());
+        crate::log::message(log::Level::Info, &format!("{needed} of memory"));
+    }
+    for note in notes {
+        crate::log::message(log::Level::Info, note);
+    }
 }
 
 /// What cannot be written is not lost if there is room for a checkpoint.
