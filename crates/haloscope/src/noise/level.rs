@@ -90,7 +90,7 @@ mod tests {
             // Grass and leaves of the picture, and the many edges of a small volume, pass for noise of 0.025.
             let seen = sigma.hypot(0.025);
             for (what, found) in [("a picture", flat), ("a volume", deep)] {
-                assert!(found > 0.95 * sigma && found < 1.05 * seen, "{sigma}: {found} of {what}");
+                assert!(found > 0.95 * sigma && found < 1.2 * seen, "{sigma}: {found} of {what}");
             }
         }
     }
