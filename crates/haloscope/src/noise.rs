@@ -61,7 +61,7 @@ enum Kind {
 /// ```
 /// use haloscope::noise::{Noise, NoiseSource, estimate_deviation};
 ///
-/// let mut measured = ndarray::ArrayD::from_shape_fn(vec![1, 1, 64, 64], |at| (0.1 * at[3] as f32).sin());
+/// let mut measured = ndarray::ArrayD::from_shape_fn(vec![1, 1, 256, 256], |at| (0.1 * at[3] as f32).sin());
 /// Noise::gaussian(0.1)?.add(&mut measured, NoiseSource { seed: 7, operator: 0 })?;
 /// assert!((estimate_deviation(&measured, 1) - 0.1).abs() < 0.01);
 /// assert!((estimate_deviation(&measured, 2) - 0.1).abs() < 0.01);
