@@ -7,6 +7,8 @@
 //! - `<!-- scaling: FILE -->`: rows are problems of a study, columns a mode and a backend, cells efficiencies in percent.
 //! - `<!-- ratios -->`: a cell links to a file and holds the range, over the cases whose names begin with one of the
 //!   words in the row's own comment, of how many times as long as haloscope the fastest other program takes.
+//! - `<!-- demo: FOLDER -->`: rows are problems of the demo; their cells are the PSNR before, with total variation, and with
+//!   the built-in denoiser, of the problem's files in the folder.
 //!
 //! A figure is right if the raw value rounds to it.
 
@@ -96,6 +98,7 @@ fn check(table: &Table) -> (Vec<String>, usize) {
             None => check_times(table, &raw(of), None),
         },
         Some(("scaling", file)) => check_scaling(table, file),
+        Some(("demo", folder)) => check_demo(table, folder),
         None if table.marker == "ratios" => check_ratios(table),
         _ => panic!("the marker `{}` is not known", table.marker),
     }
@@ -186,6 +189,26 @@ fn check_scaling(table: &Table, file: &str) -> (Vec<String>, usize) {
     (wrong, checked)
 }
 
+fn check_demo(table: &Table, folder: &str) -> (Vec<String>, usize) {
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for row in &table.rows {
+        let problem = row[0].trim_matches('`');
+        let psnr = |prior: &str, when: &str| {
+            let file = format!("{folder}/{problem}-{prior}.json");
+            let result: Value = serde_json::from_str(&document(&file)).expect("JSON");
+            result[when]["psnr_db"].as_f64().expect("a PSNR")
+        };
+        let raw = [psnr("builtin", "before"), psnr("tv", "after"), psnr("builtin", "after")];
+        for (value, written) in raw.into_iter().zip(&row[1..]) {
+            count += 1;
+            if !rounds_to(value, written) {
+                wrong.push(format!("{problem}: {written} is written, and the file has {value}"));
+            }
+        }
+    }
+    (wrong, count)
+}
+
 fn check_ratios(table: &Table) -> (Vec<String>, usize) {
     let (mut wrong, mut checked) = (Vec::new(), 0);
     for row in &table.rows {
@@ -254,6 +277,7 @@ fn a_wrong_figure_is_found() {
         ("2878 ms (3.6×)", "2878 ms (3.7×)"),
         ("5.5 s, 254 MB", "5.5 s, 255 MB"),
         ("| 98.3 |", "| 98.4 |"),
+        ("| 33.36 | 34.71 |", "| 33.36 | 34.72 |"),
         ("| DRUNet 1×3×256² | 437 ms", "| DRUNet 1×3×257² | 437 ms"),
     ] {
         assert!(text.contains(right), "{right}");
