@@ -97,12 +97,12 @@ impl Expected {
 
     /// How much it is for so many ranks, of which each process has `together`.
     pub fn describe(&self, ranks: usize, together: usize) -> String {
-        let bytes = size(self.bytes(together, 1));
-        match (ranks, together) {
-            (1, _) => format!("about {bytes}"),
-            (_, 1) => format!("about {bytes} on each of {ranks} ranks"),
-            _ => format!("about {bytes} for {together} ranks together"),
-        }
+        format!("about {}{}", size(self.bytes(together, 1)), whose(ranks, together))
+    }
+
+    /// The same as the words that begin a run.
+    pub fn announce(&self, ranks: usize, together: usize) -> String {
+        format!("about {} of memory{}", size(self.bytes(together, 1)), whose(ranks, together))
     }
 
     /// For programs.
@@ -135,6 +135,15 @@ fn cut<'a>(mut prior: forecast::Prior<'a>, patch: Option<&Patch>) -> forecast::P
         tiling.patch = patch.clone();
     }
     prior
+}
+
+/// The ranks that an amount of memory is for.
+fn whose(ranks: usize, together: usize) -> String {
+    match (ranks, together) {
+        (1, _) => String::new(),
+        (_, 1) => format!(" on each of {ranks} ranks"),
+        _ => format!(" for {together} ranks together"),
+    }
 }
 
 /// Refuses images of which this machine cannot hold even the few that every method needs on each of its ranks, before one

@@ -11,6 +11,7 @@ use ndarray::Axis;
 use super::{Data, quantile};
 use crate::exit::Misuse;
 use crate::problem::{DPIR, Draft, Range, Tuning, short};
+use crate::words::count;
 
 /// Frames as the job reads them.
 struct Frames {
@@ -113,10 +114,6 @@ pub fn super_resolution(data: &mut Data) -> Result<Draft> {
         operators,
         tuning,
     ))
-}
-
-fn count(number: usize, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 impl Frames {

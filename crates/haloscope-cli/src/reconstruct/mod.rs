@@ -250,8 +250,8 @@ fn say(ctx: &Context, printing: Printing, expected: &Expected, notes: &[String])
         return;
     }
     if !crate::log::is_json() {
-        let needed = expected.describe(ctx.size(), ctx.process_size());
-        crate::log::message(log::Level::Info, &format!("{needed} of memory"));
+        let needed = expected.announce(ctx.size(), ctx.process_size());
+        crate::log::message(log::Level::Info, &needed);
     }
     for note in notes {
         crate::log::message(log::Level::Info, note);
