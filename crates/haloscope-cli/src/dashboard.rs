@@ -7,7 +7,7 @@ use haloscope::io;
 use haloscope_study::dashboard::Dashboard;
 
 use crate::exit::Preparation;
-use crate::words::count;
+use haloscope_job::words::count;
 
 /// The options of `haloscope dashboard`.
 #[derive(clap::Args)]

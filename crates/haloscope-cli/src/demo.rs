@@ -7,12 +7,11 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use haloscope_job::{Choices, Job, Resuming};
 
 use crate::exit::{Agreed, Code};
 use crate::interrupt;
-use crate::job::Job;
-use crate::job::files::OutputPlan;
-use crate::problem::{Choices, Problem};
+use crate::problem::ProblemArgument;
 use crate::ranks::RankArguments;
 use crate::reconstruct::{Printing, finish, reconstruct};
 use crate::trace::TraceArguments;
@@ -22,7 +21,7 @@ use crate::trace::TraceArguments;
 pub struct Arguments {
     /// Problem to simulate and reconstruct
     #[arg(long, value_enum, default_value = "deblur")]
-    problem: Problem,
+    problem: ProblemArgument,
 
     /// Number of pixels along each side; the default takes seconds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..=16_384))]
@@ -54,23 +53,22 @@ pub struct Arguments {
 /// Makes the measurements, reconstructs, and reports on rank 0.
 pub fn run(arguments: &Arguments) -> Result<Code> {
     interrupt::watch()?;
-    let problem = arguments.problem;
+    let ProblemArgument(problem) = arguments.problem;
     let choices = Choices {
-        name: problem.name(),
+        name: problem.name().to_owned(),
         size: arguments.size.map_or(problem.default_size(), |size| size as usize),
         model: problem.model(arguments.model.as_deref()),
         iterations: arguments.iterations.map(|iterations| iterations as usize),
     };
     let (text, printing, trace) =
         (problem.job(&choices), arguments.printing, arguments.trace.clone());
-    let output = OutputPlan::pictures(&arguments.out);
+    let out = arguments.out.clone();
     let result = arguments.ranks.run(move |ctx| {
         trace.run(ctx, |ctx| {
             let job = Job::parse(&choices.name, &text, Path::new(""));
-            let mut job = job.map_err(|error| Agreed::misuse(ctx, error))?;
-            job.output = output.clone();
-            job.settings.retain(|(key, _)| !key.starts_with("output."));
-            reconstruct(ctx, &job, None, printing)
+            let job = job.map_err(|error| Agreed::misuse(ctx, error))?;
+            let job = job.with_pictures_in(&out).resuming(Resuming::Off);
+            reconstruct(ctx, &job, printing)
         })
     })?;
     finish(result, printing)

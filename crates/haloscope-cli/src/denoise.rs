@@ -12,16 +12,15 @@ use haloscope::Array;
 use haloscope::io::{self, Axes, Format, Image, ReadOptions, Sample, WriteOptions};
 use haloscope::memory::{peak_resident_bytes, resident_bytes};
 use haloscope_nn::engine::{Accuracy, Cpu, Engine, Options, Plan};
-use haloscope_nn::models::{Builtin, Model, Sigma};
+use haloscope_nn::models::{Builtin, Model, ModelName, Sigma};
 use haloscope_nn::{Shape, Tensor};
 use indicatif::{ProgressBar, ProgressStyle};
 use ndarray::{ArrayViewD, Axis};
 use serde::Serialize;
 
 use crate::exit::Preparation;
-use crate::model;
-use crate::scale::{Clipped, Scale};
 use crate::threads::{self, parse_threads};
+use haloscope_job::scale::{Clipped, Scale};
 
 /// The options of `haloscope denoise`.
 #[derive(clap::Args)]
@@ -236,7 +235,7 @@ fn prepare(arguments: &Arguments) -> Result<Prepared> {
         (sigma, None) => sigma.unwrap_or_default(),
     };
     let model = match &arguments.model {
-        Some(name) => model::open(name)?,
+        Some(name) => ModelName::in_job(name)?.open(1, 2)?,
         None => Builtin::for_channels(shape[1]).model()?,
     };
     let values = std::mem::take(&mut picture.image.array);

@@ -14,16 +14,16 @@ use haloscope::metrics::{Ssim, psnr};
 use haloscope::noise::{Noise, NoiseSource};
 use haloscope::{Array, metrics};
 use haloscope_nn::engine::Options;
+use haloscope_nn::models::ModelName;
 use indicatif::{ProgressBar, ProgressStyle};
 use ndarray::Axis;
 use serde::Serialize;
 
 use crate::denoise::check_finite;
 use crate::exit::Preparation;
-use crate::model;
-use crate::scale::Scale;
 use crate::threads::{self, parse_threads};
-use crate::words::count;
+use haloscope_job::scale::Scale;
+use haloscope_job::words::count;
 
 /// The options of `haloscope evaluate`.
 #[derive(clap::Args)]
@@ -125,7 +125,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 /// The images, and the network, which is for all the levels.
 fn prepare(arguments: &Arguments, threads: usize) -> Result<(Vec<PathBuf>, NetworkDenoiser)> {
     let files = list(arguments)?;
-    let model = model::open(&arguments.model)?;
+    let model = ModelName::in_job(&arguments.model)?.open(1, 2)?;
     for level in &arguments.levels {
         model.check_level(level / 255.0)?;
     }

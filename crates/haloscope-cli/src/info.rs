@@ -6,8 +6,8 @@ use anyhow::Result;
 use haloscope_comm::{ContextOptions, Launch};
 use serde::Serialize;
 
-use crate::machine::Machine;
-use crate::words::count;
+use haloscope_job::Machine;
+use haloscope_job::words::count;
 
 /// The options of `haloscope info`.
 #[derive(clap::Args)]

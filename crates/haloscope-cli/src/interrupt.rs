@@ -17,12 +17,12 @@ pub struct Signal(u8);
 
 impl Signal {
     /// The request with this number, if it is one.
-    pub fn from_number(number: u64) -> Option<Self> {
-        u8::try_from(number).ok().filter(|number| *number > 0).map(Self)
+    pub fn from_number(number: u8) -> Option<Self> {
+        (number > 0).then_some(Self(number))
     }
 
-    pub fn number(self) -> u64 {
-        u64::from(self.0)
+    pub fn number(self) -> u8 {
+        self.0
     }
 
     /// What a process that is ended by it returns, by the custom of shells.
@@ -53,5 +53,5 @@ pub fn watch() -> Result<()> {
 
 /// The request, if there is one.
 pub fn requested() -> Option<Signal> {
-    Signal::from_number(LATEST.get()?.load(Ordering::Relaxed) as u64)
+    Signal::from_number(LATEST.get()?.load(Ordering::Relaxed) as u8)
 }

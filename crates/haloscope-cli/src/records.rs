@@ -1,10 +1,10 @@
 //! What was noted of the iterations, of all ranks: for reports, pages and `--log json`.
 
 use haloscope::solve::{Record, Seconds};
+use haloscope_job::Quality;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::reconstruct::Quality;
 use crate::report::Table;
 
 /// What one rank did: the seconds of all its iterations, which do not overlap, its memory, and each iteration.

@@ -14,7 +14,7 @@ use haloscope_study::slurm::{
 
 use crate::exit::{Code, Preparation};
 use crate::interrupt::{self, Signal};
-use crate::words::count;
+use haloscope_job::words::count;
 
 /// The options of `haloscope submit`.
 #[derive(clap::Args)]

@@ -7,7 +7,6 @@ pub mod figures;
 pub mod job;
 pub mod measure;
 pub mod model;
-pub mod network;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 pub mod plan;

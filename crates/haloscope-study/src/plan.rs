@@ -2,10 +2,10 @@
 
 use crate::error::{Error, Result};
 use crate::job::{Job, Settings};
-use crate::network::NetworkName;
 use crate::problem::{Problem, Scene};
 use crate::row::{Backend, Configuration, Mode, Study};
 use crate::tiles;
+use haloscope_nn::models::ModelName;
 
 /// What is chosen for a problem unless the caller does.
 #[derive(Clone, Debug)]
@@ -40,8 +40,8 @@ impl Preset {
     }
 
     /// The network that is given, if there is one.
-    fn model_or(&self, given: Option<&NetworkName>) -> Result<NetworkName> {
-        given.map_or_else(|| self.model.parse(), |model| Ok(model.clone()))
+    fn model_or(&self, given: Option<&ModelName>) -> Result<ModelName> {
+        given.map_or_else(|| Ok(self.model.parse()?), |model| Ok(model.clone()))
     }
 }
 
@@ -59,7 +59,7 @@ pub struct ScalingStudy {
     /// What ranks are.
     pub backends: Vec<Backend>,
     /// The network; the one that suits each problem if none is given.
-    pub model: Option<NetworkName>,
+    pub model: Option<ModelName>,
     /// The side of tiles, as the model.
     pub patch: Option<usize>,
     /// The overlap of tiles, as the model.
@@ -123,7 +123,7 @@ impl ScalingStudy {
 #[derive(Clone, Debug)]
 pub struct MemoryStudy {
     /// The networks.
-    pub models: Vec<NetworkName>,
+    pub models: Vec<ModelName>,
     /// Rows of the image.
     pub height: usize,
     /// Columns of the image.
@@ -170,7 +170,7 @@ impl MemoryStudy {
 #[derive(Clone, Debug)]
 pub struct BatchStudy {
     /// The network.
-    pub model: NetworkName,
+    pub model: ModelName,
     /// The side of the image.
     pub size: usize,
     /// The sides of patches.
@@ -222,7 +222,7 @@ pub struct CompareStudy {
     /// Their sizes; those of the scaling study if none is given.
     pub sizes: Vec<usize>,
     /// The network.
-    pub model: Option<NetworkName>,
+    pub model: Option<ModelName>,
     /// The number of operators.
     pub operators: usize,
     /// Threads.
@@ -260,7 +260,7 @@ impl CompareStudy {
 }
 
 /// A configuration on one rank, of which the image is still to be said.
-fn alone(study: Study, model: &NetworkName, threads: usize) -> Configuration {
+fn alone(study: Study, model: &ModelName, threads: usize) -> Configuration {
     Configuration {
         study,
         system: "haloscope".into(),

@@ -60,7 +60,7 @@ pub struct Configuration {
     pub mode: Option<Mode>,
     /// What the ranks are.
     pub backend: Backend,
-    /// The network, as [`NetworkName`](crate::network::NetworkName) writes it.
+    /// The network, as [`ModelName`](haloscope_nn::models::ModelName) writes it.
     pub model: String,
     /// Rows of the image.
     pub height: usize,

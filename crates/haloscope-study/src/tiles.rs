@@ -6,8 +6,8 @@
 use haloscope::tiling::{Batch, Extent, Strategy, TilePlan, Tiling};
 
 use crate::error::Result;
-use crate::network::NetworkName;
 use crate::row::Configuration;
+use haloscope_nn::models::ModelName;
 
 /// How a configuration cuts images; not at all, if it has no patch.
 pub fn tiling(configuration: &Configuration) -> Tiling {
@@ -29,7 +29,7 @@ pub fn tiling(configuration: &Configuration) -> Tiling {
 
 /// The tiles of a configuration's image; its network is not built, unless it is in a file.
 pub fn plan(configuration: &Configuration) -> Result<TilePlan> {
-    let alignment = configuration.model.parse::<NetworkName>()?.alignment()?;
+    let alignment = configuration.model.parse::<ModelName>()?.alignment()?;
     // Channels do not matter.
     let shape: Vec<usize> = [1, 1].into_iter().chain(configuration.sides()).collect();
     Ok(tiling(configuration).plan(&shape, alignment, configuration.ranks)?)

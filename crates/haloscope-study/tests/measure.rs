@@ -214,7 +214,7 @@ fn memory_of_a_batch_is_that_of_the_windows_of_the_plan() {
     // Two windows of 40 pixels cover 64 with 16 in common: they need no overlap at the edges.
     assert_eq!(rows[0].pixels_computed, Some(4 * 40 * 40));
     let options = Options { threads: 1, ..Options::default() };
-    let model = study.model.build(3, 2).expect("a model");
+    let model = study.model.open(3, 2).expect("a model");
     let network = NetworkDenoiser::new(model, options).expect("a network");
     let bytes = network.memory(&[2, 3, 40, 40]).expect("a plan").map(|bytes| bytes as u64);
     assert_eq!(rows[0].predicted_bytes, bytes);

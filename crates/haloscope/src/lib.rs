@@ -2,6 +2,7 @@
 
 pub mod array;
 pub mod denoise;
+mod digest;
 pub mod distribute;
 mod error;
 pub mod fidelity;
@@ -19,5 +20,6 @@ pub mod solve;
 pub mod tiling;
 
 pub use array::Array;
+pub use digest::Digest;
 pub use error::{Error, Result};
 pub use measurements::Measurements;

@@ -1,8 +1,8 @@
 //! `haloscope bench memory`.
 
 use anyhow::Result;
+use haloscope_nn::models::ModelName;
 use haloscope_study::job::Settings;
-use haloscope_study::network::NetworkName;
 use haloscope_study::plan::MemoryStudy;
 use haloscope_study::row::Study;
 
@@ -18,7 +18,7 @@ pub struct Arguments {
 
     /// Networks; sizes are given as in drunet:32-64-128-256:2
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "drunet,unet,dncnn")]
-    model: Vec<NetworkName>,
+    model: Vec<ModelName>,
 
     /// Height of the image; by default 512, or 2048 with --full
     #[arg(long, value_name = "N")]

@@ -10,7 +10,7 @@ use haloscope_study::tables;
 
 use super::run::validate;
 use crate::exit::{Misuse, Preparation};
-use crate::words::count;
+use haloscope_job::words::count;
 
 /// The options of `haloscope bench predict`.
 #[derive(clap::Args)]

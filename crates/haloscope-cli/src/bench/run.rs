@@ -19,8 +19,8 @@ use log::Level;
 use crate::exit::{Code, Preparation};
 use crate::interrupt;
 use crate::log::{is_json, message};
-use crate::machine::Machine;
-use crate::words::count;
+use haloscope_job::Machine;
+use haloscope_job::words::count;
 
 /// The options that all studies have.
 #[derive(clap::Args)]

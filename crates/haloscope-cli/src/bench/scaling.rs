@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use haloscope_nn::models::ModelName;
 use haloscope_study::job::{Job, Settings};
-use haloscope_study::network::NetworkName;
 use haloscope_study::plan::ScalingStudy;
 use haloscope_study::problem::{Problem, Volume};
 use haloscope_study::results::Results;
@@ -85,7 +85,7 @@ pub struct ReconstructionArguments {
 
     /// Denoiser: a file with weights, or drunet, unet or dncnn with random weights and sizes as in drunet:32-64-128-256:2
     #[arg(long, value_name = "NAME")]
-    pub model: Option<NetworkName>,
+    pub model: Option<ModelName>,
 
     /// Number of operators that measure the image
     #[arg(long, value_name = "N", default_value = "8")]

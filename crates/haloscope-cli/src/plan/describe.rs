@@ -8,7 +8,7 @@ use haloscope::tiling::{Extent, Strategy};
 
 use super::room::Room;
 use super::{Plan, Report};
-use crate::words::count;
+use haloscope_job::words::count;
 
 /// Ranks that get a line each; of more, the first, the one with the most work and the one with the most memory do.
 const MOST_LINES: usize = 8;

@@ -7,7 +7,8 @@ mod describe;
 mod of_job;
 mod room;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Result;
 use haloscope::denoise::NetworkDenoiser;
@@ -15,12 +16,11 @@ use haloscope::forecast::{Denoising, Forecast, Job, Memory, Method, Prior, Share
 use haloscope::tiling::{Overlap, Patch, Strategy, TilePlan, Tiling};
 use haloscope_nn::Footprint;
 use haloscope_nn::engine::Options;
-use haloscope_nn::models::{Architecture, Dncnn, Drunet, Fdncnn, Model, Unet};
+use haloscope_nn::models::ModelName;
 use serde::Serialize;
 
 use crate::denoise::parse_bytes;
 use crate::exit::Preparation;
-use crate::model;
 use of_job::OfJob;
 use room::Room;
 
@@ -242,7 +242,7 @@ impl Report {
             solver: setup.method.name(),
             has_inner_iterations: setup.method.has_prox(),
             prior: setup.prior_name(),
-            network: setup.denoiser.as_ref().map(describe_network).transpose()?,
+            network: setup.denoiser.as_deref().map(describe_network).transpose()?,
             threads_per_rank: setup.threads,
             memory_budget_bytes: arguments.memory_budget,
             available_bytes: room.available_bytes(),
@@ -258,7 +258,7 @@ impl Report {
 /// The job but for its tiles.
 struct Setup<'a> {
     arguments: &'a Arguments,
-    denoiser: Option<NetworkDenoiser>,
+    denoiser: Option<Arc<NetworkDenoiser>>,
     method: Method,
     threads: usize,
     room: Room,
@@ -271,8 +271,10 @@ impl<'a> Setup<'a> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = arguments.threads.unwrap_or((cores / arguments.ranks).max(1));
         let options = Options { threads, ..Options::default() };
-        let open = |name: &String| -> Result<NetworkDenoiser> {
-            Ok(NetworkDenoiser::new(network(name, arguments)?, options)?)
+        let open = |name: &String| -> Result<Arc<NetworkDenoiser>> {
+            let model =
+                name.parse::<ModelName>()?.open(arguments.channels, arguments.size.0.len())?;
+            Ok(Arc::new(NetworkDenoiser::new(model, options)?))
         };
         let denoiser = arguments.model.as_ref().map(open).transpose()?;
         let usual = if denoiser.is_some() { Method::default() } else { Method::PrimalDual };
@@ -310,7 +312,7 @@ impl<'a> Setup<'a> {
     /// The job with these tiles on so many ranks.
     fn plan(&self, patch: &Patch, ranks: usize) -> Result<Plan> {
         if let Some(job) = &self.job {
-            let expected = job.expect(self.denoiser.as_ref(), patch, ranks)?;
+            let expected = job.expect(patch, ranks)?;
             let plan = self.summarise(patch, &expected.forecast);
             return Ok(job.complete(plan, &expected, self.room));
         }
@@ -369,21 +371,6 @@ impl<'a> Setup<'a> {
             is_of_job: false,
         }
     }
-}
-
-/// The network that is named. One that has no file gets weights that do not matter.
-fn network(name: &str, arguments: &Arguments) -> Result<Model> {
-    let (rank, image_channels, output_channels) =
-        (arguments.size.0.len(), arguments.channels, arguments.channels);
-    let model = match name {
-        _ if Path::new(name).exists() => return model::open(name),
-        "drunet" => Drunet { rank, image_channels, output_channels, ..Drunet::default() }.random(0),
-        "unet" => Unet { rank, image_channels, output_channels, ..Unet::default() }.random(0),
-        "dncnn" => Dncnn { rank, image_channels, ..Dncnn::default() }.random(0),
-        "fdncnn" => Fdncnn { rank, image_channels, ..Fdncnn::default() }.random(0),
-        _ => return model::open(name),
-    };
-    Ok(model?)
 }
 
 fn describe_network(denoiser: &NetworkDenoiser) -> Result<Network> {

@@ -5,22 +5,14 @@
 use std::path::Path;
 
 use anyhow::Result;
-use haloscope::denoise::NetworkDenoiser;
 use haloscope::tiling::Patch;
 
 use super::room::Room;
 use super::{Arguments, Plan, Setup, Sides};
-use crate::job::Job;
-use crate::job::prior::PriorKind;
-use crate::machine::Machine;
-use crate::memory::Expected;
-use crate::reconstruct::layout::Layout;
+use haloscope_job::{Expected, Job, JobForecast, Machine};
 
 /// A job and what it comes down to.
-pub struct OfJob<'a> {
-    job: &'a Job,
-    layout: &'a Layout,
-}
+pub struct OfJob<'a>(&'a JobForecast<'a>);
 
 /// Plans a job file with `plan`.
 pub fn setup<T>(
@@ -28,29 +20,24 @@ pub fn setup<T>(
     path: &Path,
     plan: impl FnOnce(&Setup<'_>) -> Result<T>,
 ) -> Result<T> {
-    let job = Job::open(path)?;
-    // What one rank of it needs must fit here, even if it is to run elsewhere: the data are read.
-    let layout = Layout::of(&job, 1)?;
+    let job = Job::from_file(path)?;
     let threads = arguments.threads.unwrap_or((Machine::detect().cores / arguments.ranks).max(1));
-    let denoiser = job.open_network(threads, &layout.image)?;
-    let patch = match &job.prior.kind {
-        PriorKind::Network(network) => network.tiling().patch,
-        _ => Patch::Standard,
-    };
+    // What one rank of it needs must fit here, even if it is to run elsewhere: the data are read.
+    let forecast = job.forecast(threads)?;
     let arguments = Arguments {
-        size: Sides(layout.image[2..].to_vec()),
-        channels: layout.image[1],
-        operators: layout.recipes.len(),
-        patch,
+        size: Sides(forecast.image()[2..].to_vec()),
+        channels: forecast.image()[1],
+        operators: forecast.operators(),
+        patch: forecast.tiling().map_or(Patch::Standard, |tiling| tiling.patch),
         ..arguments.clone()
     };
     plan(&Setup {
         arguments: &arguments,
-        denoiser,
-        method: job.solver.method.kind(),
+        denoiser: forecast.network().cloned(),
+        method: forecast.method(),
         threads,
         room: Room::new(arguments.memory_budget),
-        job: Some(OfJob { job: &job, layout: &layout }),
+        job: Some(OfJob(&forecast)),
     })
 }
 
@@ -65,13 +52,8 @@ pub fn patch_value(patch: &str) -> String {
 
 impl OfJob<'_> {
     /// What the job takes with these tiles on so many ranks.
-    pub fn expect(
-        &self,
-        network: Option<&NetworkDenoiser>,
-        patch: &Patch,
-        ranks: usize,
-    ) -> Result<Expected> {
-        Ok(Expected::with_patch(self.job, self.layout, ranks, network, Some(patch))?)
+    pub fn expect(&self, patch: &Patch, ranks: usize) -> Result<Expected> {
+        Ok(self.0.expect(ranks, Some(patch))?)
     }
 
     /// A plan with what the job, and not the options, say of its tiles and its memory.
@@ -84,10 +66,7 @@ impl OfJob<'_> {
         let largest_memory_bytes = expected.rank_bytes as usize;
         let together_bytes = expected.bytes(plan.ranks.len(), 1) as usize;
         let fits = room.holds(largest_memory_bytes, together_bytes);
-        let strategy = match &self.job.prior.kind {
-            PriorKind::Network(network) => super::describe::strategy(network.strategy()),
-            _ => plan.strategy,
-        };
+        let strategy = self.0.strategy().map_or(plan.strategy, super::describe::strategy);
         Plan {
             overlap,
             strategy,
@@ -100,10 +79,10 @@ impl OfJob<'_> {
     }
 
     pub fn prior_name(&self) -> &'static str {
-        match self.job.prior.kind {
-            PriorKind::None => "no prior",
-            PriorKind::TotalVariation { .. } => super::describe::TOTAL_VARIATION,
-            PriorKind::Network(_) => "a network",
+        match self.0.tiling() {
+            Some(_) => "a network",
+            None if self.0.has_total_variation() => super::describe::TOTAL_VARIATION,
+            None => "no prior",
         }
     }
 }

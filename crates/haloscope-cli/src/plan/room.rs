@@ -5,7 +5,7 @@
 use std::fmt;
 
 use super::describe::megabytes;
-use crate::machine::Machine;
+use haloscope_job::Machine;
 
 /// The memory that there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,14 +9,11 @@ use std::path::Path;
 
 use haloscope::array::extremes;
 use haloscope::{Array, Result, io};
+use haloscope_job::words::count;
+use haloscope_job::{Affine, Before, Truth, with_contrast};
 use ndarray::{Axis, concatenate};
 
-use super::layout::{DARK, Truth};
-use super::prepare::Before;
-use crate::job::placement::Affine;
 use crate::report::{Panel, ValueScale};
-use crate::scale::Clipped;
-use crate::words::count;
 
 /// A picture that was written.
 pub struct Written {
@@ -88,34 +85,6 @@ pub fn write(
         });
     }
     Ok(written)
-}
-
-/// Writes the image itself as a picture, in which values from 0 to 1 are shown unless there is a `contrast`.
-pub fn write_image(path: &Path, image: &Array, contrast: Option<(f32, f32)>) -> Result<()> {
-    let options = io::WriteOptions::default();
-    let (low, high) = extremes(image);
-    let name = path.display().to_string();
-    let range = contrast.unwrap_or((0.0, 1.0));
-    let advice = format!(
-        "the image has {low:.3} to {high:.3}, and `contrast` in [output] says what is black and white"
-    );
-    let warning = Clipped::of(image, range).warning(&name, range, &advice).or_else(|| {
-        // Nothing is cut off, and nothing is to be seen.
-        (contrast.is_none() && high < DARK)
-            .then(|| format!("{name} shows values from 0 to 1, and all are dark: {advice}"))
-    });
-    if let Some(warning) = warning {
-        crate::log::message(log::Level::Warn, &warning);
-    }
-    match contrast {
-        Some(contrast) => io::write(path, &with_contrast(image, contrast), &options),
-        None => io::write(path, image, &options),
-    }
-}
-
-/// The image with the first value at 0 and the second at 1.
-fn with_contrast(image: &Array, (black, white): (f32, f32)) -> Array {
-    image.mapv(|value| (value - black) / (white - black).max(f32::MIN_POSITIVE))
 }
 
 /// Which axes of a volume (depth, height, width) lead to the patient's head or face. The world's axes lead to the right,

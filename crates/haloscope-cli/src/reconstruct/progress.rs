@@ -6,7 +6,6 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
 use haloscope::solve::{Record, Seconds};
 use haloscope_comm::Context;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -34,21 +33,22 @@ pub enum Progress {
 
 impl Progress {
     /// For a run that has done some iterations already.
-    pub fn new(ctx: &Context, quiet: bool, done: usize, iterations: usize) -> Result<Self> {
+    pub fn new(ctx: &Context, quiet: bool, done: usize, iterations: usize) -> Self {
         if quiet || !ctx.is_root() || log::is_json() {
-            return Ok(Self::Silent);
+            return Self::Silent;
         }
         if ::log::log_enabled!(::log::Level::Info) {
-            return Ok(Self::Each { iterations });
+            return Self::Each { iterations };
         }
         let begin = Instant::now();
         if !std::io::stderr().is_terminal() {
-            return Ok(Self::Lines { begin, last: begin, first: done, iterations });
+            return Self::Lines { begin, last: begin, first: done, iterations };
         }
         let bar = ProgressBar::new(iterations as u64).with_position(done as u64);
-        bar.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len}  {msg}  {eta} left")?);
+        let style = ProgressStyle::with_template("{bar:30} {pos}/{len}  {msg}  {eta} left");
+        bar.set_style(style.expect("a template that was tried"));
         bar.reset_eta();
-        Ok(Self::Bar(bar))
+        Self::Bar(bar)
     }
 
     /// An iteration is done; `facts` are words on it.

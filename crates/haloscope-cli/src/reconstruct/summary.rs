@@ -3,18 +3,14 @@
 use std::fmt::Write;
 
 use anyhow::{Context as _, Result};
-use haloscope::Array;
-use haloscope::metrics::{Ssim, mean, psnr};
 use haloscope::solve::{Record, Seconds};
-use haloscope_study::job::Digest;
+use haloscope_job::words::count;
+use haloscope_job::{Facts, Job, Outcome, Quality};
 use serde::Serialize;
 
-use super::facts::Facts;
-use super::layout::Truth;
 use super::pictures::Written;
 use crate::records::{self, RankSummary};
 use crate::report::{Comparison, Iteration, Picture, Report, Table};
-use crate::words::count;
 
 /// The result of a run.
 #[derive(Serialize)]
@@ -57,32 +53,38 @@ pub struct Summary {
     pub facts: Facts,
 }
 
-/// How near an image is to the truth.
-#[derive(Clone, Copy, Serialize)]
-pub struct Quality {
-    pub psnr_db: f64,
-    /// Unless the image is thinner than its window.
-    pub ssim: Option<f64>,
-}
-
-impl Quality {
-    pub fn of(image: &Array, truth: &Truth) -> haloscope::Result<Self> {
-        let similarity = Ssim::new(truth.range)?;
-        let reach = similarity.window().len() / 2;
-        let has_room = image.shape()[2..].iter().all(|side| *side > reach);
-        let ssim = has_room.then(|| similarity.per_image(image, &truth.image)).transpose()?;
-        Ok(Self {
-            psnr_db: mean(&psnr(image, &truth.image, truth.range)?),
-            ssim: ssim.map(|ssim| mean(&ssim)),
-        })
-    }
-
-    fn ssim_text(&self) -> String {
-        self.ssim.map_or_else(|| "-".into(), |ssim| format!("{ssim:.3}"))
-    }
-}
-
 impl Summary {
+    /// Of a run that was not interrupted, before pictures and page are written.
+    pub fn of(job: &Job, outcome: &Outcome) -> Self {
+        let of_rank =
+            |(rank, records): (usize, &Vec<_>)| RankSummary::of(rank, records, &outcome.qualities);
+        Self {
+            problem: outcome.job.clone(),
+            shape: outcome.image().shape()[1..].to_vec(),
+            operators: outcome.operators,
+            ranks: outcome.records.len(),
+            method: job.method(),
+            prior: job.prior(),
+            iterations: outcome.iterations(),
+            resumed_from: outcome.resumed_from,
+            reason: outcome.ending.to_string(),
+            seconds: outcome.seconds,
+            data_term: outcome.data_term(),
+            before: outcome.before_quality,
+            before_shows: outcome.before.as_ref().map(|before| before.shows.clone()),
+            after: outcome.quality,
+            megabytes_moved: outcome.bytes_moved as f64 / 1e6,
+            per_rank: outcome.records.iter().enumerate().map(of_rank).collect(),
+            bits: outcome.bits.clone(),
+            depends_on_ranks: outcome.depends_on_ranks,
+            files: outcome.files.iter().map(|file| file.display().to_string()).collect(),
+            pictures: Vec::new(),
+            page: None,
+            checkpoints: outcome.checkpoints.as_ref().map(|folder| folder.display().to_string()),
+            facts: outcome.facts.clone(),
+        }
+    }
+
     pub fn describe(&self) -> Result<String> {
         let mut text = String::new();
         writeln!(
@@ -103,7 +105,7 @@ impl Summary {
                     text,
                     "{name:<length$} {:>6.2} dB {:>7}",
                     quality.psnr_db,
-                    quality.ssim_text()
+                    ssim_text(&quality)
                 )?;
             }
             text.push('\n');
@@ -168,7 +170,7 @@ impl Summary {
             }
         };
         let row = |(name, quality): (String, Quality)| {
-            vec![name, format!("{:.2} dB", quality.psnr_db), quality.ssim_text()]
+            vec![name, format!("{:.2} dB", quality.psnr_db), ssim_text(&quality)]
         };
         let iteration = |record: &Record| {
             let quality = qualities.iter().find(|(at, _)| *at == record.iteration);
@@ -230,9 +232,6 @@ fn parts_of(seconds: &Seconds) -> Vec<f64> {
     vec![seconds.data, seconds.prior, rest.max(0.0)]
 }
 
-/// Of an image's bits.
-pub fn digest(image: &Array) -> String {
-    let mut digest = Digest::default();
-    digest.add(image);
-    digest.to_string()
+fn ssim_text(quality: &Quality) -> String {
+    quality.ssim.map_or_else(|| "-".into(), |ssim| format!("{ssim:.3}"))
 }

@@ -20,7 +20,7 @@ pub use run::{PROVENANCE, ROWS, Run};
 pub use table::{Table, Values};
 
 use crate::columns::{COLUMNS, Kind, names};
-use crate::network::NetworkName;
+use haloscope_nn::models::ModelName;
 
 /// A page about some runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,7 +105,7 @@ impl Dashboard {
         });
         let names: BTreeSet<&str> = columns.flatten().flatten().map(String::as_str).collect();
         let is_random = |name: &&str| {
-            name.parse::<NetworkName>().is_ok_and(|network| network.has_random_weights())
+            name.parse::<ModelName>().is_ok_and(|network| network.has_random_weights())
         };
         names.into_iter().filter(is_random).collect()
     }

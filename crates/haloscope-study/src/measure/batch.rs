@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use haloscope::Digest;
 use haloscope::denoise::{Denoiser, NetworkDenoiser};
 use haloscope::distribute::distribute_with;
 use haloscope::memory::{peak_resident_bytes, resident_bytes};
@@ -13,21 +14,19 @@ use haloscope_nn::engine::Options;
 use super::Tell;
 use super::reconstruct::Work;
 use crate::error::Result;
-use crate::job::{Answer, Digest, Job};
-use crate::network::NetworkName;
+use crate::job::{Answer, Job};
 use crate::row::Row;
 use crate::tiles::tiling;
+use haloscope_nn::models::ModelName;
 
 /// Denoises the image, once for nothing and once for each repetition.
 pub fn measure(job: &Job, tell: &Tell<'_>) -> Result<()> {
     let configuration = &job.configuration;
     let image = landscape(configuration.height, configuration.width)?;
     let (channels, axes) = (image.shape()[1], image.ndim() - 2);
-    let mut digest = Digest::default();
-    digest.add(&image);
-    tell(Answer::Data(digest.to_string()))?;
+    tell(Answer::Data(Digest::of(&image).to_string()))?;
 
-    let model = configuration.model.parse::<NetworkName>()?.build(channels, axes)?;
+    let model = configuration.model.parse::<ModelName>()?.open(channels, axes)?;
     let options = Options { threads: configuration.threads, ..Options::default() };
     let threads = Some(configuration.threads);
     let ctx = ContextOptions { threads, ..ContextOptions::default() }.solo()?;
@@ -48,8 +47,7 @@ pub fn measure(job: &Job, tell: &Tell<'_>) -> Result<()> {
         let seconds = begin.elapsed().as_secs_f64();
         let peak =
             peak_resident_bytes().zip(before).map(|(peak, before)| peak.saturating_sub(before));
-        let mut digest = Digest::default();
-        digest.add(&denoised);
+        let digest = Digest::of(&denoised);
         let row = Row {
             peak_bytes: peak,
             predicted_bytes: predicted.map(|bytes| bytes as u64),

@@ -10,8 +10,8 @@ use haloscope_nn::{Shape, Tensor};
 use super::Tell;
 use crate::error::Result;
 use crate::job::{Answer, Job};
-use crate::network::NetworkName;
 use crate::row::Row;
+use haloscope_nn::models::ModelName;
 
 /// The channels of the image: colour.
 const CHANNELS: usize = 3;
@@ -19,8 +19,8 @@ const CHANNELS: usize = 3;
 /// Plans the network and runs it, once for nothing and once for each repetition.
 pub fn measure(job: &Job, tell: &Tell<'_>) -> Result<()> {
     let configuration = &job.configuration;
-    let name = configuration.model.parse::<NetworkName>()?;
-    let model = name.build(CHANNELS, configuration.sides().len())?;
+    let name = configuration.model.parse::<ModelName>()?;
+    let model = name.open(CHANNELS, configuration.sides().len())?;
     let mut sizes = vec![1, CHANNELS + usize::from(model.sigma() == Sigma::Map)];
     sizes.extend(configuration.sides());
     let shape = Shape::new(sizes)?;

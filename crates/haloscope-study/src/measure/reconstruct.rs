@@ -13,17 +13,17 @@ use haloscope::fidelity::{Fidelities, L2};
 use haloscope::memory::peak_resident_bytes;
 use haloscope::metrics::psnr;
 use haloscope::solve::{Plug, ProximalGradient, Range, Start, State, Stopping, solve};
-use haloscope::{Array, Measurements};
+use haloscope::{Array, Digest, Measurements};
 use haloscope_comm::{Collectives, Context};
 use haloscope_nn::engine::Options;
 
 use super::Tell;
 use crate::error::{Error, Result};
-use crate::job::{Answer, Digest, Job};
-use crate::network::NetworkName;
+use crate::job::{Answer, Job};
 use crate::problem::{Scene, read_prepared, step_size};
 use crate::row::Row;
 use crate::tiles::tiling;
+use haloscope_nn::models::ModelName;
 
 /// Measures all repetitions of a job on one rank; the first rank reports them.
 pub fn reconstruct(ctx: &Context, job: &Job, tell: &Tell<'_>) -> Result<()> {
@@ -53,10 +53,10 @@ fn run(ctx: &Context, job: &Job, tell: &Tell<'_>) -> Result<()> {
     // Only the first rank compares.
     let truth = ctx.is_root().then_some(truth);
 
-    let model = configuration.model.parse::<NetworkName>()?;
+    let model = configuration.model.parse::<ModelName>()?;
     let options = Options { threads: configuration.threads, ..Options::default() };
     let network = ctx.share("network", || -> Result<_> {
-        let model = model.build(problem.channels(), problem.axes())?;
+        let model = model.open(problem.channels(), problem.axes())?;
         Ok(NetworkDenoiser::new(model, options)?)
     });
     let network = network?;
@@ -167,7 +167,7 @@ fn digest(stack: &DistributedStack, truth: &Array, data: &Measurements) -> Resul
     lines.sort();
     let mut whole = Digest::default();
     whole.add(truth);
-    whole.add_bytes(lines.concat().into_bytes());
+    whole.add_bytes(lines.concat().as_bytes());
     Ok(whole.to_string())
 }
 

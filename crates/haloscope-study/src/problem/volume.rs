@@ -6,12 +6,12 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use haloscope::Array;
 use haloscope::io::{self, ReadOptions, WriteOptions};
+use haloscope::{Array, Digest};
 use ndarray::{Array3, ArrayView3, Ix5};
 
 use crate::error::{Error, Result};
-use crate::job::{Digest, Job};
+use crate::job::Job;
 
 /// A volume with values from 0 to 1.
 ///
@@ -70,8 +70,10 @@ impl Volume {
         }
         let spacing = spacing(image.spacing.as_deref());
         let mut digest = Digest::default();
-        digest.add_bytes(shape.iter().flat_map(|side| (*side as u64).to_le_bytes()));
-        digest.add_bytes(spacing.iter().flat_map(|step| step.to_le_bytes()));
+        digest.add_bytes(
+            &shape.iter().flat_map(|side| (*side as u64).to_le_bytes()).collect::<Vec<_>>(),
+        );
+        digest.add_bytes(&spacing.iter().flat_map(|step| step.to_le_bytes()).collect::<Vec<_>>());
         digest.add(&values);
         // In f64, where the largest range of f32 is finite.
         let range = f64::from(most) - f64::from(least);

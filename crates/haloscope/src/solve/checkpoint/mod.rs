@@ -19,6 +19,7 @@ use haloscope_comm::{Collectives, Context};
 
 use super::state::State;
 use crate::array::slice_mut;
+use crate::digest::Digest;
 use crate::distribute::agree;
 use crate::error::{Error, Result};
 use crate::io::{PART, write_atomically_as};
@@ -60,20 +61,10 @@ impl JobId {
     /// The same job with additional input that determines its result, such as the measurements.
     #[must_use]
     pub fn with_content(mut self, bytes: &[u8]) -> Self {
-        // A word at a time, each step one to one in the hash and in the word; it only has to tell jobs apart that
-        // nobody made to look the same.
-        let mut mix = |word: u64| {
-            let product = (self.hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            self.hash = product ^ (product >> 29);
-        };
-        mix(!(bytes.len() as u64));
-        let (words, rest) = bytes.as_chunks();
-        for word in words {
-            mix(u64::from_le_bytes(*word));
-        }
-        let mut last = [0; 8];
-        last[..rest.len()].copy_from_slice(rest);
-        mix(u64::from_le_bytes(last));
+        let mut digest = Digest::default();
+        digest.add_bytes(&self.hash.to_le_bytes());
+        digest.add_bytes(bytes);
+        self.hash = digest.value();
         self
     }
 }

@@ -1,0 +1,202 @@
+//! What the command does with what a run tells it: progress, messages and events, and at the end pictures and a page.
+
+use std::path::Path;
+
+use haloscope::{Error, Result, io};
+use haloscope_comm::Context;
+use haloscope_job::words::count;
+use haloscope_job::{Event, Expected, Job, Observer, Outcome, Quality, size};
+use log::Level;
+use serde_json::{Value, json};
+
+use super::progress::Progress;
+use super::summary::Summary;
+use super::{Printing, pictures};
+use crate::interrupt::{self, Signal};
+use crate::{log as output, records};
+
+/// Watches a run on one rank. Only the first has something to print.
+pub struct Watch<'a> {
+    ctx: &'a Context,
+    job: &'a Job,
+    printing: Printing,
+    progress: Progress,
+    /// What the run will take, for people and for programs, until it begins.
+    expected: Option<(String, Value)>,
+    latest: Option<Quality>,
+    qualities: Vec<(usize, Quality)>,
+    summary: Option<Box<Summary>>,
+}
+
+impl<'a> Watch<'a> {
+    pub fn new(ctx: &'a Context, job: &'a Job, printing: Printing) -> Self {
+        Self {
+            ctx,
+            job,
+            printing,
+            progress: Progress::Silent,
+            expected: None,
+            latest: None,
+            qualities: Vec::new(),
+            summary: None,
+        }
+    }
+
+    /// The result, on the first rank.
+    pub fn into_summary(self) -> Option<Box<Summary>> {
+        self.summary
+    }
+
+    /// A message to people who want to hear it.
+    fn say(&self, words: &str) {
+        if self.ctx.is_root() && !self.printing.quiet {
+            output::message(Level::Info, words);
+        }
+    }
+
+    fn begin(
+        &mut self,
+        shape: &[usize],
+        operators: usize,
+        iterations: usize,
+        resumed_from: Option<usize>,
+    ) {
+        output::event(self.ctx, "started", || {
+            json!({
+                "problem": self.job.name(),
+                "shape": shape,
+                "operators": operators,
+                "ranks": self.ctx.size(),
+                "method": self.job.method(),
+                "prior": self.job.prior(),
+                "iterations": iterations,
+                "resumed_from": resumed_from,
+            })
+        });
+        if let Some((words, details)) = self.expected.take() {
+            output::event(self.ctx, "plan", || details);
+            if !output::is_json() {
+                self.say(&words);
+            }
+        }
+        let done = resumed_from.unwrap_or(0);
+        self.progress = Progress::new(self.ctx, self.printing.quiet, done, iterations);
+    }
+
+    /// The tiles of a network, and what each rank has of them.
+    fn say_tiles(&self, expected: &Expected) {
+        let Some(plan) = &expected.forecast.tiles else { return };
+        let join =
+            |sides: &[usize]| sides.iter().map(ToString::to_string).collect::<Vec<_>>().join("x");
+        self.ctx.log(
+            Level::Info,
+            format!(
+                "{} ({}) in windows of {}, {} at once, {:.2} pixels computed for each of the image",
+                count(plan.len(), "tile"),
+                join(&plan.grid()),
+                join(plan.window()),
+                expected.forecast.batch,
+                plan.work_multiplier()
+            ),
+        );
+        for (rank, share) in expected.forecast.ranks.iter().enumerate() {
+            let (operators, tiles) =
+                (count(share.operators, "operator"), count(share.tiles, "tile"));
+            let memory = size(share.memory.total() as u64);
+            self.ctx.log(Level::Debug, format!("rank {rank}: {operators}, {tiles}, {memory}"));
+        }
+    }
+}
+
+impl Observer for Watch<'_> {
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Stage { name, seconds } => {
+                if name == "iterating" {
+                    self.progress.finish();
+                }
+                self.ctx.log(Level::Info, format!("{name} took {seconds:.2} s"));
+            }
+            Event::Planned(expected) => {
+                self.say_tiles(expected);
+                let words = expected.announce(self.ctx.size(), self.ctx.process_size());
+                self.expected = Some((words, expected.details()));
+            }
+            Event::Started { shape, operators, iterations, resumed_from } => {
+                self.begin(shape, operators, iterations, resumed_from);
+            }
+            Event::Note(words) => self.say(words),
+            Event::Warning(words) => self.ctx.log(Level::Warn, words),
+            Event::Detail(words) => self.ctx.log(Level::Info, words),
+            Event::Iteration { record, quality } if self.ctx.is_root() => {
+                self.latest = quality.or(self.latest);
+                self.qualities =
+                    quality.map(|quality| (record.iteration, quality)).into_iter().collect();
+                let term = match record.data_term {
+                    Some(term) => format!("data term {term:.4}"),
+                    None => format!("change {:.1e}", record.relative_change),
+                };
+                let facts = match self.latest {
+                    Some(quality) => format!("{term}, {:.2} dB", quality.psnr_db),
+                    None => term,
+                };
+                self.progress.show(record, &facts);
+                output::event(self.ctx, "iteration", || {
+                    records::details(self.ctx.rank(), record, &self.qualities)
+                });
+            }
+            Event::Checkpoint { iteration } => {
+                output::event(self.ctx, "checkpoint", || json!({ "iteration": iteration }));
+                self.ctx.log(Level::Debug, format!("checkpoint after iteration {iteration}"));
+            }
+            _ => (),
+        }
+    }
+
+    fn stop(&mut self) -> Option<u8> {
+        interrupt::requested().map(Signal::number)
+    }
+
+    /// Writes pictures and the page, if the job wants them.
+    fn conclude(&mut self, outcome: &mut Outcome) -> Result<()> {
+        let mut summary = Summary::of(self.job, outcome);
+        if let Some(folder) = self.job.folder() {
+            write_report(folder, self.job, outcome, &mut summary)?;
+        }
+        output::event(self.ctx, "finished", || {
+            json!({
+                "reason": summary.reason,
+                "iterations": summary.iterations,
+                "seconds": summary.seconds,
+                "psnr_db": summary.after.map(|quality| quality.psnr_db),
+                "files": summary.files,
+                "per_rank": summary.per_rank,
+            })
+        });
+        self.summary = Some(Box::new(summary));
+        Ok(())
+    }
+}
+
+fn write_report(folder: &Path, job: &Job, outcome: &Outcome, summary: &mut Summary) -> Result<()> {
+    let failed = |error: &dyn std::fmt::Display| Error::File {
+        file: folder.display().to_string(),
+        reason: error.to_string(),
+    };
+    std::fs::create_dir_all(folder).map_err(|error| failed(&error))?;
+    let pictures = pictures::write(
+        folder,
+        outcome.truth.as_ref(),
+        outcome.before.as_ref(),
+        &outcome.written(),
+        job.contrast(),
+        &outcome.facts.unit,
+    )?;
+    summary.pictures = pictures.iter().map(|picture| picture.path.clone()).collect();
+    let path = folder.join("report.html");
+    summary.page = Some(path.display().to_string());
+    let records = outcome.records.first().map_or(&[][..], Vec::as_slice);
+    let page = summary.to_page(&pictures, records, &outcome.qualities);
+    let page = page.map_err(|error| failed(&format!("{error:#}")))?;
+    io::write_atomically(&path, |file| file.write_all(page.as_bytes()))
+}

@@ -1,0 +1,173 @@
+//! What is wrong with a job, and what it would do; nothing is run.
+
+use std::fmt;
+
+use haloscope::Result;
+use haloscope::forecast::Forecast;
+
+use crate::Job;
+use crate::layout::Layout;
+use crate::machine::Machine;
+use crate::memory::{Expected, gigabytes};
+use crate::sections::files::StartPlan;
+use crate::sections::measurements::Source;
+use crate::time;
+use crate::words::count;
+
+/// What a job would do on some ranks. It prints as a table of lines, each a name and what there is to say.
+#[derive(Debug)]
+pub struct JobPlan {
+    /// The lines of the table. A name may be empty, where a line continues the one before.
+    pub lines: Vec<(&'static str, String)>,
+    /// The shape of the image, (batch, channel, spatial…).
+    pub image: Vec<usize>,
+    /// The shapes of what the operators measure.
+    pub measurements: Vec<Vec<usize>>,
+    /// Memory, work and messages of each rank.
+    pub expected: Expected,
+    /// What may be wrong, though the job can be run.
+    pub warnings: Vec<String>,
+}
+
+impl fmt::Display for JobPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.lines.iter().try_for_each(|(name, value)| writeln!(f, "{name:<13} {value}"))
+    }
+}
+
+impl Job {
+    /// Looks for everything that a run on so many ranks would find wrong at its beginning, reads all data, and says what
+    /// the run would do. The ranks are threads of one process on this machine.
+    pub fn check(&self, ranks: usize) -> Result<JobPlan> {
+        self.check_processes(ranks, ranks)
+    }
+
+    /// The same for ranks on this machine of which each process has `together`.
+    pub fn check_processes(&self, ranks: usize, together: usize) -> Result<JobPlan> {
+        check(self, ranks, together)
+    }
+}
+
+fn check(job: &Job, ranks: usize, together: usize) -> Result<JobPlan> {
+    // In the order of a run, so that the same fault is found first.
+    let layout = Layout::of(job, ranks)?;
+    let network = job.open_network((Machine::detect().cores / ranks).max(1), &layout.image)?;
+    let expected = Expected::of(job, &layout, ranks, network.as_ref())?;
+    expected.check(ranks, ranks / together)?;
+    let mut shapes = Vec::new();
+    for recipe in &*layout.recipes {
+        shapes.push(recipe.draft()?.measurement_shape().to_vec());
+    }
+    if !matches!(job.measurements, Source::Simulation(_)) {
+        // One at a time: all of them need not fit.
+        for index in 0..layout.recipes.len() {
+            layout.read(job, &shapes, std::iter::once(index))?;
+        }
+    }
+    if let StartPlan::File(file) = &job.start {
+        layout.load_start(file)?;
+    }
+    let warnings = layout.warnings(job)?;
+    let checkpoints = job.checkpoint.open()?;
+    let mut lines = Vec::new();
+    let mut line = |name: &'static str, value: String| lines.push((name, value));
+    line("job", format!("{} is valid", job.name));
+    line("image", describe_image(&layout));
+    line("operators", describe_operators(&layout, &shapes));
+    let scan = layout.recipes[0].scan();
+    for (name, value) in scan.map(|scan| scan.describe()).unwrap_or_default() {
+        line(name, value);
+    }
+    line("measurements", job.measurements.describe());
+    if let Some(values) = &layout.values {
+        line("values", values.clone());
+    }
+    line("fidelity", job.fidelity.name.into());
+    line("prior", job.prior.describe() + &describe_tiles(&expected.forecast));
+    let name = job.solver.method.name();
+    line(
+        "solver",
+        if job.solver.method.is_direct() {
+            format!("{name}, no iterations")
+        } else {
+            format!("{name}, {} at most", count(job.stop.iterations, "iteration"))
+        },
+    );
+    line("ranks", describe_ranks(ranks, layout.recipes.len()));
+    let available = Machine::detect().memory_available_bytes;
+    let available =
+        available.map_or_else(String::new, |bytes| format!("; {} are available", gigabytes(bytes)));
+    line("memory", expected.describe(ranks, together) + &available);
+    line("time", time::describe(job, &layout, &expected.forecast, network.as_ref()));
+    let files = job.output.files.iter().chain(&job.output.folder);
+    line("output", files.map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "));
+    line("checkpoints", job.checkpoint.describe());
+    if let Some(latest) = checkpoints.list()?.first() {
+        let words = if checkpoints.is_finished() {
+            "is there from a run that finished: a new run starts over, --resume continues it"
+        } else {
+            "is there: --resume or --start-over is needed"
+        };
+        line("", format!("{} {words}", latest.display()));
+    }
+    for warning in &warnings {
+        line("warning", warning.clone());
+    }
+    let image = layout.image.clone();
+    Ok(JobPlan { lines, image, measurements: shapes, expected, warnings })
+}
+
+fn describe_image(layout: &Layout) -> String {
+    let sides: Vec<String> = layout.image[2..].iter().map(ToString::to_string).collect();
+    let bytes = 4.0 * layout.image.iter().product::<usize>() as f64;
+    format!(
+        "{}{} x {}, {:.1} MB",
+        if layout.image[0] == 1 { String::new() } else { format!("{} times ", layout.image[0]) },
+        count(layout.image[1], "channel"),
+        sides.join(" x "),
+        bytes / 1e6
+    )
+}
+
+/// Operators of one kind and shape in a row are one item.
+fn describe_operators(layout: &Layout, shapes: &[Vec<usize>]) -> String {
+    let mut items: Vec<(usize, &str, &[usize])> = Vec::new();
+    for (recipe, shape) in layout.recipes.iter().zip(shapes) {
+        match items.last_mut() {
+            Some((count, name, last)) if *name == recipe.name() && *last == &shape[..] => {
+                *count += 1;
+            }
+            _ => items.push((1, recipe.name(), shape)),
+        }
+    }
+    let item = |(count, name, shape): &(usize, &str, &[usize])| {
+        format!("{count} {name} measuring {shape:?}")
+    };
+    items.iter().map(item).collect::<Vec<_>>().join(", ")
+}
+
+fn describe_ranks(ranks: usize, operators: usize) -> String {
+    let idle = ranks.saturating_sub(operators);
+    match idle {
+        0 => {
+            let most = operators.div_ceil(ranks);
+            format!("{ranks}, with {most} of {} at most", count(operators, "operator"))
+        }
+        idle => format!(
+            "{ranks}, {idle} without an operator; more `groups` or fewer ranks would change that"
+        ),
+    }
+}
+
+/// The tiles of a network.
+fn describe_tiles(forecast: &Forecast) -> String {
+    let Some(plan) = &forecast.tiles else { return String::new() };
+    let idle = forecast.ranks.iter().filter(|share| share.tiles == 0).count();
+    format!(
+        ", {} of {:?} (work × {:.2}){}",
+        count(plan.len(), "tile"),
+        plan.window(),
+        plan.work_multiplier(),
+        if idle > 0 { format!(", {} without one", count(idle, "rank")) } else { String::new() }
+    )
+}

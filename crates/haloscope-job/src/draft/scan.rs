@@ -1,0 +1,299 @@
+//! Jobs for measured scans: angles, rotation centre, units and noise.
+
+use std::path::Path;
+
+use haloscope::array::extremes;
+#[cfg(feature = "hdf5")]
+use haloscope::io;
+use haloscope::noise;
+use haloscope::physics::tomography::{ParallelBeam, Tomography2d, Window, rotation_centre};
+use haloscope::{Array, Error, Result};
+use ndarray::{Axis, Ix2};
+
+use super::sinogram::{Arc, Sinogram};
+use super::{Data, quantile, unsuitable};
+use crate::template::{DPIR, Draft, Problem, Range, Tuning, short};
+
+/// A scan of which a row was looked at.
+struct Found {
+    /// Line integrals of the row: (1, 1, view, bin).
+    row: Array,
+    /// Radians.
+    angles: Vec<f64>,
+    /// `[measurements]`.
+    measurements: String,
+    /// The lines on angles in `[[operators]]`.
+    angle_lines: String,
+    /// How much of a turn there is, where the file does not say it.
+    arc: Option<Arc>,
+}
+
+pub fn slice(data: &mut Data) -> Result<Draft> {
+    let path = data.single()?;
+    let found = match exchange(path)? {
+        Some((rows, angles)) => {
+            let row = rows.shape()[0] / 2;
+            let lines = format!(
+                "[measurements]\nscan = {}\nrow = {:<24}# of {}, counted from 0: the middle one\n",
+                data.named(path)?,
+                row,
+                rows.shape()[0]
+            );
+            let row = rows.index_axis(Axis(0), row).insert_axis(Axis(0)).to_owned();
+            of_exchange(data, row, angles, &lines)
+        }
+        None => of_sinogram(data)?,
+    };
+    let (operators, tuning) = found.operators(data, "parallel-beam")?;
+    let title = "A slice from measured projections.".into();
+    let Found { measurements, .. } = found;
+    Ok(Draft { title, measurements, operators, tuning, is_colour: false, ending: ".tif" })
+}
+
+pub fn volume(data: &mut Data) -> Result<Draft> {
+    let path = data.single()?;
+    let found = match exchange(path)? {
+        Some((rows, angles)) => {
+            let lines = format!("[measurements]\nscan = {}\n", data.named(path)?);
+            let row = rows.index_axis(Axis(0), rows.shape()[0] / 2).insert_axis(Axis(0)).to_owned();
+            of_exchange(data, row, angles, &lines)
+        }
+        None => of_projections(data)?,
+    };
+    // Laboratories with a cone go all around; a synchrotron's parallel rays go half around.
+    let is_cone = found.arc.is_some_and(|arc| arc.is_full_turn);
+    let (operators, tuning) =
+        found.operators(data, if is_cone { "cone-beam" } else { "parallel-beam" })?;
+    let title = "A volume from measured projections.".into();
+    let Found { measurements, .. } = found;
+    Ok(Draft { title, measurements, operators, tuning, is_colour: false, ending: ".nii.gz" })
+}
+
+/// The line integrals of a Data Exchange file, (row, 1, view, bin), and its angles; `None` if it is none.
+#[cfg(feature = "hdf5")]
+fn exchange(path: &Path) -> Result<Option<(Array, Vec<f64>)>> {
+    let is_hdf5 = || -> std::io::Result<bool> {
+        let mut start = [0; 8];
+        std::io::Read::read_exact(&mut std::fs::File::open(path)?, &mut start)?;
+        Ok(&start == b"\x89HDF\r\n\x1a\n")
+    };
+    if path.is_dir() || !is_hdf5().unwrap_or(false) {
+        return Ok(None);
+    }
+    let scan = io::exchange::Scan::read(path, &io::Limits::default())?;
+    Ok(Some((scan.line_integrals()?, scan.angles)))
+}
+
+#[cfg(not(feature = "hdf5"))]
+fn exchange(_: &Path) -> Result<Option<(Array, Vec<f64>)>> {
+    Ok(None)
+}
+
+fn of_exchange(data: &mut Data, row: Array, angles: Vec<f64>, lines: &str) -> Found {
+    let degrees = |angle: Option<&f64>| angle.copied().unwrap_or(0.0).to_degrees();
+    let span = format!("{:.2}° to {:.2}°", degrees(angles.first()), degrees(angles.last()));
+    data.note("views", format!("{} from {span}, as the file says", angles.len()));
+    let angle_lines =
+        format!("# The angles are those of the file: {} from {span}.\n", angles.len());
+    let measurements = format!(
+        "# The scan's flat and dark frames are applied and the logarithm is taken.\n{lines}"
+    );
+    Found { row, angles, measurements, angle_lines, arc: None }
+}
+
+/// A sinogram in any format.
+fn of_sinogram(data: &mut Data) -> Result<Found> {
+    let path = data.single()?;
+    let plain = format!("[measurements]\n{}\n", data.files()?);
+    let stored = data.loaded(&plain, 0)?;
+    let &[1, 1, _, _] = stored.shape() else {
+        return Err(unsuitable(
+            path,
+            format!(
+                "it has the shape {:?}; a sinogram (view, bin) is expected; tomography-3d takes projections (view, \
+                 row, column)",
+                &stored.shape()[2..]
+            ),
+        ));
+    };
+    let plane =
+        stored.index_axis(Axis(0), 0).index_axis_move(Axis(0), 0).into_dimensionality::<Ix2>();
+    let plane = plane.expect("two of four axes are left");
+    let sinogram = Sinogram::of(&plane);
+    let row = sinogram.array();
+    let mut measurements = plain;
+    if sinogram.turned || sinogram.beam.is_some() {
+        let file = data.write_beside("sinogram.npy", &row)?;
+        let mut done = Vec::new();
+        if sinogram.turned {
+            done.push("its axes are exchanged: the sums over the other axis are the same for all, as those of views are".to_owned());
+        }
+        if let Some(beam) = sinogram.beam {
+            done.push(format!(
+                "the logarithm is taken: it looks like intensities, of {} without an object",
+                short(beam)
+            ));
+        }
+        for what in &done {
+            data.note("data", format!("{what} ({file})"));
+        }
+        measurements = format!(
+            "# Made from {}: {}.\n[measurements]\nfiles = '{file}'\n",
+            data.single()?.display(),
+            done.join("; ")
+        );
+    }
+    Ok(of_views(data, &sinogram, row, measurements))
+}
+
+/// Projections in any format, (view, row, column).
+fn of_projections(data: &mut Data) -> Result<Found> {
+    let path = data.single()?;
+    let measurements = format!("[measurements]\n{}\n", data.files()?);
+    let stored = data.loaded(&measurements, 0)?;
+    let &[1, 1, _, rows, _] = stored.shape() else {
+        return Err(unsuitable(
+            path,
+            format!(
+                "it has the shape {:?}; projections (view, row, column) are expected; tomography-2d takes a sinogram",
+                &stored.shape()[2..]
+            ),
+        ));
+    };
+    let middle = stored
+        .index_axis(Axis(0), 0)
+        .index_axis_move(Axis(0), 0)
+        .index_axis_move(Axis(1), rows / 2);
+    let middle = middle.into_dimensionality::<Ix2>().expect("two of five axes are left");
+    let sinogram = Sinogram::of(&middle);
+    if let Some(beam) = sinogram.beam {
+        return Err(unsuitable(
+            path,
+            format!(
+                "it looks like intensities (about {} beside the object); line integrals, −ln(intensity / beam), are \
+                 expected, or a Data Exchange file with its flat frames",
+                short(beam)
+            ),
+        ));
+    }
+    if sinogram.turned {
+        return Err(unsuitable(
+            path,
+            format!(
+                "it has the shape {:?}, and its first axis does not look like views; (view, row, column) is expected",
+                &stored.shape()[2..]
+            ),
+        ));
+    }
+    let row = sinogram.array();
+    Ok(of_views(data, &sinogram, row, measurements))
+}
+
+/// Views whose angles nobody wrote down.
+fn of_views(data: &mut Data, sinogram: &Sinogram, row: Array, measurements: String) -> Found {
+    let arc = sinogram.arc();
+    let (views, bins) = sinogram.values.dim();
+    let turn = if arc.is_full_turn { "a full turn" } else { "half a turn" };
+    let ends =
+        if arc.has_both_ends { ", the last view opposite or equal to the first" } else { "" };
+    data.note(
+        "views",
+        format!("{views} of {bins} bins over {turn}{ends}: a guess from the first and last view"),
+    );
+    let angle_lines = format!(
+        "angles = {views:<21}# equally spaced: a guess; or a list of degrees, or a file of them\n\
+         arc = {:<24}# {turn}{ends}: a guess\n",
+        format!("{:.6}", arc.degrees).trim_end_matches('0').trim_end_matches('.')
+    );
+    Found { row, angles: arc.angles(views), measurements, angle_lines, arc: Some(arc) }
+}
+
+impl Found {
+    /// `[[operators]]` and `[start]`, and what suits the values and their noise.
+    fn operators(&self, data: &mut Data, kind: &str) -> Result<(String, Tuning)> {
+        let (views, bins) = (self.angles.len(), self.row.shape()[3]);
+        let is_cone = kind == "cone-beam";
+        let centre = rotation_centre(&self.row, &self.angles)?;
+        let sureness = match centre.mirrored {
+            Some(mirrored) => format!("estimated; opposite views alone say {mirrored:.1}"),
+            None => "estimated without opposite views: uncertain".to_owned(),
+        };
+        let (image, noise) = self.look(centre.bin)?;
+        let inside = || inner_values(&image);
+        let (low, high) = (quantile(inside(), 0.01), quantile(inside(), 0.995));
+        if high <= low {
+            return Err(Error::argument("scan", "its slice is flat; is the object in these rows?"));
+        }
+        data.note("centre", format!("bin {:.1} of {bins}, {sureness}", centre.bin));
+        data.note(
+            "values",
+            format!(
+                "about {} to {} in the slice, in units of 1 over a bin",
+                short(low),
+                short(high)
+            ),
+        );
+        data.note(
+            "noise",
+            format!("a standard deviation of {} of the line integrals, estimated", short(noise)),
+        );
+        let distances = if is_cone {
+            "# The data do not say where source and detector are; give both, in the unit of `spacing` and `pixel`:\n\
+             # source-distance = 500       # from the source to the rotation axis\n\
+             # detector-distance = 500     # from the rotation axis to the detector\n"
+        } else if data.problem == Problem::Tomography3d {
+            "# Parallel rays are assumed. For a cone beam, use kind = \"cone-beam\" with `source-distance` and\n\
+             # `detector-distance`, the distances from the rotation axis, and kind = \"fdk\" in [start].\n"
+        } else {
+            "# Parallel rays are assumed. For a fan beam, use kind = \"fan-beam\" with `source-distance` and\n\
+             # `detector-distance`, the distances from the rotation axis.\n"
+        };
+        let start = if is_cone { "fdk" } else { "fbp" };
+        let operators = format!(
+            "{distances}[[operators]]\nkind = \"{kind}\"\n{}centre = {:<21.2}# the bin that sees the rotation axis, {sureness}\n\
+             groups = {:<21}# operators, which ranks share\n\n[start]\nkind = \"{start}\"\nwindow = \"hann\"\n",
+            self.angle_lines,
+            centre.bin,
+            4.min(views),
+        );
+        // The noise of a back-projection, in parts of the image's range.
+        let deviation = noise * std::f64::consts::PI / (12.0 * views as f64).sqrt();
+        let last = (LAST * deviation / (high - low)).clamp(0.005, 0.1);
+        let tuning = Tuning {
+            levels: ((4.0 * last).clamp(0.1, 0.2), last),
+            noise: Some(noise.max(1e-6 * (high - low))),
+            balance: DPIR,
+            weight: WEIGHT * noise.max(1e-6 * (high - low)) * (views as f64).sqrt(),
+            range: Range::Positive,
+        };
+        Ok((operators, tuning))
+    }
+
+    /// The slice by filtered back-projection about an axis, and the noise of the line integrals.
+    fn look(&self, centre: f64) -> Result<(Array, f64)> {
+        let bins = self.row.shape()[3];
+        let mut scan = ParallelBeam::new(self.angles.clone(), bins);
+        scan.offset = (bins as f64 - 1.0) / 2.0 - centre;
+        let operator = Tomography2d::new(&[1, bins, bins], scan)?;
+        let image = operator.filtered_back_projection(&self.row, Window::Hann)?;
+        let (low, high) = extremes(&self.row);
+        let noise = noise::level(&self.row)?.max(1e-5 * f64::from(high - low));
+        Ok((image, noise))
+    }
+}
+
+/// The last level of a network, in parts of the noise of a back-projection.
+const LAST: f64 = 0.3;
+
+/// The weight of total variation: times the noise, times the root of the number of views.
+const WEIGHT: f64 = 0.5;
+
+/// The values within the circle that all views see.
+fn inner_values(image: &Array) -> impl Iterator<Item = f32> {
+    let side = image.shape()[3];
+    let middle = (side as f64 - 1.0) / 2.0;
+    image.indexed_iter().filter_map(move |(at, value)| {
+        let away = (at[2] as f64 - middle).hypot(at[3] as f64 - middle);
+        (away < 0.48 * side as f64).then_some(*value)
+    })
+}

@@ -1,0 +1,43 @@
+#![doc = include_str!("../README.md")]
+
+mod builder;
+mod check;
+mod document;
+pub mod draft;
+mod error;
+mod facts;
+mod forecast;
+mod iterate;
+mod job;
+mod layout;
+mod machine;
+mod memory;
+mod observer;
+mod outcome;
+mod prepare;
+mod quality;
+mod run;
+mod saving;
+pub mod scale;
+mod sections;
+mod template;
+mod time;
+pub mod words;
+
+pub use builder::{JobBuilder, Keys};
+pub use check::JobPlan;
+pub use error::{Error, Result};
+pub use facts::Facts;
+pub use forecast::JobForecast;
+pub use job::Job;
+pub use layout::{DARK, Truth};
+pub use machine::Machine;
+pub use memory::{Expected, gigabytes, size};
+pub use observer::{Event, Observer};
+pub use outcome::{Ending, Outcome};
+pub use prepare::{Before, Prepared};
+pub use quality::Quality;
+pub use run::with_contrast;
+pub use saving::Resuming;
+pub use sections::placement::{Affine, Placement};
+pub use template::{Choices, Problem};

@@ -1,0 +1,238 @@
+//! From a job to a problem on all ranks: operators, measurements, prior, method and the image to begin with.
+//!
+//! All ranks prepare together, and an error on one of them becomes one on all.
+
+use std::sync::Arc;
+
+use haloscope::denoise::NetworkDenoiser;
+use haloscope::distribute::{DistributedStack, Factory, agree, distribute};
+use haloscope::physics::tomography::Window;
+use haloscope::solve::{Algorithm, Problem, Start, State, Stopping};
+use haloscope::{Array, Measurements, Result};
+use haloscope_comm::Context;
+
+use crate::Job;
+use crate::layout::{Layout, Truth};
+use crate::sections::files::StartPlan;
+use crate::sections::measurements::Source;
+use crate::sections::operators::Recipe;
+use crate::sections::placement::Placement;
+
+/// A job on the ranks: all that iterations need.
+#[derive(Debug)]
+pub struct Prepared {
+    /// Operators, measurements and fidelity.
+    pub problem: Problem,
+    /// The method, with its prior.
+    pub algorithm: Box<dyn Algorithm>,
+    /// When it stops.
+    pub stopping: Stopping,
+    /// What images are compared with.
+    pub truth: Option<Truth>,
+    /// Where the image is.
+    pub placement: Placement,
+    /// The measurements as one would look at them without a reconstruction; on rank 0, if pictures are wanted.
+    pub before: Option<Before>,
+    /// Where it begins, unless it goes on from a checkpoint.
+    pub start: Option<State>,
+    /// What the job's author should know of what was found in the data.
+    pub notes: Vec<String>,
+}
+
+/// An image that needs no reconstruction.
+#[derive(Clone, Debug)]
+pub struct Before {
+    /// (batch, channel, spatial…).
+    pub image: Array,
+    /// In a few words.
+    pub shows: String,
+}
+
+impl Before {
+    fn new(image: Array, recipes: &[Recipe]) -> Self {
+        let first = &recipes[0];
+        let shows = match (first.scan(), recipes.len(), first.thinning()) {
+            (Some(_), ..) => "filtered back-projection".to_owned(),
+            (None, 1, 1) => "measurement".to_owned(),
+            (None, frames, 1) => format!("first of {frames} measurements"),
+            (None, 1, factor) => format!("measurement, enlarged {factor} times"),
+            (None, frames, factor) => {
+                format!("first of {frames} measurements, enlarged {factor} times")
+            }
+        };
+        Self { image, shows }
+    }
+}
+
+/// The numbers of a state that are the values which a network takes for 0 and 1: a run that goes on must not find others.
+const SCALE: [&str; 2] = ["black", "white"];
+
+impl Job {
+    /// Prepares the job without running it, for who iterates in another way; all ranks call it. There are no checkpoints,
+    /// and `start` is where it begins.
+    pub fn prepare(&self, ctx: &Context) -> Result<Prepared> {
+        let layout = agree(ctx, Layout::of(self, ctx.local_size()))?;
+        let network = agree(ctx, self.share_network(ctx, &layout.image))?;
+        Prepared::new(ctx, self, layout, network, None)
+    }
+}
+
+impl Prepared {
+    /// Prepares a job, with its network if it has one; all ranks call it. It has a state to begin with unless it goes on
+    /// from one that was `found`.
+    pub(crate) fn new(
+        ctx: &Context,
+        job: &Job,
+        layout: Layout,
+        network: Option<Arc<NetworkDenoiser>>,
+        found: Option<&State>,
+    ) -> Result<Self> {
+        let begins = found.is_none();
+        let recipes = layout.recipes.clone();
+        let made = recipes.clone();
+        let factory = Factory::new(recipes.len(), move |index, _, _| made[index].make());
+        let physics = distribute(factory, ctx)?;
+        let back_projection = match &job.start {
+            StartPlan::BackProjection(_, window) if begins => Some(*window),
+            _ => None,
+        };
+        let looks = job.output.folder.is_some();
+        let needs_all = back_projection.is_some() || looks && recipes[0].scan().is_some();
+        let (data, all) = acquire(ctx, job, &layout, &physics, needs_all)?;
+
+        let seen = all.as_ref().unwrap_or(&data);
+        let image = match back_projection {
+            None => None,
+            Some(window) => agree(ctx, back_project(&recipes[0], seen, window))?,
+        };
+        let before = match &image {
+            _ if !(looks && ctx.is_root()) || job.solver.method.is_direct() => None,
+            Some(image) => Some(image.clone()),
+            None => look(&recipes[0], &layout.image, seen),
+        };
+        let before = before.map(|image| Before::new(image, &recipes));
+        drop(all);
+
+        let values = physics.measurement_shapes().iter();
+        let values: usize = values.map(|shape| shape.iter().product::<usize>()).sum();
+        let stopping = job.stop.stopping(values * layout.image[0], &job.fidelity);
+        let fidelity = distribute(job.fidelity.fidelities.clone(), ctx)?;
+        let problem = job.solver.adapt(Problem::new(physics, data, fidelity)?);
+        let mut notes = Vec::new();
+        let mut start = None;
+        let mut scale = found.and_then(scale_of);
+        if begins {
+            let mut image = problem.start(&start_of(ctx, job, &layout, image)?)?;
+            notes.extend(job.prior.clamp_note(&image));
+            // Zeros say nothing of the image's values.
+            let seen = || match &job.start {
+                StartPlan::Zeros => problem.start(&Start::Adjoint),
+                _ => Ok(image.clone()),
+            };
+            scale = job.prior.scale(seen)?;
+            notes.extend(scale.and_then(|scale| job.prior.scale_note(scale)));
+            if let (true, Some((low, high))) = (job.solver.method.is_direct(), job.prior.clamp) {
+                image.mapv_inplace(|value| value.clamp(low, high));
+            }
+            let mut state = State::new(image);
+            if let Some((black, white)) = scale {
+                for (name, value) in SCALE.into_iter().zip([black, white]) {
+                    state.numbers.insert(name.into(), value.into());
+                }
+            }
+            start = Some(state);
+        }
+        if let Some(noise) = job.solver.found_noise(&problem)? {
+            notes.push(format!(
+                "the noise of the measurements is about {noise:.2e}; `noise` in [solver] sets another"
+            ));
+        }
+        let prior = job.prior.build(ctx, network, scale)?;
+        let algorithm = job.solver.algorithm(&problem, &prior, job.stop.iterations)?;
+        let Layout { truth, placement, .. } = layout;
+        Ok(Self { problem, algorithm, stopping, truth, placement, before, start, notes })
+    }
+}
+
+/// The values that a network takes for 0 and 1 in a run that goes on.
+fn scale_of(state: &State) -> Option<(f32, f32)> {
+    let [black, white] = SCALE.map(|name| state.numbers.get(name).map(|value| *value as f32));
+    black.zip(white)
+}
+
+/// The rank's own measurements and, if they are needed, those of all operators.
+fn acquire(
+    ctx: &Context,
+    job: &Job,
+    layout: &Layout,
+    physics: &DistributedStack,
+    needs_all: bool,
+) -> Result<(Measurements, Option<Measurements>)> {
+    let own = || physics.local_indices();
+    if let (Source::Simulation(simulation), Some(truth)) = (&job.measurements, &layout.truth) {
+        let measured = physics.measure_terms(&truth.image, &simulation.noise, simulation.seed)?;
+        if !needs_all {
+            return Ok((agree(ctx, measured.into_local())?, None));
+        }
+        let all = measured.gather()?;
+        return Ok((pick(&all, own())?, Some(all)));
+    }
+    let shapes = physics.measurement_shapes();
+    if !needs_all {
+        return Ok((agree(ctx, layout.read(job, shapes, own()))?, None));
+    }
+    let all = agree(ctx, layout.read(job, shapes, 0..physics.len()))?;
+    Ok((pick(&all, own())?, Some(all)))
+}
+
+/// Some parts of complete measurements.
+fn pick(all: &Measurements, indices: impl Iterator<Item = usize>) -> Result<Measurements> {
+    let parts = indices.filter_map(|index| Some((index, all.get(index)?.clone())));
+    Measurements::partial(all.len(), parts)
+}
+
+/// The measurements as an image of this shape: the first frame as it is or enlarged, or the back-projection of a scan.
+fn look(first: &Recipe, image: &[usize], data: &Measurements) -> Option<Array> {
+    if let Some(projected) = back_project(first, data, Window::Ramp).transpose() {
+        // Scans that do not go around have no such image, which is no reason to stop.
+        return projected.ok();
+    }
+    let frame = data.get(0)?;
+    let factor = first.thinning();
+    let fits = frame.shape()[..2] == image[..2]
+        && frame.shape()[2..].iter().zip(&image[2..]).all(|(small, side)| small * factor >= *side);
+    fits.then(|| {
+        Array::from_shape_fn(image, |at| {
+            let mut place = [0; 5];
+            for (axis, place) in place[..image.len()].iter_mut().enumerate() {
+                *place = if axis < 2 { at[axis] } else { at[axis] / factor };
+            }
+            frame[&place[..image.len()]]
+        })
+    })
+}
+
+fn back_project(first: &Recipe, data: &Measurements, window: Window) -> Result<Option<Array>> {
+    let Some(scan) = first.scan() else { return Ok(None) };
+    let views = scan.join(data)?;
+    scan.whole()?.filtered_back_projection(&views, window).map(Some)
+}
+
+fn start_of(
+    ctx: &Context,
+    job: &Job,
+    layout: &Layout,
+    back_projection: Option<Array>,
+) -> Result<Start> {
+    Ok(match (&job.start, back_projection) {
+        (_, Some(image)) => Start::Image(image),
+        (StartPlan::Zeros, _) => Start::Image(Array::zeros(layout.image.clone())),
+        (StartPlan::PseudoInverse(iterations), _) => Start::PseudoInverse(*iterations),
+        (StartPlan::File(file), _) => {
+            let image = agree(ctx, layout.load_start(file))?;
+            Start::Image(image)
+        }
+        (StartPlan::Filled, None) => Start::Filled,
+        (StartPlan::Adjoint | StartPlan::BackProjection(..), None) => Start::Adjoint,
+    })
+}

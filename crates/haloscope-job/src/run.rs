@@ -1,0 +1,288 @@
+//! A job from its data to its result, on all ranks.
+//!
+//! `layout` and `prepare` make a problem of a job, `iterate` is the loop, and rank 0 writes what came out.
+
+use std::path::Path;
+use std::time::Instant;
+
+use haloscope::array::extremes;
+use haloscope::denoise::NetworkDenoiser;
+use haloscope::distribute::agree;
+use haloscope::solve::{FolderLock, State, gather_records};
+use haloscope::{Array, Digest, io};
+use haloscope_comm::{Collectives, Context};
+
+use crate::Job;
+use crate::error::{Error, Result};
+use crate::facts::Facts;
+use crate::iterate::{Iterated, iterate};
+use crate::layout::{DARK, Layout};
+use crate::memory::Expected;
+use crate::observer::{Event, Observer};
+use crate::outcome::{Ending, Outcome};
+use crate::prepare::Prepared;
+use crate::quality::Quality;
+use crate::saving::{Resuming, Saving, lock_output};
+use crate::scale::Clipped;
+use crate::sections::files::is_picture;
+
+/// Tells an observer what is its rank's to know.
+pub(crate) struct Told<'a> {
+    observer: &'a mut dyn Observer,
+    is_root: bool,
+    stage: Instant,
+}
+
+impl<'a> Told<'a> {
+    pub fn new(ctx: &Context, observer: &'a mut dyn Observer) -> Self {
+        Self { observer, is_root: ctx.is_root(), stage: Instant::now() }
+    }
+
+    pub fn event(&mut self, event: Event<'_>) {
+        self.observer.event(event);
+    }
+
+    pub fn stop(&mut self) -> Option<u8> {
+        self.observer.stop()
+    }
+
+    /// Something that may be wrong, of the run as a whole.
+    pub fn warn(&mut self, words: &str) {
+        if self.is_root {
+            self.observer.event(Event::Warning(words));
+        }
+    }
+
+    /// Something that was found, of the run as a whole.
+    pub fn note(&mut self, words: &str) {
+        if self.is_root {
+            self.observer.event(Event::Note(words));
+        }
+    }
+
+    /// Something that only who asks for details wants to know.
+    pub fn detail(&mut self, words: &str) {
+        if self.is_root {
+            self.observer.event(Event::Detail(words));
+        }
+    }
+
+    /// A stage is over, and the next begins.
+    fn end_stage(&mut self, name: &'static str) {
+        let seconds = self.stage.elapsed().as_secs_f64();
+        self.observer.event(Event::Stage { name, seconds });
+        self.stage = Instant::now();
+    }
+}
+
+impl Job {
+    /// Runs the job; all ranks of `ctx` call it, and all get the image. Nothing is printed: `observer` is told.
+    ///
+    /// ```
+    /// use haloscope_comm::Context;
+    /// use haloscope_job::Job;
+    ///
+    /// let job = Job::builder()
+    ///     .measurements(|it| it.set("phantom", "landscape").set("size", [32, 32]))
+    ///     .operator("blur", |it| it.set("kernel", "gaussian").set("sigma", 1.5))
+    ///     .prior("total-variation", |it| it.set("weight", 0.01))
+    ///     .solver("fista", |it| it)
+    ///     .stop(|it| it.set("iterations", 5))
+    ///     .build()?;
+    /// let outcome = job.run(&Context::solo(), &mut ())?;
+    /// assert_eq!(outcome.image().shape(), [1, 3, 32, 32]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run(&self, ctx: &Context, observer: &mut dyn Observer) -> Result<Outcome> {
+        let mut told = Told::new(ctx, observer);
+        let ready = Ready::new(ctx, self, &mut told).map_err(Error::Refused)?;
+        ready.run(ctx, self, &mut told).map_err(Error::Failed)
+    }
+}
+
+/// A run before its first iteration.
+struct Ready {
+    prepared: Prepared,
+    state: State,
+    resumed_from: Option<usize>,
+    saving: Option<Saving>,
+    facts: Facts,
+    /// The image, without its batch.
+    shape: Vec<usize>,
+    operators: usize,
+    /// Seconds of the preparation.
+    preparation: f64,
+    /// Keeps other runs out of the folder of pictures.
+    _output: Option<FolderLock>,
+}
+
+impl Ready {
+    fn new(ctx: &Context, job: &Job, told: &mut Told<'_>) -> haloscope::Result<Self> {
+        let layout = agree(ctx, Layout::of(job, ctx.local_size()))?;
+        told.end_stage("reading the job and its data");
+        let network = agree(ctx, job.share_network(ctx, &layout.image))?;
+        let expected = expect(ctx, job, &layout, network.as_deref())?;
+        told.event(Event::Planned(&expected));
+        let (shape, operators) = (layout.image[1..].to_vec(), layout.recipes.len());
+        let facts = Facts::of(job, &layout);
+        let (saving, found) = match job.resuming {
+            Resuming::Off => (None, None),
+            resuming => {
+                let (saving, found) = Saving::open(ctx, job, resuming, told)?;
+                (Some(saving), found)
+            }
+        };
+        let output = lock_output(ctx, job, saving.is_some())?;
+        let warnings = agree(ctx, layout.warnings(job))?;
+        told.end_stage("opening the network and the folders");
+        let begin = Instant::now();
+        let mut prepared = Prepared::new(ctx, job, layout, network, found.as_ref())?;
+        let preparation = begin.elapsed().as_secs_f64();
+        // What is refused is not warned of.
+        for warning in &warnings {
+            told.warn(warning);
+        }
+        let resumed_from = found.as_ref().map(|state| state.iteration);
+        let state =
+            found.or(prepared.start.take()).expect("a run that resumes nothing has a start");
+        told.end_stage("preparing operators, measurements and method");
+        Ok(Self {
+            prepared,
+            state,
+            resumed_from,
+            saving,
+            facts,
+            shape,
+            operators,
+            preparation,
+            _output: output,
+        })
+    }
+
+    fn run(self, ctx: &Context, job: &Job, told: &mut Told<'_>) -> haloscope::Result<Outcome> {
+        let Self { mut prepared, state, resumed_from, mut saving, facts, operators, .. } = self;
+        let iterations = prepared.stopping.iterations;
+        told.event(Event::Started { shape: &self.shape, operators, iterations, resumed_from });
+        for note in &prepared.notes {
+            told.note(note);
+        }
+        let iterated = iterate(ctx, &prepared, state, saving.as_mut(), told)?;
+        told.end_stage("iterating");
+        let statistics = ctx.comm().gather_statistics()?;
+        let records = gather_records(ctx, &iterated.records)?;
+        let Iterated { state, reason, seconds, qualities, stopped, is_cut_short, saved, .. } =
+            iterated;
+        let is_direct = job.solver.method.is_direct();
+        let mut outcome = Outcome {
+            job: job.name.clone(),
+            ending: match stopped {
+                Some(number) => Ending::Stopped(number),
+                None if is_direct => Ending::Direct,
+                None => Ending::Rule(reason),
+            },
+            resumed_from,
+            seconds: if is_direct { self.preparation } else { seconds },
+            records,
+            qualities,
+            before: prepared.before.take(),
+            before_quality: None,
+            quality: None,
+            truth: prepared.truth.take(),
+            operators,
+            bytes_moved: statistics.iter().map(|costs| costs.total().bytes_sent).sum(),
+            bits: Digest::of(&state.image).to_string(),
+            depends_on_ranks: job.prior.depends_on_ranks(),
+            files: Vec::new(),
+            checkpoints: saved,
+            facts,
+            clamp: job.output.clamp,
+            state,
+        };
+        if stopped.is_some() {
+            return Ok(outcome);
+        }
+        let written =
+            if ctx.is_root() { write(job, &prepared, &mut outcome, told) } else { Ok(()) };
+        if let Err(error) = agree(ctx, written) {
+            return Err(match &mut saving {
+                Some(saving) => saving.rescue(ctx, &outcome.state, error),
+                None => error,
+            });
+        }
+        told.end_stage("writing the result");
+        if let Some(saving) = saving.as_mut().filter(|_| ctx.is_root() && !is_cut_short) {
+            saving.finish();
+        }
+        Ok(outcome)
+    }
+}
+
+/// What the job will take, if it fits on this machine; all ranks agree on it.
+fn expect(
+    ctx: &Context,
+    job: &Job,
+    layout: &Layout,
+    network: Option<&NetworkDenoiser>,
+) -> haloscope::Result<Expected> {
+    let expected = Expected::of(job, layout, ctx.size(), network);
+    let (here, processes) = (ctx.local_size(), ctx.local_size() / ctx.process_size());
+    agree(ctx, expected.and_then(|expected| expected.check(here, processes).map(|()| expected)))
+}
+
+/// Compares the image with the truth, writes its files, and lets the observer write what it wants.
+fn write(
+    job: &Job,
+    prepared: &Prepared,
+    outcome: &mut Outcome,
+    told: &mut Told<'_>,
+) -> haloscope::Result<()> {
+    let image = outcome.written();
+    let mut files = Vec::new();
+    for file in &job.output.files {
+        if is_picture(file) {
+            write_picture(file, &image, job.output.contrast, told)?;
+        } else {
+            io::write(file, &image, &prepared.placement.write_options())?;
+        }
+        files.push(file.clone());
+    }
+    let of = |image: &Array| outcome.truth.as_ref().map(|truth| Quality::of(image, truth));
+    let quality = of(&image).transpose()?;
+    let before = outcome.before.as_ref().and_then(|before| of(&before.image)).transpose()?;
+    (outcome.files, outcome.quality, outcome.before_quality) = (files, quality, before);
+    told.observer.conclude(outcome)
+}
+
+/// Writes the image as a picture, in which values from 0 to 1 are shown unless there is a `contrast`.
+fn write_picture(
+    path: &Path,
+    image: &Array,
+    contrast: Option<(f32, f32)>,
+    told: &mut Told<'_>,
+) -> haloscope::Result<()> {
+    let options = io::WriteOptions::default();
+    let (low, high) = extremes(image);
+    let name = path.display().to_string();
+    let range = contrast.unwrap_or((0.0, 1.0));
+    let advice = format!(
+        "the image has {low:.3} to {high:.3}, and `contrast` in [output] says what is black and white"
+    );
+    let warning = Clipped::of(image, range).warning(&name, range, &advice).or_else(|| {
+        // Nothing is cut off, and nothing is to be seen.
+        (contrast.is_none() && high < DARK)
+            .then(|| format!("{name} shows values from 0 to 1, and all are dark: {advice}"))
+    });
+    if let Some(warning) = warning {
+        told.warn(&warning);
+    }
+    match contrast {
+        Some(contrast) => io::write(path, &with_contrast(image, contrast), &options),
+        None => io::write(path, image, &options),
+    }
+}
+
+/// The image with the first value at 0 and the second at 1.
+#[must_use]
+pub fn with_contrast(image: &Array, (black, white): (f32, f32)) -> Array {
+    image.mapv(|value| (value - black) / (white - black).max(f32::MIN_POSITIVE))
+}

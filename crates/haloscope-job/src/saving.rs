@@ -1,0 +1,206 @@
+//! The checkpoints of a run: what is done about those of earlier runs, when new ones are written, and who else may write.
+
+use std::path::{Path, PathBuf};
+
+use haloscope::distribute::agree;
+use haloscope::solve::{Checkpoints, FolderLock, JobId, State};
+use haloscope::{Error, Result};
+use haloscope_comm::Context;
+
+use crate::Job;
+use crate::run::Told;
+
+/// What a run does about checkpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resuming {
+    /// Resumes from the latest, if there is one.
+    Latest,
+    /// Discards those of earlier runs.
+    Never,
+    /// Refuses to run if an earlier run did not finish.
+    Refuse,
+    /// Neither reads nor writes any.
+    Off,
+}
+
+/// Checkpoints, and what they are of.
+pub(crate) struct Saving {
+    pub checkpoints: Checkpoints,
+    pub id: JobId,
+    /// What keeps other runs out of their folder, on the rank that writes them.
+    lock: Option<FolderLock>,
+    /// Whether one of them is this run's: it resumed from it, or wrote it.
+    has_own: bool,
+    /// Whether the last attempt failed, which is said once.
+    is_in_trouble: bool,
+}
+
+impl Saving {
+    /// The checkpoints of a job, and the state to resume from; all ranks call it.
+    pub fn open(
+        ctx: &Context,
+        job: &Job,
+        resuming: Resuming,
+        told: &mut Told<'_>,
+    ) -> Result<(Self, Option<State>)> {
+        // Only the first rank writes and reads them, and keeps other runs away.
+        let lock = if ctx.is_root() { lock_checkpoints(job, told) } else { Ok(None) };
+        let lock = agree(ctx, lock)?;
+        let id = if ctx.is_root() { job.id(ctx.size()) } else { Ok(JobId::new(&*job.name, &[])) };
+        let id = agree(ctx, id)?;
+        let mut checkpoints = agree(ctx, job.checkpoint.open())?;
+        let mut state = None;
+        match resuming {
+            Resuming::Latest => {
+                let found = checkpoints.load_latest(ctx, &id)?;
+                match &found {
+                    Some(found) => {
+                        for note in found.notes() {
+                            told.warn(&note);
+                        }
+                    }
+                    None => told.warn(&format!(
+                        "there is no checkpoint in {}; the run starts from the beginning",
+                        checkpoints.folder().display()
+                    )),
+                }
+                state = found.map(|found| found.state);
+            }
+            Resuming::Never => {
+                let outcome = if ctx.is_root() { checkpoints.start_over() } else { Ok(()) };
+                agree(ctx, outcome)?;
+            }
+            Resuming::Refuse | Resuming::Off => {
+                let outcome =
+                    if ctx.is_root() { begin_anew(&mut checkpoints, told) } else { Ok(()) };
+                agree(ctx, outcome)?;
+            }
+        }
+        let has_own = state.is_some();
+        Ok((Self { checkpoints, id, lock, has_own, is_in_trouble: false }, state))
+    }
+
+    /// Saves if it is time; all ranks call it. A checkpoint that cannot be written is no reason to stop computing.
+    pub fn save_if_due(
+        &mut self,
+        ctx: &Context,
+        state: &State,
+        told: &mut Told<'_>,
+    ) -> Result<bool> {
+        let outcome = self.checkpoints.save_if_due(ctx, state, &self.id);
+        let Some(error) = trouble(&outcome) else {
+            let is_saved = outcome?;
+            self.is_in_trouble &= !is_saved;
+            self.has_own |= is_saved;
+            return Ok(is_saved);
+        };
+        if !std::mem::replace(&mut self.is_in_trouble, true) {
+            told.warn(&format!("cannot write a checkpoint: {error}; the run continues without it"));
+        }
+        Ok(false)
+    }
+
+    /// Saves the state that a run is cut short with; all ranks call it. Gives the folder if that worked.
+    pub fn save_last(
+        &mut self,
+        ctx: &Context,
+        state: &State,
+        told: &mut Told<'_>,
+    ) -> Result<Option<PathBuf>> {
+        let outcome = self.checkpoints.save_together(ctx, state, &self.id);
+        let Some(error) = trouble(&outcome) else {
+            return outcome.map(|()| Some(self.checkpoints.folder().to_owned()));
+        };
+        if ctx.is_root() {
+            let earlier = match self.checkpoints.list().unwrap_or_default().first() {
+                Some(latest) if self.has_own => {
+                    format!("--resume continues from {}", latest.display())
+                }
+                _ => "there is none to resume from".to_owned(),
+            };
+            told.warn(&format!("cannot write a checkpoint: {error}; {earlier}"));
+        }
+        Ok(None)
+    }
+
+    /// What cannot be written is not lost if there is room for a checkpoint; all ranks call it.
+    pub fn rescue(&mut self, ctx: &Context, state: &State, error: Error) -> Error {
+        match self.checkpoints.save_together(ctx, state, &self.id) {
+            Err(_) => error,
+            Ok(()) => Error::File {
+                file: "the result".into(),
+                reason: format!(
+                    "{error}; the image is in a checkpoint in {}, and --resume writes it again",
+                    self.checkpoints.folder().display()
+                ),
+            },
+        }
+    }
+
+    /// The run is over and its result is written: nothing of it stops the next one.
+    pub fn finish(&mut self) {
+        self.checkpoints.finish();
+        let is_empty = self.checkpoints.list().is_ok_and(|list| list.is_empty());
+        if let Some(lock) = self.lock.as_mut().filter(|_| is_empty) {
+            lock.discard_folder();
+        }
+    }
+}
+
+/// Why a checkpoint could not be written, unless it is that ranks are gone.
+fn trouble<T>(outcome: &Result<T>) -> Option<&Error> {
+    outcome.as_ref().err().filter(|error| !matches!(error, Error::Ranks(_)))
+}
+
+/// Checkpoints of a run that is over are given up; others must not be lost.
+fn begin_anew(checkpoints: &mut Checkpoints, told: &mut Told<'_>) -> Result<()> {
+    let list = checkpoints.list()?;
+    let Some(latest) = list.first() else { return Ok(()) };
+    if !checkpoints.is_finished() {
+        return Err(Error::argument(
+            "checkpoints",
+            format!(
+                "{} is there from an earlier run; --resume continues it, --start-over discards it",
+                latest.display()
+            ),
+        ));
+    }
+    told.note(&format!(
+        "{} is from a run that finished; this run starts over, and --resume would have continued it",
+        latest.display()
+    ));
+    checkpoints.start_over()
+}
+
+/// Keeps other runs out of the folder of checkpoints. One that cannot be written does so by itself, and is needed only
+/// when there is something to save.
+fn lock_checkpoints(job: &Job, told: &mut Told<'_>) -> Result<Option<FolderLock>> {
+    match FolderLock::take(&job.checkpoint.folder) {
+        Ok(lock) => Ok(Some(lock)),
+        Err(error @ Error::Argument { .. }) => Err(error),
+        Err(error) => {
+            let words = format!("{error}; checkpoints cannot be written there");
+            if job.checkpoint.is_periodic() {
+                told.warn(&words)
+            } else {
+                told.detail(&words)
+            }
+            Ok(None)
+        }
+    }
+}
+
+/// Keeps other runs out of the folder of pictures, on the first rank.
+pub(crate) fn lock_output(
+    ctx: &Context,
+    job: &Job,
+    has_checkpoints: bool,
+) -> Result<Option<FolderLock>> {
+    let same = |one: &Path, other: &Path| {
+        one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
+    };
+    let is_locked = |folder: &Path| has_checkpoints && same(folder, &job.checkpoint.folder);
+    let folder = job.output.folder.as_deref().filter(|_| ctx.is_root());
+    let lock = folder.filter(|folder| !is_locked(folder)).map(FolderLock::take).transpose();
+    agree(ctx, lock)
+}

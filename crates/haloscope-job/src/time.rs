@@ -1,0 +1,208 @@
+//! What a job will take of time, by a short trial of its parts on this machine.
+//!
+//! The trial is of a few views, of an operator on a small image, and of the network on a small tile, all with the
+//! cores that the ranks would share; the rest is proportion. So it says "about": inner iterations count at their most, and
+//! reading, writing and messages do not count.
+
+use std::time::Instant;
+
+use haloscope::denoise::{Denoiser, NetworkDenoiser, TotalVariation};
+use haloscope::forecast::Forecast;
+use haloscope::{Array, Result};
+
+use crate::Job;
+use crate::layout::Layout;
+use crate::sections::files::StartPlan;
+use crate::sections::operators::Recipe;
+use crate::sections::prior::PriorKind;
+
+/// Pixels along each side of what is tried, of images and of volumes.
+const TRIAL: [usize; 2] = [256, 48];
+
+/// Pixels times views of a projector that is tried: some milliseconds.
+const RAYS: usize = 1 << 25;
+
+/// Images above this many pixels are not made for a trial.
+const MOST_PIXELS: usize = 1 << 28;
+
+/// Projections that find a norm.
+const NORM: f64 = 20.0;
+
+/// In words, for as many ranks as the forecast has, all of them on this machine.
+pub fn describe(
+    job: &Job,
+    layout: &Layout,
+    forecast: &Forecast,
+    network: Option<&NetworkDenoiser>,
+) -> String {
+    let pixels: usize = layout.image.iter().product();
+    if pixels > MOST_PIXELS {
+        return "not estimated for an image of this size; the first iteration tells".into();
+    }
+    match estimate(job, layout, forecast, network) {
+        Err(error) => format!("not estimated: {error}"),
+        Ok(seconds) => {
+            let inner = job.solver.method.kind().has_prox();
+            let most = if inner { "at most " } else { "" };
+            format!("{most}about {}, by a short trial on this machine", duration(seconds))
+        }
+    }
+}
+
+/// The seconds of a job.
+fn estimate(
+    job: &Job,
+    layout: &Layout,
+    forecast: &Forecast,
+    network: Option<&NetworkDenoiser>,
+) -> Result<f64> {
+    let ranks = forecast.ranks.len() as f64;
+    let operators = layout.recipes.len() as f64;
+    let most = forecast.ranks.iter().map(|share| share.operators).max().unwrap_or(1) as f64;
+    // All ranks wait for the one with the most to do, which has its part of the cores.
+    let uneven = (most * ranks / operators).max(1.0);
+    let data = applications(layout)? * uneven;
+    let image: usize = layout.image.iter().product();
+    let prior = match (&job.prior.kind, network) {
+        (PriorKind::Network(_), Some(denoiser)) => {
+            let tiles: usize = forecast.ranks.iter().map(|share| share.tiles).sum();
+            let most = forecast.ranks.iter().map(|share| share.tiles).max().unwrap_or(1);
+            let uneven = most as f64 * ranks / tiles.max(1) as f64;
+            network_rate(denoiser)? * forecast.flops * uneven
+        }
+        // On every rank; as one step of a method with its own dual variable, or as many as its prox takes.
+        (PriorKind::TotalVariation { denoiser, .. }, _) => {
+            let steps = match job.solver.method.kind() {
+                haloscope::forecast::Method::PrimalDual => 1.0,
+                _ => denoiser.iterations as f64,
+            };
+            variation_rate(layout)? * image as f64 * steps * ranks
+        }
+        _ => 0.0,
+    };
+    // What every method does with images besides: about as much as a step of total variation.
+    let rest = variation_rate(layout)? * image as f64 * ranks;
+    let iteration = data * job.solver.applications() + prior + rest;
+    let mut seconds = iteration * job.stop.iterations as f64;
+    if job.solver.needs_norm() {
+        seconds += NORM * data;
+    }
+    if let (StartPlan::BackProjection(_, window), Some(scan)) =
+        (&job.start, layout.recipes[0].scan())
+    {
+        let (projector, views) = scan.trial(trial_views(layout))?;
+        let measured = projector.measurement_shape();
+        let zeros = Array::zeros([&[layout.image[0]], &measured[..]].concat());
+        let per_view =
+            timed(|| projector.filtered_back_projection(&zeros, *window))? / views as f64;
+        // On every rank.
+        seconds += per_view * scan.views() as f64 * ranks;
+    }
+    Ok(seconds)
+}
+
+/// Seconds to apply all operators forward and back once, on all cores.
+fn applications(layout: &Layout) -> Result<f64> {
+    let mut seconds = 0.0;
+    let mut known: Option<(&Recipe, f64)> = None;
+    for recipe in &*layout.recipes {
+        let alike = known.filter(|(last, _)| last.name() == recipe.name());
+        let each = match alike {
+            Some((_, each)) => each,
+            None => match recipe.scan() {
+                Some(scan) => {
+                    let (projector, views) = scan.trial(trial_views(layout))?;
+                    let time = round_trip(layout, &*projector.into_physics())?;
+                    time / views as f64 * scan.views() as f64 / scan.groups() as f64
+                }
+                None => small_round_trip(layout, recipe)?,
+            },
+        };
+        known = Some((recipe, each));
+        seconds += each;
+    }
+    Ok(seconds)
+}
+
+/// Seconds of an operator that has the size of its image, from a smaller one.
+fn small_round_trip(layout: &Layout, recipe: &Recipe) -> Result<f64> {
+    let sides = recipe.image().len() - 1;
+    let small = recipe.smaller(TRIAL[usize::from(sides > 2)]);
+    let small = small.as_ref().unwrap_or(recipe);
+    let count = |shape: &[usize]| shape.iter().product::<usize>() as f64;
+    let time = round_trip(layout, &*small.draft()?)?;
+    Ok(time * count(recipe.image()) / count(small.image()))
+}
+
+fn round_trip(layout: &Layout, operator: &dyn haloscope::physics::Physics) -> Result<f64> {
+    let image = Array::zeros([&layout.image[..1], operator.image_shape()].concat());
+    timed(|| {
+        let measured = operator.forward(&image)?;
+        operator.vjp(&image, &measured)
+    })
+}
+
+/// Seconds of a network for each floating-point operation.
+fn network_rate(denoiser: &NetworkDenoiser) -> Result<f64> {
+    let (channels, rank) = (denoiser.model().image_channels(), denoiser.model().network().rank());
+    // A network for slices of a volume gets one slice at a time.
+    let side = if rank > 2 { 32 } else { 96 };
+    let shape = [vec![1, channels], vec![side; rank]].concat();
+    let plan = denoiser.plan(&shape)?;
+    let image = Array::zeros(shape);
+    let level = 0.05_f32.into();
+    Ok(timed(|| denoiser.denoise(&image, &level))? / plan.flops().max(1.0))
+}
+
+/// Seconds of a step of total variation for each pixel.
+fn variation_rate(layout: &Layout) -> Result<f64> {
+    let sides = layout.image.len() - 2;
+    let side = |side: &usize| (*side).min(TRIAL[usize::from(sides > 2)]);
+    let shape: Vec<usize> =
+        layout.image[..2].iter().copied().chain(layout.image[2..].iter().map(side)).collect();
+    let steps = 4;
+    let denoiser = TotalVariation { iterations: steps, tolerance: 0.0 };
+    let mut next = 0_u32;
+    let image = Array::from_shape_simple_fn(shape, || {
+        next = next.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        next as f32 / u32::MAX as f32
+    });
+    let level = 0.1_f32.into();
+    let time = timed(|| denoiser.denoise(&image, &level))?;
+    Ok(time / (steps * image.len().max(1)) as f64)
+}
+
+fn trial_views(layout: &Layout) -> usize {
+    (RAYS / layout.image.iter().product::<usize>().max(1)).clamp(1, 64)
+}
+
+/// The seconds of something that was done once before, so that tables and memory are there.
+fn timed<T>(mut work: impl FnMut() -> Result<T>) -> Result<f64> {
+    work()?;
+    let begin = Instant::now();
+    work()?;
+    Ok(begin.elapsed().as_secs_f64())
+}
+
+/// A time in two digits.
+fn duration(seconds: f64) -> String {
+    match seconds {
+        ..1.0 => "a second".into(),
+        ..60.0 => format!("{seconds:.0} s"),
+        ..600.0 => format!("{:.1} min", seconds / 60.0),
+        ..5400.0 => format!("{:.0} min", seconds / 60.0),
+        ..172_800.0 => format!("{:.1} h", seconds / 3600.0),
+        _ => format!("{:.1} days", seconds / 86_400.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_the_unit_that_suits_them() {
+        let times = [0.2, 12.3, 90.0, 1800.0, 7200.0, 864_000.0].map(duration);
+        assert_eq!(times, ["a second", "12 s", "1.5 min", "30 min", "2.0 h", "10.0 days"]);
+    }
+}
