@@ -17,8 +17,6 @@ mod plan;
 mod problem;
 mod ranks;
 mod reconstruct;
-mod records;
-mod report;
 mod submit;
 mod threads;
 mod trace;

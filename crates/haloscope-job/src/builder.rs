@@ -41,6 +41,12 @@ pub struct JobBuilder {
 }
 
 impl JobBuilder {
+    /// Keys for a table within a section: `noise = { gaussian = 0.02 }`.
+    #[must_use]
+    pub fn keys() -> Keys {
+        Keys::default()
+    }
+
     /// What messages call the job.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {

@@ -23,9 +23,9 @@ pub trait Observer {
         None
     }
 
-    /// The image is found and its files are written; called on the first rank. What is written here belongs to the
+    /// The image is found, and its files, pictures and page are written; called on the first rank. What is written here belongs to the
     /// result: an error is one of the run, whose checkpoints are then kept.
-    fn conclude(&mut self, outcome: &mut Outcome) -> Result<()> {
+    fn conclude(&mut self, outcome: &Outcome) -> Result<()> {
         let _ = outcome;
         Ok(())
     }

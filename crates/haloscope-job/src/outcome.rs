@@ -16,6 +16,10 @@ use crate::quality::Quality;
 pub struct Outcome {
     /// The name of the job.
     pub job: String,
+    /// The name of the method.
+    pub method: &'static str,
+    /// The prior, in a few words.
+    pub prior: String,
     /// What was found, and all that the method needs to go on from it.
     pub state: State,
     /// Why it ended.
@@ -46,6 +50,10 @@ pub struct Outcome {
     pub depends_on_ranks: bool,
     /// The files that were written.
     pub files: Vec<PathBuf>,
+    /// Pictures for people, in the job's folder.
+    pub pictures: Vec<PathBuf>,
+    /// The report, in the job's folder.
+    pub page: Option<PathBuf>,
     /// Where a checkpoint is that the run can be resumed from, if it was cut short.
     pub checkpoints: Option<PathBuf>,
     /// What the job comes down to, for reports.

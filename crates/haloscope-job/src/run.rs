@@ -12,7 +12,6 @@ use haloscope::solve::{FolderLock, State, gather_records};
 use haloscope::{Array, Digest, io};
 use haloscope_comm::{Collectives, Context};
 
-use crate::Job;
 use crate::error::{Error, Result};
 use crate::facts::Facts;
 use crate::iterate::{Iterated, iterate};
@@ -25,6 +24,7 @@ use crate::quality::Quality;
 use crate::saving::{Resuming, Saving, lock_output};
 use crate::scale::Clipped;
 use crate::sections::files::is_picture;
+use crate::{Job, report};
 
 /// Tells an observer what is its rank's to know.
 pub(crate) struct Told<'a> {
@@ -83,7 +83,7 @@ impl Job {
     /// use haloscope_job::Job;
     ///
     /// let job = Job::builder()
-    ///     .measurements(|it| it.set("phantom", "landscape").set("size", [32, 32]))
+    ///     .measurements(|it| it.set("phantom", "landscape").set("size", vec![32, 32]))
     ///     .operator("blur", |it| it.set("kernel", "gaussian").set("sigma", 1.5))
     ///     .prior("total-variation", |it| it.set("weight", 0.01))
     ///     .solver("fista", |it| it)
@@ -175,6 +175,8 @@ impl Ready {
         let is_direct = job.solver.method.is_direct();
         let mut outcome = Outcome {
             job: job.name.clone(),
+            method: job.solver.method.name(),
+            prior: job.prior.describe(),
             ending: match stopped {
                 Some(number) => Ending::Stopped(number),
                 None if is_direct => Ending::Direct,
@@ -193,6 +195,8 @@ impl Ready {
             bits: Digest::of(&state.image).to_string(),
             depends_on_ranks: job.prior.depends_on_ranks(),
             files: Vec::new(),
+            pictures: Vec::new(),
+            page: None,
             checkpoints: saved,
             facts,
             clamp: job.output.clamp,
@@ -229,7 +233,7 @@ fn expect(
     agree(ctx, expected.and_then(|expected| expected.check(here, processes).map(|()| expected)))
 }
 
-/// Compares the image with the truth, writes its files, and lets the observer write what it wants.
+/// Compares the image with the truth, writes its files, pictures and page, and lets the observer write what it wants.
 fn write(
     job: &Job,
     prepared: &Prepared,
@@ -250,6 +254,9 @@ fn write(
     let quality = of(&image).transpose()?;
     let before = outcome.before.as_ref().and_then(|before| of(&before.image)).transpose()?;
     (outcome.files, outcome.quality, outcome.before_quality) = (files, quality, before);
+    if let Some(folder) = &job.output.folder {
+        report::write(folder, job, outcome)?;
+    }
     told.observer.conclude(outcome)
 }
 
@@ -282,7 +289,6 @@ fn write_picture(
 }
 
 /// The image with the first value at 0 and the second at 1.
-#[must_use]
-pub fn with_contrast(image: &Array, (black, white): (f32, f32)) -> Array {
+pub(crate) fn with_contrast(image: &Array, (black, white): (f32, f32)) -> Array {
     image.mapv(|value| (value - black) / (white - black).max(f32::MIN_POSITIVE))
 }

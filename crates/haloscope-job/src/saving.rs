@@ -181,9 +181,9 @@ fn lock_checkpoints(job: &Job, told: &mut Told<'_>) -> Result<Option<FolderLock>
         Err(error) => {
             let words = format!("{error}; checkpoints cannot be written there");
             if job.checkpoint.is_periodic() {
-                told.warn(&words)
+                told.warn(&words);
             } else {
-                told.detail(&words)
+                told.detail(&words);
             }
             Ok(None)
         }

@@ -1,9 +1,7 @@
-//! `haloscope reconstruct`: a job on all ranks, with its progress, its summary, its pictures and its page. `haloscope demo`
+//! `haloscope reconstruct`: a job on all ranks, with its progress and its summary. `haloscope demo`
 //! does the same with a job of its own.
 
-mod pictures;
 mod progress;
-mod summary;
 mod watch;
 
 use std::path::PathBuf;
@@ -11,13 +9,12 @@ use std::path::PathBuf;
 use anyhow::Result;
 use haloscope::distribute::agree;
 use haloscope_comm::Context;
-use haloscope_job::{Ending, Error, Job, Outcome, Resuming};
+use haloscope_job::{Ending, Error, Job, Outcome, Resuming, Summary};
 
 use crate::exit::{Agreed, Code};
 use crate::interrupt::{self, Signal};
 use crate::ranks::RankArguments;
 use crate::trace::TraceArguments;
-use summary::Summary;
 use watch::Watch;
 
 /// The options of `haloscope reconstruct`.
@@ -85,7 +82,7 @@ pub fn finish(result: Finished, printing: Printing) -> Result<Code> {
             if printing.json {
                 crate::print(&(serde_json::to_string_pretty(&*summary)? + "\n"))?;
             } else if !printing.quiet {
-                crate::print(&summary.describe()?)?;
+                crate::print(&summary.describe())?;
             }
             Ok(Code::Success)
         }

@@ -1,19 +1,16 @@
-//! What the command does with what a run tells it: progress, messages and events, and at the end pictures and a page.
+//! What the command does with what a run tells it: progress, messages and events.
 
-use std::path::Path;
-
-use haloscope::{Error, Result, io};
+use haloscope::Result;
 use haloscope_comm::Context;
 use haloscope_job::words::count;
-use haloscope_job::{Event, Expected, Job, Observer, Outcome, Quality, size};
+use haloscope_job::{Event, Expected, Job, Observer, Outcome, Quality, Summary, details, size};
 use log::Level;
 use serde_json::{Value, json};
 
+use super::Printing;
 use super::progress::Progress;
-use super::summary::Summary;
-use super::{Printing, pictures};
 use crate::interrupt::{self, Signal};
-use crate::{log as output, records};
+use crate::log as output;
 
 /// Watches a run on one rank. Only the first has something to print.
 pub struct Watch<'a> {
@@ -142,7 +139,7 @@ impl Observer for Watch<'_> {
                 };
                 self.progress.show(record, &facts);
                 output::event(self.ctx, "iteration", || {
-                    records::details(self.ctx.rank(), record, &self.qualities)
+                    details(self.ctx.rank(), record, &self.qualities)
                 });
             }
             Event::Checkpoint { iteration } => {
@@ -157,12 +154,8 @@ impl Observer for Watch<'_> {
         interrupt::requested().map(Signal::number)
     }
 
-    /// Writes pictures and the page, if the job wants them.
-    fn conclude(&mut self, outcome: &mut Outcome) -> Result<()> {
-        let mut summary = Summary::of(self.job, outcome);
-        if let Some(folder) = self.job.folder() {
-            write_report(folder, self.job, outcome, &mut summary)?;
-        }
+    fn conclude(&mut self, outcome: &Outcome) -> Result<()> {
+        let summary = Summary::of(outcome);
         output::event(self.ctx, "finished", || {
             json!({
                 "reason": summary.reason,
@@ -176,27 +169,4 @@ impl Observer for Watch<'_> {
         self.summary = Some(Box::new(summary));
         Ok(())
     }
-}
-
-fn write_report(folder: &Path, job: &Job, outcome: &Outcome, summary: &mut Summary) -> Result<()> {
-    let failed = |error: &dyn std::fmt::Display| Error::File {
-        file: folder.display().to_string(),
-        reason: error.to_string(),
-    };
-    std::fs::create_dir_all(folder).map_err(|error| failed(&error))?;
-    let pictures = pictures::write(
-        folder,
-        outcome.truth.as_ref(),
-        outcome.before.as_ref(),
-        &outcome.written(),
-        job.contrast(),
-        &outcome.facts.unit,
-    )?;
-    summary.pictures = pictures.iter().map(|picture| picture.path.clone()).collect();
-    let path = folder.join("report.html");
-    summary.page = Some(path.display().to_string());
-    let records = outcome.records.first().map_or(&[][..], Vec::as_slice);
-    let page = summary.to_page(&pictures, records, &outcome.qualities);
-    let page = page.map_err(|error| failed(&format!("{error:#}")))?;
-    io::write_atomically(&path, |file| file.write_all(page.as_bytes()))
 }

@@ -12,6 +12,8 @@ mod table;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
+use haloscope_job::escape;
+use haloscope_nn::models::ModelName;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -20,7 +22,6 @@ pub use run::{PROVENANCE, ROWS, Run};
 pub use table::{Table, Values};
 
 use crate::columns::{COLUMNS, Kind, names};
-use haloscope_nn::models::ModelName;
 
 /// A page about some runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -217,25 +218,6 @@ fn apart(mut runs: Vec<Run>) -> Vec<Run> {
         }
     }
     runs
-}
-
-/// Text for a page: neither markup nor the end of an attribute.
-#[must_use]
-pub fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            // Not allowed in a page.
-            '\0' => escaped.push('\u{fffd}'),
-            other => escaped.push(other),
-        }
-    }
-    escaped
 }
 
 #[cfg(test)]

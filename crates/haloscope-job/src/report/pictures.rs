@@ -5,19 +5,22 @@
 //! Slices of a volume whose file says where the patient's head is are shown the usual way up; their left and right are
 //! as in the file, and what is in files is never turned.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use haloscope::array::extremes;
 use haloscope::{Array, Result, io};
-use haloscope_job::words::count;
-use haloscope_job::{Affine, Before, Truth, with_contrast};
 use ndarray::{Axis, concatenate};
 
-use crate::report::{Panel, ValueScale};
+use super::{Panel, ValueScale};
+use crate::layout::Truth;
+use crate::prepare::Before;
+use crate::run::with_contrast;
+use crate::sections::placement::Affine;
+use crate::words::count;
 
 /// A picture that was written.
 pub struct Written {
-    pub path: String,
+    pub path: PathBuf,
     /// The name of the file, without its ending.
     pub name: &'static str,
     pub caption: String,
@@ -77,7 +80,7 @@ pub fn write(
             slices.iter().map(|slice| with_contrast(slice, contrast)).collect();
         io::write(&path, &side_by_side(&slices), &io::WriteOptions::default())?;
         written.push(Written {
-            path: path.display().to_string(),
+            path,
             name,
             caption: format!("{caption}{several}"),
             scale,

@@ -2,6 +2,8 @@
 
 use haloscope::Array;
 
+use base64::Engine as _;
+
 use super::*;
 
 fn png(array: &Array) -> Vec<u8> {
@@ -156,7 +158,7 @@ fn pictures_are_inside_to_the_byte() {
     let embedded: Vec<Vec<u8>> = page
         .split("src=\"data:image/png;base64,")
         .skip(1)
-        .map(|rest| base64::decode(rest.split('"').next().expect("an end")).expect("base64"))
+        .map(|rest| STANDARD.decode(rest.split('"').next().expect("an end")).expect("base64"))
         .collect();
     let comparison = report.comparison.expect("two pictures");
     let mut expected = vec![comparison.after.png, comparison.before.png];

@@ -1,10 +1,10 @@
 //! What was noted of the iterations, of all ranks: for reports, pages and `--log json`.
 
 use haloscope::solve::{Record, Seconds};
-use haloscope_job::Quality;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::quality::Quality;
 use crate::report::Table;
 
 /// What one rank did: the seconds of all its iterations, which do not overlap, its memory, and each iteration.
@@ -28,7 +28,7 @@ pub struct RankSummary {
 
 impl RankSummary {
     /// Of the records of a rank, and what is known of the image, which is the same on all ranks.
-    pub fn of(rank: usize, records: &[Record], qualities: &[(usize, Quality)]) -> Self {
+    pub(crate) fn of(rank: usize, records: &[Record], qualities: &[(usize, Quality)]) -> Self {
         let sum = |part: fn(&Seconds) -> f64| records.iter().map(|one| part(&one.seconds)).sum();
         Self {
             data_seconds: sum(|seconds| seconds.data),
@@ -43,7 +43,7 @@ impl RankSummary {
 }
 
 /// A row for each rank.
-pub fn table(ranks: &[RankSummary]) -> Table {
+pub(crate) fn table(ranks: &[RankSummary]) -> Table {
     let columns =
         ["rank", "data", "prior", "rest", "of these messages", "of these waiting", "memory"];
     let seconds = |seconds: f64| format!("{seconds:.2} s");
@@ -67,6 +67,7 @@ pub fn table(ranks: &[RankSummary]) -> Table {
 }
 
 /// One iteration of one rank, for programs. The image is not compared with the truth after every one.
+#[must_use]
 pub fn details(rank: usize, record: &Record, qualities: &[(usize, Quality)]) -> Value {
     let quality = qualities.iter().rev().find(|(at, _)| *at == record.iteration);
     let quality = quality.map(|(_, quality)| quality);

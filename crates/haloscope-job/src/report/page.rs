@@ -3,13 +3,13 @@
 //! Pictures are inside as text, plots are inline SVG, and the page forbids itself to load anything. It is light or
 //! dark as the reader's system is, and fits a phone. All text is escaped; what it says is the caller's.
 
-mod base64;
-mod chart;
-
 use std::fmt::Write;
 
-use chart::Scale;
-use haloscope_study::dashboard::escape;
+use base64::display::Base64Display;
+use base64::engine::general_purpose::STANDARD;
+
+use super::chart::{self, Scale};
+use super::escape;
 
 /// What is shown, in the order of the page. Parts that are empty are left out.
 #[derive(Clone, Debug, Default)]
@@ -390,7 +390,7 @@ fn write_image(page: &mut String, picture: &Picture, class: &str) {
         let _ = write!(page, " class=\"{class}\"");
     }
     let _ = write!(page, " alt=\"{}\" src=\"data:image/png;base64,", escape(&picture.caption));
-    base64::encode(&picture.png, page);
+    let _ = write!(page, "{}", Base64Display::new(&picture.png, &STANDARD));
     page.push_str("\">");
 }
 
@@ -402,4 +402,5 @@ fn size_of_png(png: &[u8]) -> Option<(u32, u32)> {
 }
 
 #[cfg(test)]
+#[path = "tests.rs"]
 mod tests;

@@ -2,15 +2,16 @@
 
 use std::fmt::Write;
 
-use anyhow::{Context as _, Result};
 use haloscope::solve::{Record, Seconds};
-use haloscope_job::words::count;
-use haloscope_job::{Facts, Job, Outcome, Quality};
+use haloscope::{Error, Result};
 use serde::Serialize;
 
-use super::pictures::Written;
+use crate::facts::Facts;
+use crate::outcome::Outcome;
+use crate::quality::Quality;
 use crate::records::{self, RankSummary};
-use crate::report::{Comparison, Iteration, Picture, Report, Table};
+use crate::report::{Comparison, Iteration, Picture, Report, Table, Written};
+use crate::words::count;
 
 /// The result of a run.
 #[derive(Serialize)]
@@ -19,15 +20,21 @@ pub struct Summary {
     pub problem: String,
     /// Without the batch.
     pub shape: Vec<usize>,
+    /// The number of operators.
     pub operators: usize,
+    /// The number of ranks.
     pub ranks: usize,
+    /// The name of the method.
     pub method: &'static str,
+    /// The prior, in a few words.
     pub prior: String,
+    /// Iterations of which the image is the result.
     pub iterations: usize,
     /// The iterations of an earlier run that it went on from.
     pub resumed_from: Option<usize>,
     /// Why it ended.
     pub reason: String,
+    /// Of the iterations.
     pub seconds: f64,
     /// After the last iteration that knows it.
     pub data_term: Option<f64>,
@@ -35,7 +42,9 @@ pub struct Summary {
     pub before: Option<Quality>,
     /// What that is: a back-projection, the first frame.
     pub before_shows: Option<String>,
+    /// Of the image.
     pub after: Option<Quality>,
+    /// Between ranks, in the iterations.
     pub megabytes_moved: f64,
     /// Where the time of each rank went, in all and in each iteration.
     pub per_rank: Vec<RankSummary>,
@@ -43,8 +52,11 @@ pub struct Summary {
     pub bits: String,
     /// Whether the bits depend on the number of ranks, because the job asks for tiles that suit them.
     pub depends_on_ranks: bool,
+    /// Files of the image.
     pub files: Vec<String>,
+    /// Pictures for people.
     pub pictures: Vec<String>,
+    /// The report.
     pub page: Option<String>,
     /// Where the checkpoints are that the run can go on from, if it was cut short.
     pub checkpoints: Option<String>,
@@ -54,8 +66,9 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Of a run that was not interrupted, before pictures and page are written.
-    pub fn of(job: &Job, outcome: &Outcome) -> Self {
+    /// Of a run, as far as it got.
+    #[must_use]
+    pub fn of(outcome: &Outcome) -> Self {
         let of_rank =
             |(rank, records): (usize, &Vec<_>)| RankSummary::of(rank, records, &outcome.qualities);
         Self {
@@ -63,8 +76,8 @@ impl Summary {
             shape: outcome.image().shape()[1..].to_vec(),
             operators: outcome.operators,
             ranks: outcome.records.len(),
-            method: job.method(),
-            prior: job.prior(),
+            method: outcome.method,
+            prior: outcome.prior.clone(),
             iterations: outcome.iterations(),
             resumed_from: outcome.resumed_from,
             reason: outcome.ending.to_string(),
@@ -78,15 +91,23 @@ impl Summary {
             bits: outcome.bits.clone(),
             depends_on_ranks: outcome.depends_on_ranks,
             files: outcome.files.iter().map(|file| file.display().to_string()).collect(),
-            pictures: Vec::new(),
-            page: None,
+            pictures: outcome.pictures.iter().map(|file| file.display().to_string()).collect(),
+            page: outcome.page.as_ref().map(|page| page.display().to_string()),
             checkpoints: outcome.checkpoints.as_ref().map(|folder| folder.display().to_string()),
             facts: outcome.facts.clone(),
         }
     }
 
-    pub fn describe(&self) -> Result<String> {
+    /// For people, in a few lines.
+    #[must_use]
+    pub fn describe(&self) -> String {
         let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = self.write(&mut text);
+        text
+    }
+
+    fn write(&self, text: &mut String) -> std::fmt::Result {
         writeln!(
             text,
             "{}: {} pixels{} from {}, on {}\n",
@@ -133,21 +154,21 @@ impl Summary {
             writeln!(text, "report    {page}")?;
         }
         if let Some(folder) = &self.checkpoints {
-            writeln!(text, "cut short {}; --resume goes on from {folder}", self.reason)?;
+            writeln!(text, "cut short {}; --resume resumes from {folder}", self.reason)?;
         }
-        Ok(text)
+        Ok(())
     }
 
     /// A page for a browser, with the pictures that were written.
-    pub fn to_page(
-        &self,
-        pictures: &[Written],
-        records: &[Record],
-        qualities: &[(usize, Quality)],
-    ) -> Result<String> {
+    pub(crate) fn to_page(&self, pictures: &[Written], outcome: &Outcome) -> Result<String> {
+        let records = outcome.records.first().map_or(&[][..], Vec::as_slice);
+        let qualities = &outcome.qualities;
         let mut loaded = Vec::new();
         for written in pictures {
-            let png = std::fs::read(&written.path).with_context(|| written.path.clone())?;
+            let png = std::fs::read(&written.path).map_err(|error| Error::File {
+                file: written.path.display().to_string(),
+                reason: error.to_string(),
+            })?;
             let picture = Picture {
                 caption: written.caption.clone(),
                 png,
