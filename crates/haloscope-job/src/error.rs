@@ -25,3 +25,10 @@ impl Error {
 
 /// What a run returns.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// Ranks that cannot be made or are gone.
+impl From<haloscope_comm::Error> for Error {
+    fn from(error: haloscope_comm::Error) -> Self {
+        Self::Failed(error.into())
+    }
+}
