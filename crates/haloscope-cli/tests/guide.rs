@@ -14,10 +14,13 @@ fn guide() -> String {
 
 /// The words that the sources ask a section for, and those that they choose from.
 fn words() -> BTreeSet<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/job");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../haloscope-job/src");
+    let files = |folder: &Path| {
+        let entries = std::fs::read_dir(folder).expect("the sources");
+        entries.map(|entry| entry.expect("a file").path()).collect::<Vec<_>>()
+    };
     let mut words = BTreeSet::new();
-    for entry in std::fs::read_dir(folder).expect("the sources") {
-        let path = entry.expect("a file").path();
+    for path in files(&folder.join("sections")).into_iter().chain([folder.join("job.rs")]) {
         let source = std::fs::read_to_string(&path).expect("text");
         // Tests at the end of a file ask for words of their own.
         let source = source.split("#[cfg(test)]").next().unwrap_or_default();

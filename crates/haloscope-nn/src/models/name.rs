@@ -162,8 +162,7 @@ impl FromStr for ModelName {
             return builtin.map(Self::Builtin);
         }
         let path = Path::new(name);
-        if path.extension().is_some() || name.contains(std::path::MAIN_SEPARATOR) || path.is_file()
-        {
+        if path.extension().is_some() || path.is_file() {
             return Ok(Self::File(name.into()));
         }
         let bad = || Error::Argument {
