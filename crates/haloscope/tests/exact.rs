@@ -3,15 +3,16 @@
 
 mod pnp;
 
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use haloscope::denoise::{Denoiser, NetworkDenoiser, NoiseLevel, denoiser_fn};
 use haloscope::distribute::{agree, distribute_with};
 use haloscope::forecast::{Denoising, Job, Method, Prior};
-use haloscope::tiling::{Strategy, Tiling};
+use haloscope::tiling::{ShardPlan, Strategy, Tiles, Tiling};
 use haloscope::{Array, Error};
-use haloscope_comm::{Context, ContextOptions};
-use haloscope_nn::engine::Options;
+use haloscope_comm::{Collectives, Context, ContextOptions};
+use haloscope_nn::engine::{Faces, Halo, Options, Round};
 use haloscope_nn::models::{Architecture, Builtin, Dncnn, Drunet, Model, Unet};
 use ndarray::{ArrayD, IxDyn};
 use pnp::Small;
@@ -135,6 +136,99 @@ fn a_rank_that_dies_between_two_layers_ends_the_others() {
         .expect_err("a rank is gone");
     assert!(error.to_string().contains("the power is out"), "{error}");
     assert!(begin.elapsed() < Duration::from_secs(29), "the others waited for the deadline");
+}
+
+/// How a rank ends in the middle of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Death {
+    Panic,
+    /// It stays away until the others have given up.
+    Stall,
+}
+
+/// A halo over ranks that fails after some rounds.
+struct Mortal<'a> {
+    ctx: &'a Context,
+    shards: &'a ShardPlan,
+    rounds: usize,
+    die: &'a dyn Fn(),
+}
+
+impl Halo for Mortal<'_> {
+    fn exchange(&mut self, round: &Round, faces: Faces<'_>) -> Result<(), String> {
+        let Some(left) = self.rounds.checked_sub(1) else {
+            (self.die)();
+            return Err("the power is out".into());
+        };
+        self.rounds = left;
+        let neighbour = |side| self.shards.neighbour(self.ctx.rank(), round.axis, side);
+        let sent = faces.sent.into_iter().enumerate();
+        let sends: Vec<(usize, &[f32])> = sent
+            .filter(|(_, face)| !face.is_empty())
+            .filter_map(|(side, face)| Some((neighbour(side)?, face)))
+            .collect();
+        let received = faces.received.into_iter().enumerate();
+        let mut receives: Vec<(usize, &mut [f32])> = received
+            .filter(|(_, face)| !face.is_empty())
+            .filter_map(|(side, face)| Some((neighbour(side)?, face)))
+            .collect();
+        self.ctx.comm().exchange(&sends, &mut receives).map_err(|error| error.to_string())
+    }
+}
+
+/// What the ranks other than rank 1 say when that one ends after some rounds.
+fn last_words(death: Death, rounds: usize) -> Vec<String> {
+    const RANKS: usize = 3;
+    let deadline = Duration::from_secs(if death == Death::Stall { 5 } else { 300 });
+    let options = ContextOptions { deadline, ..ContextOptions::default() };
+    let words = Arc::new(Mutex::new(Vec::new()));
+    let said = words.clone();
+    let whole = options.threads(RANKS, move |ctx| {
+        let (noisy, level) = (image(&[1, 1, 300, 40]), 0.1.into());
+        let network = Arc::new(NetworkDenoiser::new(small_drunet(1), Options::default())?);
+        let denoiser = distribute_with(network.clone(), ctx, exact())?;
+        if ctx.rank() != 1 {
+            let outcome = denoiser.denoise(&noisy, &level).map(drop);
+            let reason = outcome.as_ref().expect_err("rank 1 is gone").to_string();
+            said.lock().expect("nobody panics with it").push(reason);
+            return outcome;
+        }
+        let die = || {
+            assert!(death == Death::Stall, "the power is out");
+            while said.lock().expect("nobody panics with it").len() < RANKS - 1 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let shards = ShardPlan::new(noisy.shape(), &network.grains(noisy.shape())?, RANKS)?;
+        assert_eq!(shards.grid(), [RANKS, 1]);
+        let shard = network.shard(noisy.shape(), &shards.region(1))?;
+        assert!(rounds < shard.halo().rounds().len());
+        // As the others do before they begin.
+        agree(ctx, Ok(()))?;
+        let mut halo = Mortal { ctx, shards: &shards, rounds, die: &die };
+        shard.denoise(&shards.extract(&noisy, 1)?, &level, &mut halo, &mut |_, _| ()).map(drop)
+    });
+    assert!(whole.is_err(), "{death:?}");
+    let words = words.lock().expect("nobody panics with it").clone();
+    assert_eq!(words.len(), RANKS - 1);
+    words
+}
+
+#[test]
+fn a_rank_that_panics_inside_a_round_is_named_by_all_others_at_once() {
+    for rounds in [0, 1, 7] {
+        for words in last_words(Death::Panic, rounds) {
+            assert!(words.contains("rank 1 panicked: the power is out"), "{rounds}: {words}");
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_stays_away_from_a_round_is_named_at_the_deadline() {
+    for words in last_words(Death::Stall, 5) {
+        assert!(words.contains("rank 1 did not arrive within"), "{words}");
+        assert!(words.contains("exchange"), "{words}");
+    }
 }
 
 #[test]
