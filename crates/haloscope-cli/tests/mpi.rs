@@ -97,6 +97,23 @@ fn a_job_gives_the_bits_of_one_rank_on_1_to_3_processes() {
 }
 
 #[test]
+fn an_exact_job_gives_the_bits_of_one_tile_on_1_to_4_processes() {
+    let folder = Folder::new();
+    let job = |tiles: &str| {
+        let more = format!(
+            "[solver]\nmethod = 'pgd'\n[prior]\nkind = 'network'\nmodel = 'builtin:color'\n{tiles}\n"
+        );
+        deblurring(2, &more).replace("size = [24, 20]", "size = [96, 80]")
+    };
+    let untiled = folder.bits(&job("strategy = 'basic'\npatch = [96, 80]"), &[]);
+    let exact = folder.write("job.toml", job("strategy = 'exact'"));
+    for ranks in 1..=4 {
+        let summary = json(ranks, &["reconstruct", &exact, "--json", "--start-over"]);
+        assert_eq!((&summary["bits"], &summary["ranks"]), (&untiled.clone().into(), &ranks.into()));
+    }
+}
+
+#[test]
 fn a_job_that_is_wrong_is_refused_once_for_all_processes() {
     let folder = Folder::new();
     let job = folder.write("job.toml", deblurring(8, PRIMAL_DUAL).replace("weight", "wieght"));

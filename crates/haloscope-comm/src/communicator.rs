@@ -144,7 +144,11 @@ pub trait Collectives: Communicator {
     }
 
     /// Sends `(rank, values)` and receives into `(rank, values)`, all at once; between two ranks
-    /// the messages match in order. Ranks without neighbours pass empty lists.
+    /// the messages match in order.
+    ///
+    /// It counts as a call of all ranks, so every rank must call it equally often: those that have
+    /// nothing to send or receive pass empty lists. A rank that skips it is out of step, and the next
+    /// call that involves it fails with [`Mismatch`](crate::Error::Mismatch).
     ///
     /// It waits for the neighbours only, so a message that nobody receives is detected not here but
     /// by the next call that involves both ranks.

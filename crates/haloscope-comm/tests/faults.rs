@@ -249,6 +249,23 @@ fn different_calls_are_an_error_on_all_ranks_that_names_both() {
 }
 
 #[test]
+fn a_rank_that_skips_an_exchange_of_others_is_out_of_step() {
+    let (outcomes, whole) = run(3, LONG, |ctx| {
+        let (rank, mut received) = (ctx.rank(), [0.0_f32; 3]);
+        match rank {
+            // It has no neighbours, and should have passed empty lists.
+            2 => (),
+            _ => ctx
+                .comm()
+                .exchange(&[(1 - rank, &[1.0_f32; 3][..])], &mut [(1 - rank, &mut received[..])])?,
+        }
+        ctx.comm().barrier()
+    });
+    assert!(matches!(whole, Err(Error::Mismatch { .. })), "{whole:?}");
+    assert!(outcomes.iter().all(|outcome| matches!(outcome, Some(Err(Error::Mismatch { .. })))));
+}
+
+#[test]
 fn message_of_another_length_is_an_error() {
     let (_, whole) = run(2, LONG, |ctx| {
         let other = 1 - ctx.rank();

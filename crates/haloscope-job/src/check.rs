@@ -161,13 +161,21 @@ fn describe_ranks(ranks: usize, operators: usize) -> String {
 
 /// The tiles of a network.
 fn describe_tiles(forecast: &Forecast) -> String {
-    let Some(plan) = &forecast.tiles else { return String::new() };
     let idle = forecast.ranks.iter().filter(|share| share.tiles == 0).count();
-    format!(
-        ", {} of {:?} (work × {:.2}){}",
-        count(plan.len(), "tile"),
-        plan.window(),
-        plan.work_multiplier(),
-        if idle > 0 { format!(", {} without one", count(idle, "rank")) } else { String::new() }
-    )
+    let idle =
+        if idle > 0 { format!(", {} without one", count(idle, "rank")) } else { String::new() };
+    match (&forecast.tiles, &forecast.shards) {
+        (Some(plan), _) => format!(
+            ", {} of {:?} (work × {:.2}){idle}",
+            count(plan.len(), "tile"),
+            plan.window(),
+            plan.work_multiplier(),
+        ),
+        (None, Some(shards)) => {
+            let grid: Vec<String> = shards.grid().iter().map(ToString::to_string).collect();
+            let load = forecast.largest_load();
+            format!(", exact, in {} parts (largest load {load:.2}){idle}", grid.join("x"))
+        }
+        (None, None) => String::new(),
+    }
 }

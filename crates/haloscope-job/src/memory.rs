@@ -129,6 +129,8 @@ impl Expected {
             "available_bytes": Machine::detect().memory_available_bytes,
             "tiles": tiles.map_or(0, haloscope::tiling::TilePlan::len),
             "window": tiles.map(|tiles| tiles.window().to_vec()),
+            "shards": self.forecast.shards.as_ref().map(|shards| shards.grid().to_vec()),
+            "shards": self.forecast.shards.as_ref().map(haloscope::tiling::ShardPlan::grid),
             "teraflop_per_iteration": self.forecast.flops / 1e12,
             "ranks": self.forecast.ranks.iter().map(rank).collect::<Vec<_>>(),
         })
@@ -199,7 +201,8 @@ mod tests {
 
     #[test]
     fn ranks_of_one_process_have_the_weights_once() {
-        let forecast = Forecast { tiles: None, batch: 0, flops: 0.0, ranks: Vec::new() };
+        let forecast =
+            Forecast { tiles: None, shards: None, batch: 0, flops: 0.0, ranks: Vec::new() };
         let expected = Expected { forecast, rank_bytes: 900_000_000, shared_bytes: 600_000_000 };
         assert_eq!(expected.bytes(4, 1), 1_800_000_000);
         assert_eq!(expected.bytes(4, 4), 3_600_000_000);

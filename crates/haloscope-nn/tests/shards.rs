@@ -136,9 +136,13 @@ fn compare(
     let plans: Vec<Arc<dyn Plan>> = (parts.iter())
         .map(|(_, region)| {
             let shard = Shard::new(input.shape().clone(), region.clone()).expect("inside");
-            engine.plan_shard(network, &shard, options).expect("cut at grains")
+            let plan = engine.plan_shard(network, &shard, options).expect("cut at grains");
+            assert_eq!(engine.halo(network, &shard, options).as_ref(), Ok(plan.halo()));
+            plan
         })
         .collect();
+    // Ranks count their calls, so that parts should have equally many.
+    assert!(plans.iter().all(|plan| plan.halo().rounds().len() == plans[0].halo().rounds().len()));
     let mail = Mail::default();
     std::thread::scope(|scope| {
         for ((at, region), plan) in parts.iter().zip(&plans) {

@@ -31,19 +31,25 @@ pub fn text(report: &Report) -> Result<String> {
     if let Some(network) = &report.network {
         writeln!(
             text,
-            "network    {:.1} million weights; a pixel matters up to {} away, and the overlap is {}",
+            "network    {:.1} million weights; a pixel matters up to {} away, and {}",
             network.parameters as f64 / 1e6,
             count(network.receptive_radius, "pixel"),
-            plan.overlap
+            match plan.strategy {
+                "exact" => "all of them count".to_owned(),
+                _ => format!("the overlap is {}", plan.overlap),
+            }
         )?;
-        writeln!(
-            text,
-            "tiles      {} ({}), windows of {}, {} at once",
-            plan.tiles,
-            join(&plan.grid),
-            join(&plan.window),
-            plan.tiles_at_once
-        )?;
+        let (tiles, grid, window) = (plan.tiles, join(&plan.grid), join(&plan.window));
+        match plan.strategy {
+            "exact" => {
+                writeln!(text, "parts      {tiles} ({grid}), at most {window}, one for a rank")?;
+            }
+            _ => writeln!(
+                text,
+                "tiles      {tiles} ({grid}), windows of {window}, {} at once",
+                plan.tiles_at_once
+            )?,
+        }
         writeln!(
             text,
             "work       {:.2} pixels are computed for each of the image, {:.2} TFLOP in an iteration",
@@ -249,6 +255,7 @@ pub fn strategy(strategy: Strategy) -> &'static str {
         Strategy::Basic => "basic",
         Strategy::Overlap => "overlap",
         Strategy::Blend => "blend",
+        Strategy::Exact => "exact",
     }
 }
 

@@ -81,7 +81,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N")]
     overlap: Option<usize>,
 
-    /// How tiles are joined: basic, overlap or blend
+    /// How tiles are joined: basic, overlap or blend; or exact, which has no tiles
     #[arg(long, default_value = "overlap", value_parser = parse::<Strategy>)]
     strategy: Strategy,
 
@@ -332,7 +332,12 @@ impl<'a> Setup<'a> {
     }
 
     fn summarise(&self, patch: &Patch, forecast: &Forecast) -> Plan {
-        let tiles = forecast.tiles.as_ref();
+        let (tiles, shards) = (forecast.tiles.as_ref(), forecast.shards.as_ref());
+        let (grid, window) = match (tiles, shards) {
+            (Some(tiles), _) => (tiles.grid(), tiles.window().to_vec()),
+            (None, Some(shards)) => (shards.grid(), shards.longest()),
+            (None, None) => (Vec::new(), Vec::new()),
+        };
         let together = forecast.process_memory(0..forecast.ranks.len());
         let most = |of: fn(&Share) -> usize| forecast.ranks.iter().map(of).max().unwrap_or(0);
         let rank = |share: &Share| {
@@ -354,9 +359,9 @@ impl<'a> Setup<'a> {
             },
             overlap: tiles.map_or(0, |tiles| tiles.overlap().iter().copied().max().unwrap_or(0)),
             strategy: describe::strategy(self.arguments.strategy),
-            tiles: tiles.map_or(0, TilePlan::len),
-            grid: tiles.map(TilePlan::grid).unwrap_or_default(),
-            window: tiles.map(|tiles| tiles.window().to_vec()).unwrap_or_default(),
+            tiles: forecast.ranks.iter().map(|share| share.tiles).sum(),
+            grid,
+            window,
             tiles_at_once: forecast.batch,
             work_multiplier: tiles.map_or(1.0, TilePlan::work_multiplier),
             teraflop_per_iteration: forecast.flops / 1e12,

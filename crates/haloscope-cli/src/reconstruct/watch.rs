@@ -80,14 +80,12 @@ impl<'a> Watch<'a> {
         self.progress = Progress::new(self.ctx, self.printing.quiet, done, iterations);
     }
 
-    /// The tiles of a network, and what each rank has of them.
+    /// How a network's image is cut, and what each rank has of it.
     fn say_tiles(&self, expected: &Expected) {
-        let Some(plan) = &expected.forecast.tiles else { return };
         let join =
             |sides: &[usize]| sides.iter().map(ToString::to_string).collect::<Vec<_>>().join("x");
-        self.ctx.log(
-            Level::Info,
-            format!(
+        let words = match (&expected.forecast.tiles, &expected.forecast.shards) {
+            (Some(plan), _) => format!(
                 "{} ({}) in windows of {}, {} at once, {:.2} pixels computed for each of the image",
                 count(plan.len(), "tile"),
                 join(&plan.grid()),
@@ -95,7 +93,13 @@ impl<'a> Watch<'a> {
                 expected.forecast.batch,
                 plan.work_multiplier()
             ),
-        );
+            (None, Some(shards)) => format!(
+                "the network runs on the whole image, in {} parts that exchange their borders",
+                join(shards.grid())
+            ),
+            (None, None) => return,
+        };
+        self.ctx.log(Level::Info, words);
         for (rank, share) in expected.forecast.ranks.iter().enumerate() {
             let (operators, tiles) =
                 (count(share.operators, "operator"), count(share.tiles, "tile"));

@@ -280,6 +280,7 @@ impl NetworkPlan {
             ("overlap", Strategy::Overlap),
             ("blend", Strategy::Blend),
             ("basic", Strategy::Basic),
+            ("exact", Strategy::Exact),
         ];
         let borders = [
             ("reflect", Border::Reflect),
@@ -289,6 +290,16 @@ impl NetworkPlan {
             ("inside", Border::Inside),
         ];
         let accuracies = [("fast", Accuracy::Fast), ("strict", Accuracy::Strict)];
+        let strategy = section.choose("strategy", &strategies)?.unwrap_or_default();
+        if strategy == Strategy::Exact {
+            for key in ["patch", "overlap", "border", "batch"] {
+                if section.has(key) {
+                    let reason =
+                        format!("`{key}` is given; an exact denoiser has no tiles: leave it out");
+                    return Err(section.place_of(key).refuse(reason));
+                }
+            }
+        }
         let name = section.require::<&str>("model")?;
         // A file next to the job file goes before a name that the command knows.
         let beside = section.path("model")?.filter(|path| path.exists());
@@ -302,7 +313,7 @@ impl NetworkPlan {
             scale: read_scale(section)?,
             patch: section.get("patch")?,
             overlap: section.get("overlap")?,
-            strategy: section.choose("strategy", &strategies)?.unwrap_or_default(),
+            strategy,
             border: section.choose("border", &borders)?.unwrap_or_default(),
             batch: section.count("batch")?,
             accuracy: section.choose("accuracy", &accuracies)?.unwrap_or(Accuracy::Fast),

@@ -86,6 +86,11 @@ pub trait Engine: Send + Sync + fmt::Debug {
         Err(no_shards(self.name(), network))
     }
 
+    /// What a plan for a part of an image would exchange, without the cost of making one.
+    fn halo(&self, network: &Network, shard: &Shard, options: &Options) -> Result<HaloPlan> {
+        Ok(self.plan_shard(network, shard, options)?.halo().clone())
+    }
+
     /// As [`plan`](Self::plan), for a part of an image. [`Plan::run_shard`] then gives the bits that a plan for the whole
     /// image gives there, provided that all parts run at once.
     fn plan_shard(

@@ -7,6 +7,7 @@ pub(crate) mod differences;
 mod function;
 mod level;
 mod network;
+mod shard;
 mod total_variation;
 
 use std::fmt;
@@ -19,6 +20,7 @@ use crate::error::{Error, Result};
 pub use function::{FunctionDenoiser, denoiser_fn};
 pub use level::NoiseLevel;
 pub use network::NetworkDenoiser;
+pub use shard::NetworkShard;
 pub use total_variation::TotalVariation;
 
 /// Removes noise of a known level from images.
@@ -60,6 +62,11 @@ pub trait Denoiser: Send + Sync + fmt::Debug {
         let _ = shape;
         Ok(None)
     }
+
+    /// The network, if it is one: networks can denoise parts of an image at once and give the bits of the whole.
+    fn network(&self) -> Option<&NetworkDenoiser> {
+        None
+    }
 }
 
 impl<D: Denoiser + ?Sized> Denoiser for Arc<D> {
@@ -90,6 +97,10 @@ impl<D: Denoiser + ?Sized> Denoiser for Arc<D> {
 
     fn memory(&self, shape: &[usize]) -> Result<Option<usize>> {
         (**self).memory(shape)
+    }
+
+    fn network(&self) -> Option<&NetworkDenoiser> {
+        (**self).network()
     }
 }
 

@@ -76,8 +76,30 @@ impl NetworkDenoiser {
         Ok(self.planned(&self.input_shape(image)?)?.plan)
     }
 
+    /// Refuses an image that is none, and levels that the network was not made for.
+    pub fn check(&self, image: &Array, level: &NoiseLevel) -> Result<()> {
+        level.check(image.shape())?;
+        check_finite("denoise", image)?;
+        for level in level.extremes() {
+            self.model.check_level(level)?;
+        }
+        self.input_shape(image.shape())?;
+        Ok(())
+    }
+
+    /// What plans are made with.
+    pub(super) fn engine(&self) -> (&dyn Engine, &Options) {
+        (&*self.engine, &self.options)
+    }
+
+    /// How runs on inputs of this shape make up an image.
+    pub(super) fn members(&self, shape: Shape) -> Members {
+        let has_map = self.model.sigma() == Sigma::Map;
+        Members { shape, channels: self.model.image_channels(), has_map }
+    }
+
     /// The shape of the network's input: the batch, or one channel or slice of one image.
-    fn input_shape(&self, image: &[usize]) -> Result<Shape> {
+    pub(super) fn input_shape(&self, image: &[usize]) -> Result<Shape> {
         let (channels, rank) = (self.model.image_channels(), self.model.network().rank());
         let is_whole = image.len() == 2 + rank && image[1] == channels;
         let is_cut = image.len() >= 2 + rank && channels == 1;
@@ -126,39 +148,18 @@ impl Denoiser for NetworkDenoiser {
         level: &NoiseLevel,
         observe: &mut dyn FnMut(&str, Duration),
     ) -> Result<Array> {
-        level.check(image.shape())?;
-        check_finite("denoise", image)?;
-        for level in level.extremes() {
-            self.model.check_level(level)?;
-        }
+        self.check(image, level)?;
         let shape = self.input_shape(image.shape())?;
         let Planned { plan, idle } = self.planned(&shape)?;
         let lock = || idle.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = lock().pop();
         let mut scratch = taken.unwrap_or_else(|| plan.scratch());
-
-        let pixels: usize = shape.spatial().iter().product();
-        let member = self.model.image_channels() * pixels;
-        let members = image.len() / member;
-        let parts = members / image.shape()[0];
-        let values = image.as_standard_layout();
-        let values = values.as_slice().expect("standard layout");
-        let mut output = vec![0.0; values.len()];
-        let mut input = Vec::with_capacity(shape.count());
-        for first in (0..members).step_by(shape.batch()) {
-            input.clear();
-            for index in first..first + shape.batch() {
-                input.extend_from_slice(&values[index * member..][..member]);
-                if self.model.sigma() == Sigma::Map {
-                    level.append_map(index / parts, index % parts, pixels, &mut input);
-                }
-            }
-            let to = &mut output[first * member..][..shape.batch() * member];
-            let mut step = |step: &Step, length| observe(step.name(), length);
-            plan.run_observed(&input, to, &mut scratch, &mut step)?;
-        }
+        let mut step = |step: &Step, length| observe(step.name(), length);
+        let result = self.members(shape).run(image, level, |input, output| {
+            Ok(plan.run_observed(input, output, &mut scratch, &mut step)?)
+        })?;
         lock().push(scratch);
-        Ok(ArrayD::from_shape_vec(IxDyn(image.shape()), output).expect("as many as the image has"))
+        Ok(result)
     }
 
     fn alignment(&self) -> usize {
@@ -171,6 +172,50 @@ impl Denoiser for NetworkDenoiser {
 
     fn memory(&self, shape: &[usize]) -> Result<Option<usize>> {
         Ok(Some(self.plan(shape)?.memory().total()))
+    }
+
+    fn network(&self) -> Option<&NetworkDenoiser> {
+        Some(self)
+    }
+}
+
+/// How the inputs of a network make up an image: batches of whole images, or one channel or slice after the other.
+pub(super) struct Members {
+    /// The shape of the network's input.
+    shape: Shape,
+    /// The channels of the image that it takes.
+    channels: usize,
+    /// Whether it takes a map of the noise, too.
+    has_map: bool,
+}
+
+impl Members {
+    /// Calls `run` with one input after the other, and puts the outputs together.
+    pub(super) fn run(
+        &self,
+        image: &Array,
+        level: &NoiseLevel,
+        mut run: impl FnMut(&[f32], &mut [f32]) -> Result<()>,
+    ) -> Result<Array> {
+        let pixels: usize = self.shape.spatial().iter().product();
+        let member = self.channels * pixels;
+        let members = image.len() / member;
+        let parts = members / image.shape()[0];
+        let values = image.as_standard_layout();
+        let values = values.as_slice().expect("standard layout");
+        let mut output = vec![0.0; values.len()];
+        let mut input = Vec::with_capacity(self.shape.count());
+        for first in (0..members).step_by(self.shape.batch()) {
+            input.clear();
+            for index in first..first + self.shape.batch() {
+                input.extend_from_slice(&values[index * member..][..member]);
+                if self.has_map {
+                    level.append_map(index / parts, index % parts, pixels, &mut input);
+                }
+            }
+            run(&input, &mut output[first * member..][..self.shape.batch() * member])?;
+        }
+        Ok(ArrayD::from_shape_vec(IxDyn(image.shape()), output).expect("as many as the image has"))
     }
 }
 

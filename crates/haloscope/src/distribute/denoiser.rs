@@ -3,6 +3,9 @@
 //! Every rank holds the image, cuts and denoises its own tiles, and sends the others the pixels that they
 //! contribute. Those are placed, not summed: a rank receives the pixels that it has not computed, where
 //! summing full images would move each pixel twice.
+//!
+//! With [`Strategy::Exact`] there is one part for each rank instead of tiles, and the network exchanges halos between its
+//! layers, so that the result is that of the whole image.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,11 +16,12 @@ use ndarray::{Axis, IxDyn, Slice, concatenate};
 
 use super::Distribute;
 use super::agree::agree;
+use super::halo::RankHalo;
 use super::workers::Workers;
 use crate::array::{Array, slice, slice_mut};
-use crate::denoise::{Denoiser, NoiseLevel};
+use crate::denoise::{Denoiser, NetworkDenoiser, NetworkShard, NoiseLevel};
 use crate::error::{Error, Result};
-use crate::tiling::{Batch, Tiles, Tiling};
+use crate::tiling::{Batch, ShardPlan, Strategy, Tiles, Tiling};
 
 /// How a denoiser is distributed.
 #[derive(Clone, Debug)]
@@ -101,6 +105,16 @@ struct Planned {
     batch: usize,
     /// The tiles of each rank.
     shares: Arc<[Vec<usize>]>,
+    /// The parts of an exact denoiser.
+    exact: Option<Arc<Exact>>,
+}
+
+/// An image in parts, one for each rank as far as there are enough.
+struct Exact {
+    shards: Arc<ShardPlan>,
+    own: Option<NetworkShard>,
+    /// The rounds of the part that has the most.
+    rounds: usize,
 }
 
 /// What one rank's tiles contribute to the image.
@@ -118,10 +132,14 @@ impl DistributedDenoiser {
         Ok(self.planned(image)?.tiles)
     }
 
-    /// As [`denoise`](Denoiser::denoise), but nothing is sent: each rank keeps what its tiles contribute.
+    /// As [`denoise`](Denoiser::denoise), but each rank keeps what its tiles contribute. Nothing is sent, unless the
+    /// denoiser is exact: then all ranks call it, and exchange halos.
     pub fn denoise_local(&self, image: &Array, level: &NoiseLevel) -> Result<LocalTiles> {
+        if self.is_exact() {
+            return self.denoise_exact(image, level);
+        }
         level.check(image.shape())?;
-        let Planned { tiles, batch, shares } = self.planned(image.shape())?;
+        let Planned { tiles, batch, shares, .. } = self.planned(image.shape())?;
         let share = &shares[self.ctx.rank()];
         let mut parts = Vec::with_capacity(share.len());
         for group in share.chunks(batch) {
@@ -129,6 +147,72 @@ impl DistributedDenoiser {
             parts.extend(group.iter().copied().zip(results));
         }
         Ok(LocalTiles { parts, tiles })
+    }
+
+    /// This rank's part of the whole image's result, while the other ranks compute theirs.
+    fn denoise_exact(&self, image: &Array, level: &NoiseLevel) -> Result<LocalTiles> {
+        // Parts that run wait for each other, so all begin or none does. What fails after that fails between ranks.
+        let ready = self.network().and_then(|network| network.check(image, level));
+        let planned = agree(&self.ctx, ready.and_then(|()| self.planned(image.shape())))?;
+        let Planned { tiles, exact: Some(exact), .. } = planned else {
+            return Err(Error::argument("strategy", "tiles were planned for an exact denoiser"));
+        };
+        let axes = self.network()?.model().network().rank();
+        let mut halo = RankHalo::new(&self.ctx, &exact.shards, axes);
+        let Some(shard) = &exact.own else {
+            halo.finish(exact.rounds)?;
+            return Ok(LocalTiles { parts: Vec::new(), tiles });
+        };
+        let rank = self.ctx.rank();
+        let _span = self.ctx.span("part");
+        let levels = tile_levels(level, image.shape()[0], &*tiles, &[rank])?;
+        let part = tiles.extract(image, rank)?;
+        let trace = self.ctx.trace().filter(|trace| trace.wants_layers());
+        let mut note = |layer: &str, length| {
+            if let Some(trace) = trace {
+                trace.note(layer.to_owned(), length);
+            }
+        };
+        // Ranks talk from the thread that is theirs, so not in the pool; the engine has threads of its own.
+        let result = shard.denoise(&part, &levels, &mut halo, &mut note);
+        let result = halo.failure().map_or(result, |error| Err(error.into()))?;
+        halo.finish(exact.rounds)?;
+        Ok(LocalTiles { parts: vec![(rank, result)], tiles })
+    }
+
+    /// The denoiser, as what can be exact in parts.
+    fn network(&self) -> Result<&NetworkDenoiser> {
+        self.denoiser.network().ok_or_else(|| {
+            let name = self.denoiser.name();
+            Error::argument(
+                "strategy",
+                format!("`exact` for {name}, which is no network; there are basic, overlap and blend for it"),
+            )
+        })
+    }
+
+    /// The parts of an image, of which this rank gets one.
+    fn cut_exactly(&self, image: &[usize]) -> Result<Planned> {
+        let network = self.network()?;
+        let (ranks, rank) = (self.ctx.size(), self.ctx.rank());
+        let shards = Arc::new(ShardPlan::new(image, &network.grains(image)?, ranks)?);
+        let count = shards.count();
+        if count < ranks {
+            let idle = format!(
+                "the image can be cut into {count} parts for {ranks} ranks: ranks {count} to {} idle",
+                ranks - 1
+            );
+            self.ctx.log_once(log::Level::Warn, idle);
+        }
+        let own = (rank < count).then(|| network.shard(image, &shards.region(rank))).transpose()?;
+        let share = |rank: usize| if rank < count { vec![rank] } else { Vec::new() };
+        let shares = (0..ranks).map(share).collect();
+        let mut rounds = 0;
+        for part in 0..count {
+            rounds = rounds.max(network.rounds(image, &shards.region(part))?);
+        }
+        let exact = Some(Arc::new(Exact { shards: shards.clone(), own, rounds }));
+        Ok(Planned { tiles: shards, batch: 1, shares, exact })
     }
 
     /// The parts of some tiles, which the denoiser gets at once if they have one shape.
@@ -183,6 +267,11 @@ impl DistributedDenoiser {
         {
             return Ok(planned.clone());
         }
+        if self.is_exact() {
+            let made = self.cut_exactly(image)?;
+            *planned = Some(made.clone());
+            return Ok(made);
+        }
         let (tiles, batch): (Arc<dyn Tiles>, usize) = match &self.options.cutting {
             Cutting::Tiling(tiling) => {
                 let plan = tiling.plan_for(image, &*self.denoiser, self.ctx.size())?;
@@ -204,9 +293,13 @@ impl DistributedDenoiser {
             }
         };
         let shares = self.shares(&*tiles)?.into();
-        let made = Planned { tiles, batch: batch.max(1), shares };
+        let made = Planned { tiles, batch: batch.max(1), shares, exact: None };
         *planned = Some(made.clone());
         Ok(made)
+    }
+
+    fn is_exact(&self) -> bool {
+        matches!(self.options.cutting, Cutting::Tiling(Tiling { strategy: Strategy::Exact, .. }))
     }
 
     fn shares(&self, tiles: &dyn Tiles) -> Result<Vec<Vec<usize>>> {
@@ -290,7 +383,9 @@ impl Denoiser for DistributedDenoiser {
 
     fn denoise(&self, image: &Array, level: &NoiseLevel) -> Result<Array> {
         let _span = self.ctx.span("denoise");
-        let local = agree(&self.ctx, self.denoise_local(image, level))?;
+        let local = self.denoise_local(image, level);
+        // The ranks of an exact denoiser have agreed before they began.
+        let local = if self.is_exact() { local? } else { agree(&self.ctx, local)? };
         let shares = self.planned(image.shape())?.shares;
         self.join(image.shape(), local, &shares)
     }

@@ -11,6 +11,7 @@ mod denoiser;
 mod factory;
 mod fidelity;
 mod gather;
+mod halo;
 mod map;
 mod parameters;
 mod stack;

@@ -2,7 +2,8 @@
 
 use std::ops::Add;
 
-use super::{Job, Method, Prior, Tiled};
+use super::{Denoised, Job, Method, Prior};
+use crate::denoise::{NetworkDenoiser, NetworkShard};
 use crate::error::Result;
 
 /// The bytes of a rank at the moment when it holds the most.
@@ -49,7 +50,7 @@ const PROX: f64 = 8.0;
 
 impl Job<'_> {
     /// What each rank holds at most.
-    pub(super) fn memory(&self, tiled: Option<&Tiled>) -> Result<Vec<Memory>> {
+    pub(super) fn memory(&self, denoised: Option<&Denoised>) -> Vec<Memory> {
         let image = 4 * self.image.iter().product::<usize>();
         let held = self.method.held(&self.image);
         let arrays =
@@ -61,9 +62,8 @@ impl Job<'_> {
                 self.measurements.iter().map(|shape| shape.iter().product::<usize>()).sum();
             let measured =
                 Memory { measurements: 12 * self.image[0] * values, ..Memory::default() };
-            return Ok(vec![measured + arrays(held.other); self.ranks]);
+            return vec![measured + arrays(held.other); self.ranks];
         }
-        let network = self.network_memory(tiled)?;
         let (channels, axes) = (self.image[1] as f64, (self.image.len() - 2) as f64);
         // Of its dual variables there are four, of one array for each axis.
         let total_variation = 4.0 * axes + 2.0 + 1.0 / channels;
@@ -74,6 +74,7 @@ impl Job<'_> {
                 .collect();
             let measured = |bytes: usize| Memory { measurements: bytes, ..Memory::default() };
             let base_measurements = measured(own.iter().sum());
+            let network = denoised.map(|denoised| denoised.ranks[rank].memory).unwrap_or_default();
             let base = base_measurements + network.resident;
             // What an operator measures, and the derivative of the fidelity there.
             let largest = measured(2 * own.iter().copied().max().unwrap_or(0));
@@ -85,11 +86,12 @@ impl Job<'_> {
                 arrays(held.data + terms)
             };
             let mut moments = vec![data + largest, data + arrays(1.0), arrays(held.other)];
-            match (&self.prior, tiled) {
-                (Prior::Network(network_prior), Some(tiled)) => {
+            match (&self.prior, denoised) {
+                (Prior::Network(network_prior), Some(denoised)) => {
                     let held = held.prior + f64::from(u8::from(network_prior.has_range));
-                    let part = 4 * tiled.parts[rank];
-                    let all: usize = 4 * tiled.parts.iter().sum::<usize>();
+                    let part = 4 * denoised.ranks[rank].elements;
+                    let all: usize =
+                        4 * denoised.ranks.iter().map(|part| part.elements).sum::<usize>();
                     let joined = if self.ranks == 1 { part } else { all + part };
                     moments.push(arrays(held) + tiles(part + network.batch));
                     moments.push(arrays(held + 1.0) + tiles(joined));
@@ -103,21 +105,16 @@ impl Job<'_> {
             let most = moments.into_iter().max_by_key(Memory::total).unwrap_or_default();
             base + most
         };
-        Ok((0..self.ranks).map(of_rank).collect())
+        (0..self.ranks).map(of_rank).collect()
     }
 
-    /// What a network takes.
-    fn network_memory(&self, tiled: Option<&Tiled>) -> Result<Network> {
-        let (Some(network), Some(tiled)) = (self.network(), tiled) else {
-            return Ok(Network::default());
-        };
-        let windows = self.windows(tiled, tiled.batch);
-        let plan = network.denoiser.plan(&windows)?;
+    /// What a network takes for a batch of tiles.
+    pub(super) fn tile_memory(denoiser: &NetworkDenoiser, windows: &[usize]) -> Result<Network> {
+        let plan = denoiser.plan(windows)?;
         let memory = plan.memory();
-        let read = 4 * network.denoiser.model().network().parameters();
         Ok(Network {
             resident: Memory {
-                weights: memory.weights + read,
+                weights: memory.weights + weights_read(denoiser),
                 activations: memory.activations + memory.workspace,
                 ..Memory::default()
             },
@@ -125,11 +122,33 @@ impl Job<'_> {
             batch: 4 * (2 * windows.iter().product::<usize>() + plan.input_shape().count()),
         })
     }
+
+    /// What a network takes for a part of the image; a rank without one has the weights as they were read.
+    pub(super) fn shard_memory(
+        denoiser: &NetworkDenoiser,
+        shard: Option<&NetworkShard>,
+        elements: usize,
+    ) -> Network {
+        let memory = shard.map(NetworkShard::memory).unwrap_or_default();
+        Network {
+            resident: Memory {
+                weights: memory.weights + weights_read(denoiser),
+                activations: memory.activations + memory.workspace,
+                ..Memory::default()
+            },
+            batch: 4 * (2 * elements + shard.map_or(0, NetworkShard::input_len)),
+        }
+    }
+}
+
+/// The weights as they were read.
+fn weights_read(denoiser: &NetworkDenoiser) -> usize {
+    4 * denoiser.model().network().parameters()
 }
 
 /// What a network takes, always and for a batch of tiles.
-#[derive(Default)]
-struct Network {
+#[derive(Clone, Copy, Default)]
+pub(super) struct Network {
     resident: Memory,
     batch: usize,
 }

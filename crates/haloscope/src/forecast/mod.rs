@@ -14,10 +14,10 @@ use std::ops::Range;
 
 use haloscope_comm::partition;
 
-use crate::denoise::NetworkDenoiser;
+use crate::denoise::{NetworkDenoiser, NetworkShard};
 use crate::distribute::Dealing;
 use crate::error::{Error, Result};
-use crate::tiling::{TilePlan, Tiles, Tiling};
+use crate::tiling::{ShardPlan, Strategy, TilePlan, Tiles, Tiling};
 use communication::DataTerm;
 
 pub use memory::Memory;
@@ -92,8 +92,10 @@ pub struct Denoising<'a> {
 /// What a [`Job`] will take.
 #[derive(Clone, Debug)]
 pub struct Forecast {
-    /// The tiles, if there is a denoiser.
+    /// The tiles, if there is a denoiser that takes some.
     pub tiles: Option<TilePlan>,
+    /// The parts of the image, if there is a denoiser that is exact.
+    pub shards: Option<ShardPlan>,
     /// The tiles that the network gets at once.
     pub batch: usize,
     /// Floating-point operations of the network for all tiles, by the definition of its layers.
@@ -147,14 +149,25 @@ impl Forecast {
     }
 }
 
-/// The tiles of a job with all that follows from them.
-struct Tiled {
-    plan: TilePlan,
-    /// The tiles of each rank.
-    shares: Vec<Vec<usize>>,
+/// What the ranks do of a denoiser's work.
+struct Denoised {
+    tiles: Option<TilePlan>,
+    shards: Option<ShardPlan>,
     batch: usize,
-    /// The elements that each rank's tiles contribute.
-    parts: Vec<usize>,
+    flops: f64,
+    ranks: Vec<DenoisedPart>,
+}
+
+/// What one rank does of it.
+struct DenoisedPart {
+    /// Its tiles, or its part of the image.
+    tiles: usize,
+    load: f64,
+    /// The elements that it contributes to the image.
+    elements: usize,
+    /// The bytes of halos that it sends.
+    halo: u64,
+    memory: memory::Network,
 }
 
 impl Job<'_> {
@@ -164,28 +177,30 @@ impl Job<'_> {
         let terms: Vec<usize> = (0..self.ranks)
             .map(|rank| partition::round_robin(self.measurements.len(), rank, self.ranks).count())
             .collect();
-        let tiled = self.network().map(|network| self.cut(network)).transpose()?;
+        let denoised = self.network().map(|network| self.cut(network)).transpose()?;
         let elements: usize = self.image.iter().product();
-        let parts = tiled.as_ref().map(|tiled| &tiled.parts[..]);
+        let part = |rank: usize| denoised.as_ref().map(|denoised| &denoised.ranks[rank]);
+        let parts: Option<Vec<usize>> =
+            (0..self.ranks).map(|rank| part(rank).map(|part| part.elements)).collect();
         let sent = match self.method {
             // Every rank computes it for itself.
             Method::FilteredBackProjection => vec![0; self.ranks],
-            _ => communication::iteration(elements, &terms, self.data_term(), parts),
+            _ => communication::iteration(elements, &terms, self.data_term(), parts.as_deref()),
         };
-        let memory = self.memory(tiled.as_ref())?;
-        let loads = self.loads(tiled.as_ref());
+        let memory = self.memory(denoised.as_ref());
         let share = |rank: usize| Share {
             operators: terms[rank],
-            tiles: tiled.as_ref().map_or(0, |tiled| tiled.shares[rank].len()),
-            load: loads[rank],
+            tiles: part(rank).map_or(0, |part| part.tiles),
+            load: part(rank).map_or(0.0, |part| part.load),
             memory: memory[rank],
-            bytes_sent: sent[rank],
+            bytes_sent: sent[rank] + part(rank).map_or(0, |part| part.halo),
         };
         Ok(Forecast {
-            flops: tiled.as_ref().map_or(Ok(0.0), |tiled| self.flops(tiled))?,
-            batch: tiled.as_ref().map_or(0, |tiled| tiled.batch),
+            flops: denoised.as_ref().map_or(0.0, |denoised| denoised.flops),
+            batch: denoised.as_ref().map_or(0, |denoised| denoised.batch),
             ranks: (0..self.ranks).map(share).collect(),
-            tiles: tiled.map(|tiled| tiled.plan),
+            shards: denoised.as_ref().and_then(|denoised| denoised.shards.clone()),
+            tiles: denoised.and_then(|denoised| denoised.tiles),
         })
     }
 
@@ -230,38 +245,76 @@ impl Job<'_> {
         }
     }
 
-    /// The tiles, dealt as [`DistributedDenoiser`](crate::distribute::DistributedDenoiser) deals them.
-    fn cut(&self, network: &Denoising<'_>) -> Result<Tiled> {
+    /// The tiles or parts, dealt as [`DistributedDenoiser`](crate::distribute::DistributedDenoiser) deals them.
+    fn cut(&self, network: &Denoising<'_>) -> Result<Denoised> {
+        if network.tiling.strategy == Strategy::Exact {
+            return self.cut_exactly(network.denoiser);
+        }
         let plan = network.tiling.plan_for(&self.image, network.denoiser, self.ranks)?;
         let shares = Dealing::default().shares(&plan, self.ranks)?;
         let batch = plan.batch_for(network.denoiser)?;
         let planes = self.image[0] * self.image[1];
-        let part = |share: &Vec<usize>| {
-            share.iter().map(|tile| planes * plan.part_len(*tile)).sum::<usize>()
-        };
-        let parts = shares.iter().map(part).collect();
-        Ok(Tiled { plan, shares, batch, parts })
-    }
-
-    fn loads(&self, tiled: Option<&Tiled>) -> Vec<f64> {
-        let Some(tiled) = tiled else { return vec![0.0; self.ranks] };
-        let each = tiled.plan.work_multiplier() * self.ranks as f64 / tiled.plan.len() as f64;
-        tiled.shares.iter().map(|share| share.len() as f64 * each).collect()
-    }
-
-    fn flops(&self, tiled: &Tiled) -> Result<f64> {
-        let Some(network) = self.network() else { return Ok(0.0) };
-        let window = self.windows(tiled, 1);
+        let each = plan.work_multiplier() * self.ranks as f64 / plan.len() as f64;
+        let memory = Self::tile_memory(network.denoiser, &self.windows(&plan, batch))?;
+        let ranks = (shares.iter())
+            .map(|share| DenoisedPart {
+                tiles: share.len(),
+                load: share.len() as f64 * each,
+                elements: share.iter().map(|tile| planes * plan.part_len(*tile)).sum(),
+                halo: 0,
+                memory,
+            })
+            .collect();
+        let window = self.windows(&plan, 1);
         let run = network.denoiser.plan(&window)?;
         // A gray network runs once for each channel or slice.
         let runs = window.iter().product::<usize>() / run.output_shape().count().max(1);
-        Ok(run.flops() * runs as f64 * tiled.plan.len() as f64)
+        let flops = run.flops() * runs as f64 * plan.len() as f64;
+        Ok(Denoised { tiles: Some(plan), shards: None, batch, flops, ranks })
+    }
+
+    /// One part of the image for each rank, as far as there are enough.
+    fn cut_exactly(&self, denoiser: &NetworkDenoiser) -> Result<Denoised> {
+        let shards = ShardPlan::new(&self.image, &denoiser.grains(&self.image)?, self.ranks)?;
+        let planes = self.image[0] * self.image[1];
+        let mut flops = 0.0;
+        let mut ranks = Vec::with_capacity(self.ranks);
+        // Parts of one shape that are cut at the same sides cost the same, and those that are kept share their weights.
+        let mut kinds: Vec<Vec<(usize, [bool; 2])>> = Vec::new();
+        let mut planned: Vec<NetworkShard> = Vec::new();
+        for rank in 0..self.ranks {
+            if rank >= shards.count() {
+                let memory = Self::shard_memory(denoiser, None, 0);
+                ranks.push(DenoisedPart { tiles: 0, load: 0.0, elements: 0, halo: 0, memory });
+                continue;
+            }
+            let region = shards.region(rank);
+            let kind: Vec<_> = (region.iter().zip(&self.image[2..]))
+                .map(|(part, side)| (part.len(), [part.start > 0, part.end < *side]))
+                .collect();
+            let index = kinds.iter().position(|other| *other == kind).unwrap_or(kinds.len());
+            if index == kinds.len() {
+                kinds.push(kind);
+                planned.push(denoiser.shard(&self.image, &region)?);
+            }
+            let own = &planned[index];
+            let elements = planes * shards.part_len(rank);
+            flops += own.flops();
+            ranks.push(DenoisedPart {
+                tiles: 1,
+                load: shards.load(rank, self.ranks),
+                elements,
+                halo: own.halo().bytes_sent() * own.runs() as u64,
+                memory: Self::shard_memory(denoiser, Some(own), elements),
+            });
+        }
+        Ok(Denoised { tiles: None, shards: Some(shards), batch: 1, flops, ranks })
     }
 
     /// The shape of so many windows at once.
-    fn windows(&self, tiled: &Tiled, count: usize) -> Vec<usize> {
+    fn windows(&self, plan: &TilePlan, count: usize) -> Vec<usize> {
         let mut shape = vec![self.image[0] * count, self.image[1]];
-        shape.extend(tiled.plan.window());
+        shape.extend(plan.window());
         shape
     }
 }

@@ -10,6 +10,7 @@ mod auto;
 mod axis;
 mod border;
 mod plan;
+mod shards;
 mod standard;
 
 use std::fmt;
@@ -20,6 +21,7 @@ use crate::error::{Error, Result};
 
 pub use border::Border;
 pub use plan::{Tile, TilePlan};
+pub use shards::ShardPlan;
 
 /// How to cut images into tiles.
 ///
@@ -59,6 +61,10 @@ pub enum Strategy {
     Overlap,
     /// Results are faded into each other in the inner half of the overlap; no seams show.
     Blend,
+    /// No tiles: each rank has one part of the image, and the layers of the network exchange what they read of other parts.
+    /// The result is that of the whole image to the bit, on any number of ranks. Patch, overlap, border and batch do not
+    /// matter. Only networks can do it.
+    Exact,
 }
 
 /// The length of a tile along the axes that are cut.
@@ -146,9 +152,10 @@ impl std::str::FromStr for Strategy {
             "basic" => Ok(Self::Basic),
             "overlap" => Ok(Self::Overlap),
             "blend" => Ok(Self::Blend),
+            "exact" => Ok(Self::Exact),
             _ => Err(Error::argument(
                 "strategy",
-                format!("`{name}` is unknown; there are basic, overlap and blend"),
+                format!("`{name}` is unknown; there are basic, overlap, blend and exact"),
             )),
         }
     }

@@ -57,6 +57,11 @@ impl TilePlan {
         if alignment == 0 || ranks == 0 {
             return bad(format!("alignment {alignment}, {ranks} ranks; both are at least 1"));
         }
+        if tiling.strategy == Strategy::Exact {
+            return bad(
+                "an exact denoiser has no tiles, but a part of the image for each rank".into()
+            );
+        }
         if tiling.batch == Batch::AtMost(0) {
             return bad("batches of at most 0 tiles; at least 1 is needed".into());
         }
@@ -485,6 +490,7 @@ mod tests {
                 Tiling { overlap: Extent::PerAxis(vec![1]).into(), ..Tiling::default() },
                 "2 axes to cut",
             ),
+            (Tiling::new(Strategy::Exact), "has no tiles"),
         ];
         for (tiling, words) in cases {
             let error = tiling.plan(&shape, 8, 1).expect_err("a bad tiling").to_string();
@@ -492,7 +498,7 @@ mod tests {
         }
         assert!(Tiling::default().plan(&[32, 32], 8, 1).is_err());
         let error = "smooth".parse::<Strategy>().expect_err("unknown").to_string();
-        assert!(error.contains("basic, overlap and blend"), "{error}");
+        assert!(error.contains("basic, overlap, blend and exact"), "{error}");
     }
 
     #[test]

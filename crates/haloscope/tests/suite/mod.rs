@@ -129,6 +129,7 @@ pub fn facts(ctx: &Context) -> Result<Facts> {
     nonlinear(ctx, &mut facts)?;
     closures(ctx, &mut facts)?;
     networks(ctx, &mut facts)?;
+    exact(ctx, &mut facts)?;
     defaults(ctx, &mut facts)?;
     Ok(facts)
 }
@@ -505,6 +506,28 @@ fn networks(ctx: &Context, facts: &mut Facts) -> Result<()> {
         }
         let bits: Vec<u64> = facts.iter().rev().take(4).map(|(_, bits)| *bits).collect();
         assert!(bits.iter().all(|other| *other == bits[0]), "batches change bits: {bits:x?}");
+    }
+    Ok(())
+}
+
+/// Networks on one part of the image for each rank: blocks of a picture, slices of a volume, and fewer parts than ranks.
+fn exact(ctx: &Context, facts: &mut Facts) -> Result<()> {
+    let drunet = Drunet { channels: [8, 8, 16, 16], blocks: 1, ..Drunet::default() }.random(1)?;
+    let gray =
+        Fdncnn { image_channels: 1, depth: 3, channels: 8, ..Fdncnn::default() }.random(2)?;
+    for (name, model, shape) in [
+        ("drunet", &drunet, &[2, 3, 101, 150][..]),
+        ("drunet", &drunet, &[1, 3, 150, 20]),
+        ("fdncnn", &gray, &[1, 1, 3, 13, 20]),
+    ] {
+        let options = Options { threads: ctx.threads_per_rank(), ..Options::default() };
+        let network = Arc::new(NetworkDenoiser::new(model.clone(), options)?);
+        let (image, level) = (noise(shape, 29), 0.1.into());
+        let whole = network.denoise(&image, &level)?;
+        let denoiser = distribute_with(network, ctx, Tiling::new(Strategy::Exact))?;
+        let result = denoiser.denoise(&image, &level)?;
+        assert_eq!(bits(&result), bits(&whole), "{name} on {shape:?}");
+        facts.push((format!("{name}, exact on {shape:?}"), digest(&result)));
     }
     Ok(())
 }

@@ -22,7 +22,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::options::{MAX_THREADS, Options};
-use super::{Engine, Grain, Plan, Shard};
+use super::{Engine, Grain, HaloPlan, Plan, Shard};
 use crate::error::{Error, Result};
 use crate::network::Network;
 use crate::shape::Shape;
@@ -111,6 +111,10 @@ impl Engine for Cpu {
 
     fn grains(&self, network: &Network, whole: &Shape, options: &Options) -> Result<Vec<Grain>> {
         Ok(Cut::of(network, whole, options)?.grains)
+    }
+
+    fn halo(&self, network: &Network, shard: &Shard, options: &Options) -> Result<HaloPlan> {
+        Cut::halo(network, shard, options)
     }
 
     fn plan_shard(

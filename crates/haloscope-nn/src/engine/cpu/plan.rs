@@ -74,6 +74,16 @@ impl Cut {
         Ok(Self { run, methods, grains })
     }
 
+    /// What a part exchanges.
+    pub(crate) fn halo(network: &Network, shard: &Shard, options: &Options) -> Result<HaloPlan> {
+        if shard.is_whole() {
+            return Ok(HaloPlan::default());
+        }
+        let aligned = Self::of(network, shard.whole(), options)?.part(shard)?;
+        let program = lower(network, &aligned.run, options.threads)?;
+        Ok(halo_of(&exchanges(network, shard, &program)))
+    }
+
     /// The shape on which the network runs for a part: that of the part, extended where the whole is.
     fn part(&self, shard: &Shard) -> Result<Aligned> {
         let sides = shard.whole().spatial();
@@ -140,7 +150,7 @@ impl CpuPlan {
                 (step, Stage { operation, inputs, output, border_is_clear })
             })
             .unzip();
-        let halo = HaloPlan::new(exchanges.iter().map(|exchange| exchange.round.clone()).collect());
+        let halo = halo_of(&exchanges);
         let (input, threads) = (aligned.input, options.threads);
         Ok(Self {
             name,
@@ -366,6 +376,11 @@ unsafe impl Sync for Target {}
 
 fn argument(what: &'static str, reason: String) -> Error {
     Error::Argument { what, reason }
+}
+
+/// The exchanges as neighbours see them.
+fn halo_of(exchanges: &[Exchange]) -> HaloPlan {
+    HaloPlan::new(exchanges.iter().map(|exchange| exchange.round.clone()).collect())
 }
 
 /// Values of the faces of the largest exchange.

@@ -1,0 +1,120 @@
+//! A network on one part of an image, whose neighbours run at the same time.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use haloscope_nn::engine::{Grain, Halo, HaloPlan, Memory, Plan, Scratch, Shard, Step};
+
+use super::NoiseLevel;
+use super::network::{Members, NetworkDenoiser};
+use crate::array::Array;
+use crate::error::Result;
+
+/// One part of an image, planned. All parts denoise at once, and the results are those of the whole image to the bit.
+pub struct NetworkShard {
+    members: Members,
+    plan: Arc<dyn Plan>,
+    /// How often the network runs: once for each channel or slice that it takes one by one.
+    runs: usize,
+    idle: Mutex<Option<Scratch>>,
+}
+
+impl NetworkDenoiser {
+    /// Where images of this shape, (batch, channel, spatial…), may be cut along each spatial axis.
+    pub fn grains(&self, image: &[usize]) -> Result<Vec<Grain>> {
+        let input = self.input_shape(image)?;
+        let (engine, options) = self.engine();
+        let own = engine.grains(self.model().network(), &input, options)?;
+        // Axes that the network does not have are those of slices, which do not see each other.
+        let mut grains = vec![Grain { step: 1, last: 1 }; image.len() - 2 - own.len()];
+        grains.extend(own);
+        Ok(grains)
+    }
+
+    /// How often the part of images of shape `image` that lies in `region` exchanges halos. Nothing is planned for it.
+    pub fn rounds(&self, image: &[usize], region: &[Range<usize>]) -> Result<usize> {
+        let (shard, runs) = self.cut(image, region)?;
+        let (engine, options) = self.engine();
+        let halo = engine.halo(self.model().network(), &shard, options)?;
+        Ok(halo.rounds().len() * runs)
+    }
+
+    /// Plans the part of images of shape `image` that lies in `region`, a range for each spatial axis.
+    pub fn shard(&self, image: &[usize], region: &[Range<usize>]) -> Result<NetworkShard> {
+        let (shard, runs) = self.cut(image, region)?;
+        let (engine, options) = self.engine();
+        let plan = engine.plan_shard(self.model().network(), &shard, options)?;
+        let members = self.members(shard.shape().clone());
+        Ok(NetworkShard { members, plan, runs, idle: Mutex::default() })
+    }
+
+    /// The network's part of a region, and how often the network runs for it.
+    fn cut(&self, image: &[usize], region: &[Range<usize>]) -> Result<(Shard, usize)> {
+        let whole = self.input_shape(image)?;
+        let (slices, own) = region.split_at(region.len().saturating_sub(whole.spatial().len()));
+        let parts = slices.iter().map(Range::len).product::<usize>();
+        let at_once = self.model().image_channels() * whole.batch();
+        let shard = Shard::new(whole, own.to_vec())?;
+        Ok((shard, image[0] * image[1] * parts / at_once.max(1)))
+    }
+}
+
+impl NetworkShard {
+    /// What one run of the network exchanges.
+    #[must_use]
+    pub fn halo(&self) -> &HaloPlan {
+        self.plan.halo()
+    }
+
+    /// How often the network runs for one image.
+    #[must_use]
+    pub fn runs(&self) -> usize {
+        self.runs
+    }
+
+    /// The bytes that the plan and a run take.
+    #[must_use]
+    pub fn memory(&self) -> Memory {
+        self.plan.memory()
+    }
+
+    /// Values of the network's input in one run.
+    #[must_use]
+    pub fn input_len(&self) -> usize {
+        self.plan.input_shape().count()
+    }
+
+    /// Floating-point operations for one image.
+    #[must_use]
+    pub fn flops(&self) -> f64 {
+        self.plan.flops() * self.runs as f64
+    }
+
+    /// The part without its noise. `observe` is told of each layer and its time. The image and the level have been
+    /// [checked](NetworkDenoiser::check), so that all parts begin or none does.
+    pub fn denoise(
+        &self,
+        part: &Array,
+        level: &NoiseLevel,
+        halo: &mut dyn Halo,
+        observe: &mut dyn FnMut(&str, Duration),
+    ) -> Result<Array> {
+        let lock = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = lock().take();
+        let mut scratch = taken.unwrap_or_else(|| self.plan.scratch());
+        let mut note = |step: &Step, length| observe(step.name(), length);
+        let result = self.members.run(part, level, |input, output| {
+            Ok(self.plan.run_shard(input, output, &mut scratch, halo, &mut note)?)
+        });
+        *lock() = Some(scratch);
+        result
+    }
+}
+
+impl fmt::Debug for NetworkShard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NetworkShard").field("plan", &self.plan).finish_non_exhaustive()
+    }
+}
