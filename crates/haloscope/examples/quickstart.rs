@@ -7,15 +7,10 @@
 use std::sync::Arc;
 
 use haloscope::array::norm;
-use haloscope::denoise::{Denoiser, TotalVariation};
-use haloscope::distribute::{distribute, distribute_with};
-use haloscope::fidelity::{Fidelities, L2};
-use haloscope::noise::Noise;
+use haloscope::metrics::{mean, psnr};
 use haloscope::phantom::landscape;
-use haloscope::physics::{Blur, Padding, Physics, Stack, kernels};
-use haloscope::tiling::{Strategy, Tiling};
-use haloscope::{Error, Result};
-use haloscope_comm::Context;
+use haloscope::physics::{Blur, Padding, kernels};
+use haloscope::prelude::*;
 
 fn job(ctx: &Context) -> Result<()> {
     // What the instruments do to an image: three blurs in different directions.
@@ -45,6 +40,14 @@ fn job(ctx: &Context) -> Result<()> {
     let loss = fidelity.value(&physics, &image, &data)?;
     let gradient = fidelity.gradient(&physics, &image, &data)?;
 
+    // The image that explains the data, with total variation as the prior.
+    let problem = Problem::new(physics, data.clone(), fidelity)?;
+    let prior = TotalVariationPrior { weight: 0.01, denoiser: TotalVariation::default() };
+    let method = Fista { step: problem.step_size()?, prior: Arc::new(prior) };
+    let start = State::new(problem.start(&Start::Adjoint)?);
+    let stopping = Stopping { iterations: 20, ..Stopping::default() };
+    let found = solve(&problem, &method, start, &stopping, None)?.state.image;
+
     if ctx.is_root() {
         let shapes: Vec<_> = data.iter().map(|(_, part)| part.shape().to_vec()).collect();
         println!("measurements  {shapes:?}");
@@ -60,6 +63,7 @@ fn job(ctx: &Context) -> Result<()> {
             gradient.shape(),
             norm(gradient.as_slice().unwrap_or(&[]))
         );
+        println!("found         {:?}, {:.2} dB", found.shape(), mean(&psnr(&found, &image, 1.0)?));
     }
     Ok(())
 }

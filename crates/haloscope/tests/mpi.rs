@@ -38,7 +38,7 @@ fn the_quick_start_prints_the_same_numbers_on_1_to_4_processes() {
         String::from_utf8(output.stdout).expect("text")
     };
     let alone = print(1);
-    assert_eq!(alone.lines().count(), 5, "{alone}");
+    assert_eq!(alone.lines().count(), 6, "{alone}");
     for ranks in 2..=4 {
         assert_eq!(print(ranks), alone, "{ranks} processes");
     }

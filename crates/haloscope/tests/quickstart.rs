@@ -17,7 +17,7 @@ fn quickstart(arguments: &[&str]) -> String {
 #[test]
 fn the_quick_start_prints_the_same_numbers_on_any_number_of_ranks() {
     let alone = quickstart(&[]);
-    assert_eq!(alone.lines().count(), 5, "{alone}");
+    assert_eq!(alone.lines().count(), 6, "{alone}");
     for ranks in ["1", "2", "3", "5", "8"] {
         assert_eq!(quickstart(&["--ranks", ranks]), alone, "{ranks} ranks");
     }
