@@ -95,7 +95,7 @@ impl<'a> Watch<'a> {
             ),
             (None, Some(shards)) => format!(
                 "the network runs on the whole image, in {} parts that exchange their borders",
-                join(shards.grid())
+                join(&shards.grid())
             ),
             (None, None) => return,
         };
