@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use haloscope::distribute::agree;
+use haloscope::distribute::{agree, agree_on_root};
 use haloscope::solve::{Checkpoints, FolderLock, JobId, State};
 use haloscope::{Error, Result};
 use haloscope_comm::Context;
@@ -44,10 +44,9 @@ impl Saving {
         told: &mut Told<'_>,
     ) -> Result<(Self, Option<State>)> {
         // Only the first rank writes and reads them, and keeps other runs away.
-        let lock = if ctx.is_root() { lock_checkpoints(job, told) } else { Ok(None) };
-        let lock = agree(ctx, lock)?;
-        let id = if ctx.is_root() { job.id(ctx.size()) } else { Ok(JobId::new(&*job.name, &[])) };
-        let id = agree(ctx, id)?;
+        let lock = agree_on_root(ctx, || lock_checkpoints(job, told))?.flatten();
+        let id = agree_on_root(ctx, || job.id(ctx.size()))?;
+        let id = id.unwrap_or_else(|| JobId::new(&*job.name, &[]));
         let mut checkpoints = agree(ctx, job.checkpoint.open())?;
         let mut state = None;
         match resuming {
@@ -67,13 +66,10 @@ impl Saving {
                 state = found.map(|found| found.state);
             }
             Resuming::Never => {
-                let outcome = if ctx.is_root() { checkpoints.start_over() } else { Ok(()) };
-                agree(ctx, outcome)?;
+                agree_on_root(ctx, || checkpoints.start_over())?;
             }
             Resuming::Refuse | Resuming::Off => {
-                let outcome =
-                    if ctx.is_root() { begin_anew(&mut checkpoints, told) } else { Ok(()) };
-                agree(ctx, outcome)?;
+                agree_on_root(ctx, || begin_anew(&mut checkpoints, told))?;
             }
         }
         let has_own = state.is_some();
