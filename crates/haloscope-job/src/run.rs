@@ -132,7 +132,7 @@ impl Ready {
                 (Some(saving), found)
             }
         };
-        let output = lock_output(ctx, job, saving.is_some())?;
+        let output = lock_output(ctx, job, saving.is_some(), told)?;
         let warnings = agree(ctx, layout.warnings(job))?;
         told.end_stage("opening the network and the folders");
         let begin = Instant::now();
