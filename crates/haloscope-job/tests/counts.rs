@@ -22,7 +22,7 @@ fn run(folder: &std::path::Path, method: &str, iterations: i64, ranks: usize) ->
         .folder(folder)
         .measurements(|it| it.set("files", "counts.npy"))
         .operator("blur", |it| {
-            it.set("kernel", "uniform").set("size", 65).set("padding", "zero")
+            it.set("kernel", "file").set("file", "kernel.npy").set("padding", "zero")
         })
         .fidelity("poisson", |it| it)
         .prior("none", |it| it.set("clamp", vec![0.0, f64::INFINITY]))
@@ -37,7 +37,13 @@ fn run(folder: &std::path::Path, method: &str, iterations: i64, ranks: usize) ->
 #[test]
 fn a_wide_blur_of_a_dark_image_is_undone() -> Result<()> {
     let truth = discs();
-    let blur = Blur::new(&[1, SIDE, SIDE], &kernels::uniform(&[65, 65])?, Padding::Constant)?;
+    // What is far from the focus: a disc of 65 pixels.
+    let kernel = Array::from_shape_fn(vec![1, 1, 65, 65], |at| {
+        f32::from((at[2] as f64 - 32.0).hypot(at[3] as f64 - 32.0) < 32.5)
+    });
+    let folder = tempfile::tempdir().expect("a folder");
+    io::write(folder.path().join("kernel.npy"), &kernel, &WriteOptions::default())?;
+    let blur = Blur::new(&[1, SIDE, SIDE], &kernels::normalised(&kernel)?, Padding::Constant)?;
     assert_eq!(blur.method(), Method::Fourier);
     let blurred = blur.forward(&truth)?;
     // The case: what is 0 is not, after the transforms.
@@ -45,7 +51,6 @@ fn a_wide_blur_of_a_dark_image_is_undone() -> Result<()> {
     let mut counts = blurred.mapv(|value| value.max(0.0));
     Noise::poisson(1.0)?.add(&mut counts, NoiseSource { seed: 4, operator: 0 })?;
     assert!(counts.iter().filter(|count| **count == 0.0).count() > SIDE * SIDE / 8);
-    let folder = tempfile::tempdir().expect("a folder");
     io::write(folder.path().join("counts.npy"), &counts, &WriteOptions::default())?;
     for method in ["pgd", "fista"] {
         let outcome = run(folder.path(), method, 120, 1);

@@ -24,7 +24,7 @@ fn a_result_that_takes_long_to_write_is_not_lost() {
     let folder = tempfile::tempdir().expect("a folder");
     let job = Job::builder()
         .folder(folder.path())
-        .measurements(|it| it.set("phantom", "landscape").set("size", [24, 20]))
+        .measurements(|it| it.set("phantom", "landscape").set("size", vec![24, 20]))
         .operator("blur", |it| it.set("kernel", "gaussian").set("sigma", 1.5))
         .prior("total-variation", |it| it.set("weight", 0.01))
         .solver("fista", |it| it)
