@@ -265,6 +265,27 @@ fn denoise_does_not_write_over_its_input() {
 }
 
 #[test]
+fn denoise_says_before_the_work_what_cannot_be_written() {
+    let folder = Folder::new();
+    let model = folder.write("model.safetensors", jobs::identity_network());
+    let input = folder.write("in.npy", npy(&[8, 8], |index| index as f32));
+    let run = |output: &str| {
+        let output = folder.name(output);
+        haloscope(&["denoise", &input, "-o", &output, "-s", "0.1", "-m", &model])
+    };
+    let mut cases = vec![("none/out.npy", "there is no folder"), ("out.txt", "does not say what to write")];
+    if cfg!(not(feature = "zarr")) {
+        cases.push(("out.zarr", "needs a build with the feature `zarr`"));
+    }
+    for (output, words) in cases {
+        let done = run(output);
+        assert_eq!(done.status.code(), Some(2), "{output}: {}", stderr(&done));
+        assert!(stderr(&done).contains(words), "{output}: {}", stderr(&done));
+    }
+    assert!(run("out.npy").status.success());
+}
+
+#[test]
 fn a_header_of_the_sky_comes_out_with_the_result() {
     let folder = Folder::new();
     let model = folder.write("model.safetensors", jobs::identity_network());

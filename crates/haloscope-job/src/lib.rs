@@ -39,5 +39,6 @@ pub use prepare::{Before, Prepared};
 pub use quality::Quality;
 pub use run::with_contrast;
 pub use saving::Resuming;
+pub use sections::files::check_name;
 pub use sections::placement::{Affine, Placement};
 pub use template::{Choices, Problem};
