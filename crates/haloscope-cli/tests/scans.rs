@@ -346,6 +346,7 @@ fn back_projection_is_a_method_on_any_number_of_ranks() {
     for (job, words) in [
         (format!("[prior]\nkind = 'total-variation'\nweight = 1\n{job}"), "fbp takes no prior"),
         (simulated("kind = 'identity'", "[solver]\nmethod = 'fbp'"), "needs a scan"),
+        (format!("[start]\nkind = 'fbp'\nwindow = 'hann'\n{job}"), "give `window` in [solver]"),
         (job.replace("'hann'", "'hat'"), "`hat` is unknown"),
     ] {
         let message = text(&folder.run(&job, &[]).stderr);
