@@ -1,5 +1,6 @@
 //! Photon counts in the dark: wide blurs, which are computed by Fourier transforms, leave values a little below 0 there.
 
+use haloscope::fidelity::{Fidelity, Poisson};
 use haloscope::io::{self, WriteOptions};
 use haloscope::noise::{Noise, NoiseSource};
 use haloscope::physics::{Blur, Method, Padding, Physics, kernels};
@@ -52,13 +53,15 @@ fn a_wide_blur_of_a_dark_image_is_undone() -> Result<()> {
     Noise::poisson(1.0)?.add(&mut counts, NoiseSource { seed: 4, operator: 0 })?;
     assert!(counts.iter().filter(|count| **count == 0.0).count() > SIDE * SIDE / 8);
     io::write(folder.path().join("counts.npy"), &counts, &WriteOptions::default())?;
+    let best = Poisson::new(1.0, 0.0)?.value(&blurred, &counts)?;
     for method in ["pgd", "fista"] {
         let outcome = run(folder.path(), method, 120, 1);
         let terms: Vec<f64> =
             outcome.records[0].iter().filter_map(|record| record.data_term).collect();
         let (first, last) = (terms[0], terms[terms.len() - 1]);
-        println!("{method}: {first} to {last}");
-        assert!(last < first, "{method}: {first} to {last}");
+        println!("{method}: {first} to {last}; {best}");
+        // Nearly as far as the image that was measured is.
+        assert!(first - last > 0.99 * (first - best), "{method}: {first} to {last}; {best}");
         assert_eq!(run(folder.path(), method, 120, 3).bits, outcome.bits, "{method}");
     }
     Ok(())
