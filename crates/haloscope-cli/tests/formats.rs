@@ -609,6 +609,31 @@ fn flat_frames_are_for_cameras_as_well() {
     assert!(found.iter().all(|value| (value - 0.5).abs() < 1e-3), "{found}");
 }
 
+/// A picture of 0 to 1 and an array of counts are not subtracted from each other.
+#[test]
+fn dark_frames_without_flat_ones_have_the_units_of_the_measurements() {
+    let folder = Folder::new();
+    let dark = Array::from_shape_fn(vec![1, 1, 8, 9], |at| 10.0 + at[3] as f32);
+    let counts = &dark + 100.0;
+    write(&folder, "dark.npy", &dark, Sample::F32);
+    write(&folder, "dark.png", &dark, Sample::U8);
+    for (name, sample) in [("image.png", Sample::U8), ("image.tif", Sample::U16)] {
+        write(&folder, name, &counts, sample);
+        for (dark, white, expected) in
+            [("dark.npy", "", 100.0), ("dark.png", "", 100.0), ("dark.npy", "white = 200\n", 0.5)]
+        {
+            let job = format!(
+                "[measurements]\nfiles = '{name}'\ndark = '{dark}'\n{white}[[operators]]\nkind = 'identity'\n\
+                 [solver]\nmethod = 'cg'\n[stop]\niterations = 2\n[output]\nfile = 'out.npy'\n"
+            );
+            json(&folder.run(&job, &[]));
+            let found = read(folder.path("out.npy")).array;
+            let is_near = |value: &f32| (value / expected - 1.0).abs() < 1e-3;
+            assert!(found.iter().all(is_near), "{name} {dark} {white}: {found}");
+        }
+    }
+}
+
 #[test]
 fn a_picture_of_counts_says_how_much_of_it_is_white() {
     let folder = Folder::new();

@@ -182,6 +182,11 @@ impl Frames {
         self.flat.iter().chain(&self.dark).flat_map(|files| &files.paths)
     }
 
+    /// Whether there are frames of some kind.
+    pub fn has_frames(&self) -> bool {
+        self.flat.is_some() || self.dark.is_some()
+    }
+
     /// Whether there are flat frames, which say what is 1.
     pub fn has_flat(&self) -> bool {
         self.flat.is_some()
