@@ -14,7 +14,7 @@ use haloscope::noise::{Noise, NoiseSource};
 use haloscope::phantom::{SheppLogan, Table};
 use haloscope::physics::tomography::{ParallelBeam3d, Tomography3d, evenly_spaced};
 use haloscope::physics::{Blur, Padding, Physics};
-use jobs::{Folder, command, haloscope, json, npy, text};
+use jobs::{Folder, command, edited, haloscope, json, npy, text};
 use ndarray::Axis;
 
 fn read(path: impl AsRef<Path>) -> io::Image {
@@ -347,10 +347,24 @@ fn photon_counts_are_the_same_in_a_stack_of_tiff_and_in_numpy() {
     write(&folder, "stack.npy", &counts, Sample::U16);
     folder.write("kernel.npy", npy(&[3, 3, 3], |index| kernel.as_slice().expect("whole")[index]));
     let job = |name: &str| {
-        format!(
-            "[measurements]\nfiles = '{name}'\n[[operators]]\nkind = 'blur'\nkernel = 'file'\nfile = 'kernel.npy'\n\
-             padding = 'reflect'\n[fidelity]\nkind = 'poisson'\n[prior]\nkind = 'total-variation'\nweight = 0.15\nclamp = [0.5, 1000]\n\
-             [solver]\nmethod = 'pgd'\nstep = 4\n[stop]\niterations = 30\n[output]\nfile = 'out.tif'\n"
+        edited(
+            &folder,
+            &["deblur", "--model", "tv"],
+            &[
+                ("phantom", &format!("files = '{name}'")),
+                ("size", ""),
+                ("noise", ""),
+                ("kernel", "kernel = 'file'\nfile = 'kernel.npy'"),
+                ("sigma", ""),
+                ("angle", ""),
+                ("padding", "padding = 'reflect'\n[fidelity]\nkind = 'poisson'"),
+                ("weight", "weight = 0.15"),
+                ("clamp", "clamp = [0.5, 1000]"),
+                ("method", "method = 'pgd'"),
+                ("iterations", "iterations = 30"),
+                ("file", "file = 'out.tif'"),
+                ("folder", ""),
+            ],
         )
     };
     let bits = folder.bits(&job("stack.npy"), &[]);
@@ -384,10 +398,21 @@ fn a_microscope_of_12_bits_is_deblurred_by_a_network() {
     add_noise(&mut blurred, 0.01);
     let counts = blurred.mapv(|value| (value * 4095.0).round().clamp(0.0, 4095.0));
     let job = |name: &str| {
-        format!(
-            "[measurements]\nfiles = '{name}'\nwhite = 4095\n[[operators]]\nkind = 'blur'\nkernel = 'gaussian'\n\
-             sigma = 1.6\n[prior]\nkind = 'network'\nmodel = 'builtin:gray'\n[solver]\nmethod = 'hqs'\n\
-             levels = [0.15, 0.01]\nnoise = 0.01\n[stop]\niterations = 8\n[output]\nfile = 'out.npy'\n"
+        edited(
+            &folder,
+            &["deblur"],
+            &[
+                ("phantom", &format!("files = '{name}'\nwhite = 4095")),
+                ("size", ""),
+                ("noise", ""),
+                ("sigma", "sigma = 1.6"),
+                ("angle", ""),
+                ("model", "model = 'builtin:gray'"),
+                ("noise", "noise = 0.01"),
+                ("levels", "levels = [0.15, 0.01]"),
+                ("file", "file = 'out.npy'"),
+                ("folder", ""),
+            ],
         )
     };
     // The same whatever the file is: 16 bits of TIFF and of PNG with 12 in them, and integers of numpy.

@@ -330,12 +330,19 @@ impl NetworkPlan {
         if fits_whole || channels == 1 && image.len() >= rank + 2 {
             return Ok(());
         }
+        let advice = match image {
+            _ if cfg!(not(feature = "builtin")) => "",
+            [_, 3, _, _] => "; model = \"builtin:color\" takes this one",
+            [_, _, _, _, ..] => "; model = \"builtin:gray\" takes this one",
+            _ => "",
+        };
         Err(self.place.refuse(Error::Shape {
             what: "the image".into(),
             expected: format!(
-                "{} takes images of {} and {rank} sides",
+                "{} takes images of {} and {}{advice}",
                 denoiser.name(),
-                count(channels, "channel")
+                count(channels, "channel"),
+                count(rank, "side")
             ),
             found: image.to_vec(),
         }))
