@@ -169,7 +169,7 @@ fn views_in_files_of_their_own_are_a_scan() {
         // Of three rows, the middle one has the object; names are not padded with zeros.
         let bins = bins.insert_axis(Axis(2));
         let rows = [bins.mapv(|v| 0.1 * v), bins.to_owned(), bins.mapv(|v| 0.2 * v)];
-        let rows: Vec<_> = rows.iter().map(Array::view).collect();
+        let rows: Vec<_> = rows.iter().map(|row| row.view()).collect();
         let frame = ndarray::concatenate(Axis(2), &rows).expect("one size");
         let path = folder.path(&format!("views/view_{view}.tif"));
         io::write(path, &frame, &WriteOptions::default()).expect("a view");

@@ -18,6 +18,8 @@ pub mod physics;
 mod random;
 pub mod solve;
 pub mod tiling;
+#[doc(hidden)]
+pub mod words;
 
 pub use array::Array;
 pub use digest::Digest;

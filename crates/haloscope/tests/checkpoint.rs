@@ -97,7 +97,7 @@ fn every_cut_and_every_changed_byte_is_found_and_the_older_one_taken() {
         assert_eq!(found.rejected.len(), 1, "{what}");
         assert_eq!(found.rejected[0].0, newest, "{what}");
         let note = &found.notes()[0];
-        assert!(note.contains("going on from the one before it, at iteration 1"), "{note}");
+        assert!(note.contains("resuming from the one before it, at iteration 1"), "{note}");
         found.rejected[0].1.clone()
     };
     for length in 0..whole.len() {

@@ -133,7 +133,7 @@ impl Summary {
             writeln!(text, "report    {page}")?;
         }
         if let Some(folder) = &self.checkpoints {
-            writeln!(text, "cut short {}; --resume goes on from {folder}", self.reason)?;
+            writeln!(text, "cut short {}; --resume resumes from {folder}", self.reason)?;
         }
         Ok(text)
     }

@@ -16,6 +16,7 @@ use super::operators::Entry;
 use super::placement::Placement;
 use super::stack::{Frames, Stacking};
 use crate::document::{Place, Section};
+use crate::words;
 
 /// `[measurements]`.
 #[derive(Clone, Debug)]
@@ -361,7 +362,9 @@ impl Simulation {
             1 => Ok(()),
             count if count == operators => Ok(()),
             count => Err(self.place.refuse(format!(
-                "`noise` has {count} kinds for {operators} operators; one, or one for each, is expected"
+                "`noise` has {} for {}; one, or one for each, is expected",
+                words::count(count, "kind"),
+                words::count(operators, "operator")
             ))),
         }
     }

@@ -126,7 +126,7 @@ impl Found {
             .iter()
             .map(|(path, reason)| {
                 format!(
-                    "{}: {reason}; going on from the one before it, at iteration {iteration}",
+                    "{}: {reason}; resuming from the one before it, at iteration {iteration}",
                     path.display()
                 )
             })
@@ -326,7 +326,7 @@ impl Checkpoints {
         });
         if let Some((_, later)) = later {
             let reason = format!(
-                "{} is there already, and is further than iteration {}; go on from it, start over, or \
+                "{} is there already, and is further than iteration {}; resume from it, start over, or \
                  choose another folder",
                 later.display(),
                 state.iteration
