@@ -129,7 +129,7 @@ impl Prepared {
                 StartPlan::Zeros => problem.start(&Start::Adjoint),
                 _ => Ok(image.clone()),
             };
-            scale = job.prior.scale(seen)?;
+            scale = job.prior.scale(recipes[0].scan().is_some(), seen)?;
             notes.extend(scale.and_then(|scale| job.prior.scale_note(scale)));
             if let (true, Some((low, high))) = (job.solver.method.is_direct(), job.prior.clamp) {
                 image.mapv_inplace(|value| value.clamp(low, high));
