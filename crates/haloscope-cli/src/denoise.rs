@@ -207,12 +207,7 @@ struct Prepared {
 
 fn prepare(arguments: &Arguments) -> Result<Prepared> {
     let out = &arguments.out;
-    // What cannot be written is better known before the work than after it.
-    anyhow::ensure!(
-        Format::of_name(&out.display().to_string()).is_some(),
-        "{}: the ending does not say what to write, as .png would",
-        out.display()
-    );
+    haloscope_job::check_name(out).map_err(|reason| anyhow::anyhow!("--out: {reason}"))?;
     if let (Ok(input), Ok(output)) = (arguments.input.canonicalize(), out.canonicalize()) {
         anyhow::ensure!(
             input != output,

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use haloscope_job::Choices;
-use haloscope_job::draft::{Drafted, draft};
+use haloscope_job::draft::{Drafted, Input, draft};
 
-use crate::exit::{Code, Misuse, Preparation};
+use crate::exit::{Code, Misuse};
 use crate::problem::ProblemArgument;
 
 /// The options of `haloscope init`.
@@ -24,10 +24,14 @@ pub struct Arguments {
     /// File to write; by default PROBLEM.toml
     file: Option<PathBuf>,
 
-    /// Measured data to write the job for: an image, frames, a sinogram, projections, or an HDF5 scan. Shapes, angles,
-    /// units, noise and rotation centre are filled in from the data
+    /// Measured data to write the job for: an image, frames, a sinogram, projections (in one file, one file for each view, a
+    /// folder or a pattern), or an HDF5 scan. Shapes, angles, units, noise and rotation centre are filled in from the data
     #[arg(long, value_name = "DATA", num_args = 1.., conflicts_with = "size")]
     from: Vec<PathBuf>,
+
+    /// Name of the array in NPZ, HDF5 or Zarr files of --from
+    #[arg(long, value_name = "NAME", requires = "from")]
+    entry: Option<String>,
 
     /// Number of pixels along each side of the simulated image
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..=16_384))]
@@ -60,8 +64,12 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
             return Err(there_already(&path));
         }
         let model = arguments.model.as_deref();
-        let Drafted { text, findings: found } =
-            draft(problem, &arguments.from, &path, model, arguments.force).or_misuse()?;
+        let input = Input { paths: &arguments.from, entry: arguments.entry.as_deref() };
+        let drafted = draft(problem, &input, &path, model, arguments.force);
+        // What a job file calls `entry` is an option here.
+        let Drafted { text, findings: found } = drafted.map_err(|error| {
+            Misuse::error(error.to_string().replace("`entry`", "--entry"))
+        })?;
         findings = found;
         text
     };

@@ -208,7 +208,7 @@ fn interrupted_studies_say_what_they_keep_and_go_on() {
         assert!(!kept.is_empty() && kept.len() < whole, "{study}: {} rows", kept.len());
         let command = format!("haloscope bench {}", arguments.join(" "));
         let expected = format!(
-            "haloscope: ended by {name}; {} rows are in {out}, and `{command}` goes on with the rest",
+            "haloscope: ended by {name}; {} rows are in {out}, and `{command}` resumes with the rest",
             kept.len()
         );
         assert_eq!(message.lines().last(), Some(&expected[..]), "{message}");

@@ -14,7 +14,7 @@ use haloscope::noise::{Noise, NoiseSource};
 use haloscope::phantom::{SheppLogan, Table};
 use haloscope::physics::tomography::{ParallelBeam3d, Tomography3d, evenly_spaced};
 use haloscope::physics::{Blur, Padding, Physics};
-use jobs::{Folder, command, haloscope, json, npy, text};
+use jobs::{Folder, command, edited, haloscope, json, npy, text};
 use ndarray::Axis;
 
 fn read(path: impl AsRef<Path>) -> io::Image {
@@ -265,6 +265,27 @@ fn denoise_does_not_write_over_its_input() {
 }
 
 #[test]
+fn denoise_says_before_the_work_what_cannot_be_written() {
+    let folder = Folder::new();
+    let model = folder.write("model.safetensors", jobs::identity_network());
+    let input = folder.write("in.npy", npy(&[8, 8], |index| index as f32));
+    let run = |output: &str| {
+        let output = folder.name(output);
+        haloscope(&["denoise", &input, "-o", &output, "-s", "0.1", "-m", &model])
+    };
+    let mut cases = vec![("none/out.npy", "there is no folder"), ("out.txt", "does not say what to write")];
+    if cfg!(not(feature = "zarr")) {
+        cases.push(("out.zarr", "needs a build with the feature `zarr`"));
+    }
+    for (output, words) in cases {
+        let done = run(output);
+        assert_eq!(done.status.code(), Some(2), "{output}: {}", stderr(&done));
+        assert!(stderr(&done).contains(words), "{output}: {}", stderr(&done));
+    }
+    assert!(run("out.npy").status.success());
+}
+
+#[test]
 fn a_header_of_the_sky_comes_out_with_the_result() {
     let folder = Folder::new();
     let model = folder.write("model.safetensors", jobs::identity_network());
@@ -326,10 +347,24 @@ fn photon_counts_are_the_same_in_a_stack_of_tiff_and_in_numpy() {
     write(&folder, "stack.npy", &counts, Sample::U16);
     folder.write("kernel.npy", npy(&[3, 3, 3], |index| kernel.as_slice().expect("whole")[index]));
     let job = |name: &str| {
-        format!(
-            "[measurements]\nfiles = '{name}'\n[[operators]]\nkind = 'blur'\nkernel = 'file'\nfile = 'kernel.npy'\n\
-             padding = 'reflect'\n[fidelity]\nkind = 'poisson'\n[prior]\nkind = 'total-variation'\nweight = 0.15\nclamp = [0.5, 1000]\n\
-             [solver]\nmethod = 'pgd'\nstep = 4\n[stop]\niterations = 30\n[output]\nfile = 'out.tif'\n"
+        edited(
+            &folder,
+            &["deblur", "--model", "tv"],
+            &[
+                ("phantom", &format!("files = '{name}'")),
+                ("size", ""),
+                ("noise", ""),
+                ("kernel", "kernel = 'file'\nfile = 'kernel.npy'"),
+                ("sigma", ""),
+                ("angle", ""),
+                ("padding", "padding = 'reflect'\n[fidelity]\nkind = 'poisson'"),
+                ("weight", "weight = 0.15"),
+                ("clamp", "clamp = [0.5, 1000]"),
+                ("method", "method = 'pgd'"),
+                ("iterations", "iterations = 30"),
+                ("file", "file = 'out.tif'"),
+                ("folder", ""),
+            ],
         )
     };
     let bits = folder.bits(&job("stack.npy"), &[]);
@@ -363,10 +398,21 @@ fn a_microscope_of_12_bits_is_deblurred_by_a_network() {
     add_noise(&mut blurred, 0.01);
     let counts = blurred.mapv(|value| (value * 4095.0).round().clamp(0.0, 4095.0));
     let job = |name: &str| {
-        format!(
-            "[measurements]\nfiles = '{name}'\nwhite = 4095\n[[operators]]\nkind = 'blur'\nkernel = 'gaussian'\n\
-             sigma = 1.6\n[prior]\nkind = 'network'\nmodel = 'builtin:gray'\n[solver]\nmethod = 'hqs'\n\
-             levels = [0.15, 0.01]\nnoise = 0.01\n[stop]\niterations = 8\n[output]\nfile = 'out.npy'\n"
+        edited(
+            &folder,
+            &["deblur"],
+            &[
+                ("phantom", &format!("files = '{name}'\nwhite = 4095")),
+                ("size", ""),
+                ("noise", ""),
+                ("sigma", "sigma = 1.6"),
+                ("angle", ""),
+                ("model", "model = 'builtin:gray'"),
+                ("noise", "noise = 0.01"),
+                ("levels", "levels = [0.15, 0.01]"),
+                ("file", "file = 'out.npy'"),
+                ("folder", ""),
+            ],
         )
     };
     // The same whatever the file is: 16 bits of TIFF and of PNG with 12 in them, and integers of numpy.
@@ -586,6 +632,31 @@ fn flat_frames_are_for_cameras_as_well() {
     json(&folder.run(job, &[]));
     let found = read(folder.path("out.npy")).array;
     assert!(found.iter().all(|value| (value - 0.5).abs() < 1e-3), "{found}");
+}
+
+/// A picture of 0 to 1 and an array of counts are not subtracted from each other.
+#[test]
+fn dark_frames_without_flat_ones_have_the_units_of_the_measurements() {
+    let folder = Folder::new();
+    let dark = Array::from_shape_fn(vec![1, 1, 8, 9], |at| 10.0 + at[3] as f32);
+    let counts = &dark + 100.0;
+    write(&folder, "dark.npy", &dark, Sample::F32);
+    write(&folder, "dark.png", &dark, Sample::U8);
+    for (name, sample) in [("image.png", Sample::U8), ("image.tif", Sample::U16)] {
+        write(&folder, name, &counts, sample);
+        for (dark, white, expected) in
+            [("dark.npy", "", 100.0), ("dark.png", "", 100.0), ("dark.npy", "white = 200\n", 0.5)]
+        {
+            let job = format!(
+                "[measurements]\nfiles = '{name}'\ndark = '{dark}'\n{white}[[operators]]\nkind = 'identity'\n\
+                 [solver]\nmethod = 'cg'\n[stop]\niterations = 2\n[output]\nfile = 'out.npy'\n"
+            );
+            json(&folder.run(&job, &[]));
+            let found = read(folder.path("out.npy")).array;
+            let is_near = |value: &f32| (value / expected - 1.0).abs() < 1e-3;
+            assert!(found.iter().all(is_near), "{name} {dark} {white}: {found}");
+        }
+    }
 }
 
 #[test]

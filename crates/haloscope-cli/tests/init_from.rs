@@ -6,7 +6,9 @@ use haloscope::io::{self, Sample, WriteOptions};
 use haloscope::noise::{Noise, NoiseSource};
 use haloscope::phantom::{SheppLogan, Table, landscape};
 use haloscope::physics::Physics;
-use haloscope::physics::tomography::{ParallelBeam, Tomography2d};
+use haloscope::physics::tomography::{
+    ParallelBeam, ParallelBeam3d, Tomography2d, Tomography3d, evenly_spaced,
+};
 use haloscope::{Array, Measurements};
 use jobs::{Folder, haloscope, json, text};
 use ndarray::Axis;
@@ -155,6 +157,182 @@ fn sinograms_are_understood_whichever_way_they_lie() {
     }
 }
 
+/// Files of one view each are a scan, however they are named to the command.
+#[test]
+fn views_in_files_of_their_own_are_a_scan() {
+    let truth = slice(80);
+    let degrees: Vec<f64> = (0..60).map(|view| 3.0 * f64::from(view)).collect();
+    let data = with_noise(sinogram(&truth, &degrees, 43.0), gaussian(0.003));
+    let folder = Folder::new();
+    std::fs::create_dir(folder.path("views")).expect("a folder");
+    for (view, bins) in data.axis_iter(Axis(2)).enumerate() {
+        // Of three rows, the middle one has the object; names are not padded with zeros.
+        let bins = bins.insert_axis(Axis(2));
+        let rows = [bins.mapv(|v| 0.1 * v), bins.to_owned(), bins.mapv(|v| 0.2 * v)];
+        let rows: Vec<_> = rows.iter().map(|row| row.view()).collect();
+        let frame = ndarray::concatenate(Axis(2), &rows).expect("one size");
+        let path = folder.path(&format!("views/view_{view}.tif"));
+        io::write(path, &frame, &WriteOptions::default()).expect("a view");
+    }
+    let mut all: Vec<String> = (0..60).map(|view| format!("views/view_{view}.tif")).collect();
+    // As a shell lists them: view_10 before view_2.
+    all.sort();
+    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    let mut bits = Vec::new();
+    for (given, written) in [
+        (&["views"][..], "/views'"),
+        (&["views/*.tif"], "/views/*.tif'"),
+        (&all, "/views/view_*.tif'"),
+    ] {
+        let job = job_from(&folder, "tomography-2d", given, &["--model", "tv", "--force"]);
+        let files = job.lines().find(|line| line.starts_with("files = ")).expect("files");
+        assert!(files.ends_with(written), "{files}");
+        assert!((number(&job, "centre") - 43.0).abs() < 0.5, "{job}");
+        let numbers = ["row", "angles", "arc"].map(|key| number(&job, key));
+        assert_eq!(numbers, [1.0, 60.0, 180.0], "{job}");
+        let summary = run(&folder, &job, &truth);
+        let (before, after) = (decibels(&summary, "before"), decibels(&summary, "after"));
+        assert!(after > 24.0 && after > before + 2.0, "{before:.2} to {after:.2} dB\n{job}");
+        bits.push(summary["bits"].clone());
+    }
+    assert!(bits.iter().all(|one| *one == bits[0]), "{bits:?}");
+}
+
+/// Projections (view, row, column) of a volume at this side, over a part of a turn.
+fn projections(truth: &Array, views: usize, turn: f64) -> Array {
+    let (rows, side) = (truth.shape()[2], truth.shape()[4]);
+    let mut scan = ParallelBeam3d::new(evenly_spaced(views, turn * std::f64::consts::TAU), [rows, side]);
+    scan.offset[1] = 2.0;
+    let operator = Tomography3d::new(&truth.shape()[1..], scan).expect("an operator");
+    with_noise(operator.forward(truth).expect("projections"), gaussian(0.002))
+}
+
+/// A volume of attenuations: a slice, which fades.
+fn volume(side: usize) -> Array {
+    let slice = slice(side);
+    Array::from_shape_fn(vec![1, 1, 5, side, side], |at| {
+        slice[[0, 0, at[3], at[4]]] * [0.4, 0.7, 1.0, 0.8, 0.5][at[2]]
+    })
+}
+
+/// A drafted job is valid, and runs for some iterations; how near it comes to the truth.
+fn check_and_run(folder: &Folder, job: &str, truth: &Array) -> f64 {
+    let output = haloscope(&["check", &folder.name("job.toml")]);
+    assert!(output.status.success(), "{}\n{job}", text(&output.stderr));
+    assert!(job.contains("\niterations = 150\n"), "{job}");
+    let short = job.replace("\niterations = 150\n", "\niterations = 20\n");
+    decibels(&run(folder, &short, truth), "after")
+}
+
+#[test]
+fn projections_all_around_run_as_their_job_is_written() {
+    let truth = volume(48);
+    let data = projections(&truth, 60, 1.0);
+    let folder = Folder::new();
+    io::write(folder.path("scan.npy"), &data, &WriteOptions::default()).expect("a scan");
+    let job = job_from(&folder, "tomography-3d", &["scan.npy"], &["--model", "tv"]);
+    assert!(job.contains("kind = \"parallel-beam\"\n") && number(&job, "arc") == 360.0, "{job}");
+    assert!((number(&job, "centre") - 21.5).abs() < 0.5, "{job}");
+    let psnr = check_and_run(&folder, &job, &truth);
+    assert!(psnr > 24.0, "{psnr:.2} dB\n{job}");
+    // For a cone, the lines of the comment are in its place.
+    let mut cone = job.replace("kind = \"parallel-beam\"\n", "").replace("\"fbp\"", "\"fdk\"");
+    let mut lines = String::new();
+    for key in ["kind = ", "source-distance = ", "detector-distance = ", "spacing = "] {
+        let line = job.lines().find_map(|line| line.strip_prefix("#   ")?.strip_prefix(key));
+        lines += &format!("{key}{}\n", line.unwrap_or_else(|| panic!("no {key} in\n{job}")));
+    }
+    cone = cone.replace("[[operators]]\n", &format!("[[operators]]\n{lines}"));
+    folder.write("job.toml", &cone);
+    let output = haloscope(&["check", &folder.name("job.toml")]);
+    assert!(output.status.success(), "{}\n{cone}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("magnification 2"), "{}", text(&output.stdout));
+}
+
+#[test]
+fn projections_that_are_intensities_become_line_integrals() {
+    let truth = volume(48);
+    let data = projections(&truth, 60, 0.5);
+    let folder = Folder::new();
+    let counts = |beam: f32| data.mapv(|value| (beam * (-value).exp()).round());
+    let options = WriteOptions { sample: Some(Sample::U16), raw: true, ..WriteOptions::default() };
+    io::write(folder.path("stack.tif"), &counts(40_000.0), &options).expect("a stack");
+    // Pictures are read from 0 to 1, and white is in the numbers that they store.
+    std::fs::create_dir(folder.path("pictures")).expect("a folder");
+    for (view, frame) in counts(40_000.0).axis_iter(Axis(2)).enumerate() {
+        let path = folder.path(&format!("pictures/{view:03}.png"));
+        io::write(path, &frame.to_owned(), &options).expect("a picture");
+    }
+    for given in ["stack.tif", "pictures"] {
+        let job = job_from(&folder, "tomography-3d", &[given], &["--model", "tv", "--force"]);
+        assert!((number(&job, "white") / 40_000.0 - 1.0).abs() < 0.01, "{job}");
+        assert!(job.contains("\nlogarithm = true") && !job.contains("\nrow = "), "{job}");
+        assert!((number(&job, "centre") - 21.5).abs() < 0.5, "{job}");
+        let psnr = check_and_run(&folder, &job, &truth);
+        assert!(psnr > 24.0, "{given}: {psnr:.2} dB\n{job}");
+    }
+}
+
+#[cfg(feature = "hdf5")]
+#[test]
+fn arrays_of_plain_hdf5_files_are_found_or_asked_for() {
+    use hdf5_pure::FileBuilder;
+
+    let truth = slice(80);
+    let degrees: Vec<f64> = (0..60).map(|view| 3.0 * f64::from(view)).collect();
+    let data = with_noise(sinogram(&truth, &degrees, 43.0), gaussian(0.003));
+    let folder = Folder::new();
+    let write = |name: &str, arrays: &[&str]| {
+        let mut builder = FileBuilder::new();
+        let mut group = builder.create_group("entry");
+        for array in arrays {
+            let values = data.as_slice().expect("a sinogram");
+            group.create_dataset(array).with_f32_data(values).with_shape(&[60, 80]);
+        }
+        // No image.
+        group.create_dataset("angles").with_f64_data(&degrees).with_shape(&[60]);
+        builder.add_group(group.finish());
+        folder.write(name, builder.finish().expect("a file"))
+    };
+    write("one.h5", &["sinogram"]);
+    let two = write("two.h5", &["sinogram", "other"]);
+    let ask = |job: &str| haloscope(&["init", "tomography-2d", job, "--from", &two]);
+    let output = ask(&folder.name("job.toml"));
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("--entry") && said.contains("entry/other"), "{said}");
+    for (name, options) in
+        [("one.h5", &["--force"][..]), ("two.h5", &["--force", "--entry", "entry/sinogram"])]
+    {
+        let options = [options, &["--model", "tv"]].concat();
+        let job = job_from(&folder, "tomography-2d", &[name], &options);
+        assert!(job.contains("\nentry = 'entry/sinogram'\n"), "{job}");
+        assert!((number(&job, "centre") - 43.0).abs() < 0.5, "{job}");
+        let psnr = check_and_run(&folder, &job, &truth);
+        assert!(psnr > 22.0, "{name}: {psnr:.2} dB\n{job}");
+    }
+}
+
+#[test]
+fn one_of_several_arrays_of_numpy_is_chosen() {
+    let two = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../haloscope/fixtures/files/two.npz")
+        .display()
+        .to_string();
+    let folder = Folder::new();
+    let job = folder.name("job.toml");
+    let init = |more: &[&str]| haloscope(&[&["init", "denoise", &job, "--from", &two], more].concat());
+    let output = init(&[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("--entry"), "{}", text(&output.stderr));
+    let output = init(&["--entry", "b"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let written = std::fs::read_to_string(&job).expect("the job");
+    assert!(written.contains("\nentry = 'b'\n"), "{written}");
+    // It is for data alone.
+    assert_eq!(haloscope(&["init", "denoise", "--entry", "b"]).status.code(), Some(2));
+}
+
 #[test]
 fn twelve_bits_in_a_picture_of_sixteen_become_white() {
     let truth = landscape(64, 80).expect("a picture");
@@ -241,7 +419,12 @@ fn what_cannot_be_meant_is_refused_with_what_would_be_accepted() {
         assert!(said.contains(expected), "{problem}: {said}");
     };
     let volume = folder.name("volume.npy");
-    refused("tomography-2d", &[&volume], "a sinogram (view, bin) is expected");
+    let photo = landscape(20, 20).expect("a picture");
+    io::write(folder.path("photo.png"), &photo, &WriteOptions::default()).expect("a picture");
+    refused("tomography-2d", &[&folder.name("photo.png")], "of a sinogram (view, bin)");
+    io::write(folder.path("plane.npy"), &slice(20), &WriteOptions::default()).expect("a plane");
+    refused("tomography-3d", &[&folder.name("plane.npy")], "tomography-2d takes a sinogram");
+    refused("tomography-2d", &[&folder.name("view*.tif")], "no file matches it");
     refused("denoise", &[&volume, &volume], "one is expected");
     refused("denoise", &[&folder.name("none.png")], "none.png");
     folder.write("job.toml", "mine");

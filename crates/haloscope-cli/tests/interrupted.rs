@@ -95,15 +95,36 @@ fn a_signal_ends_the_iteration_and_leaves_a_checkpoint() {
     }
 }
 
+/// The first iteration takes hours, and one signal alone would end it with a checkpoint.
 #[test]
 fn a_second_signal_ends_at_once() {
     let folder = Folder::new();
-    let running = folder.start(&job(1_000_000), &["--quiet"]);
-    wait_for("a checkpoint", || !folder.checkpoints().is_empty());
+    let prior = "weight = 0.002\niterations = 1000000000\ntolerance = 0";
+    let job = deblurring(2, PRIMAL_DUAL)
+        .replace("size = [24, 20]", "size = [400, 400]")
+        .replace("weight = 0.002", prior)
+        .replace("primal-dual", "pgd");
+    let mut running = folder.start(&job, &["--quiet"]);
+    // It is there as soon as signals are watched for, and before the iteration.
+    wait_for("the run", || folder.path("job-checkpoints/.haloscope.lock").exists());
     signal(&running, "-INT");
-    signal(&running, "-INT");
+    let begin = Instant::now();
+    let ended = loop {
+        if let Some(status) = running.try_wait().expect("a process") {
+            break Some(status);
+        }
+        if begin.elapsed() > Duration::from_mins(1) {
+            running.kill().expect("SIGKILL is sent");
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        // The process may be gone by now.
+        let _ = Command::new("kill").args(["-INT", &running.id().to_string()]).output();
+    };
     let output = running.wait_with_output().expect("it ends");
-    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    let said = text(&output.stderr);
+    assert_eq!(ended.and_then(|status| status.code()), Some(130), "{said}");
+    assert!(folder.checkpoints().is_empty() && !said.contains("--resume"), "{said}");
 }
 
 /// A disk of its own, which is there as long as this is.

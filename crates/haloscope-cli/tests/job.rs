@@ -443,7 +443,7 @@ fn a_damaged_checkpoint_is_passed_over_for_the_one_before_it() {
     bytes[middle] ^= 1;
     std::fs::write(&latest, bytes).expect("it is damaged");
     let resumed = folder.run(&deblurring(6, &sections), &["--resume"]);
-    assert!(text(&resumed.stderr).contains("going on from the one before it, at iteration 4"));
+    assert!(text(&resumed.stderr).contains("resuming from the one before it, at iteration 4"));
     assert_eq!(json(&resumed)["bits"], bits);
 }
 

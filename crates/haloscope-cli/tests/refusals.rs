@@ -544,3 +544,28 @@ fn refused(folder: &Folder, case: &str, job: &str, words: &[&str]) {
         assert!(output.stdout.is_empty() && !folder.path("out.npy").exists(), "{case}");
     }
 }
+
+#[cfg(feature = "builtin")]
+#[test]
+fn a_network_for_colours_says_which_one_takes_gray() {
+    let folder = Folder::new();
+    let job = |phantom: &str, size: &str| {
+        format!(
+            "[measurements]\nphantom = '{phantom}'\nsize = {size}\n[[operators]]\nkind = 'identity'\n[prior]\n\
+             kind = 'network'\nmodel = 'builtin:color'\n[solver]\nmethod = 'pgd'\n[stop]\niterations = 1\n[output]\n\
+             file = 'out.npy'\n"
+        )
+    };
+    for size in ["32", "[8, 32, 32]"] {
+        let output = folder.run(&job("shepp-logan", size), &[]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("takes images of 3 channels and 2 sides"), "{said}");
+        assert!(said.contains("model = \"builtin:gray\" takes this one"), "{said}");
+        // And so it does.
+        let gray = job("shepp-logan", size).replace("builtin:color", "builtin:gray");
+        let output = folder.run(&gray, &[]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+    assert!(folder.run(&job("landscape", "32"), &[]).status.success());
+}

@@ -12,7 +12,7 @@ use haloscope::physics::tomography::{
     ConeBeam, FanBeam, ParallelBeam, Tomography2d, Tomography3d, evenly_spaced,
 };
 use haloscope::{Array, Result};
-use jobs::{Folder, haloscope, json, npy, text};
+use jobs::{Folder, edited, haloscope, json, npy, text};
 
 /// Attenuation of white, per millimetre.
 const WHITE: f32 = 0.02;
@@ -45,29 +45,6 @@ fn measure(folder: &Folder, operator: &dyn Physics, image: &Array, noise: f64) {
     let shape = measured.shape()[2..].to_vec();
     let values: Vec<f32> = measured.iter().copied().collect();
     folder.write("measured.npy", npy(&shape, |index| values[index]));
-}
-
-/// A template of `init`, with the lines of some keys replaced, or removed.
-fn edited(folder: &Folder, problem: &str, edits: &[(&str, &str)]) -> String {
-    let path = folder.name("template.toml");
-    let output = haloscope(&["init", problem, &path, "--force"]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let template = std::fs::read_to_string(&path).expect("a template");
-    let mut job = String::new();
-    let mut used = vec![false; edits.len()];
-    for line in template.lines() {
-        let key = line.split('=').next().unwrap_or_default().trim();
-        match edits.iter().position(|(name, _)| line.contains('=') && *name == key) {
-            Some(edit) if !used[edit] => {
-                used[edit] = true;
-                job += edits[edit].1;
-            }
-            _ => job += line,
-        }
-        job += "\n";
-    }
-    assert!(used.iter().all(|used| *used), "{edits:?} in\n{template}");
-    job
 }
 
 fn quality(folder: &Folder, file: &str, truth: &Array) -> f64 {
@@ -109,7 +86,7 @@ fn a_parallel_scan_in_millimetres_reconstructs_from_the_template() {
     measure(&folder, &operator, &truth, 0.002);
     let job = edited(
         &folder,
-        "tomography-2d",
+        &["tomography-2d"],
         &[
             ("phantom", "files = 'measured.npy'"),
             ("size", ""),
@@ -146,7 +123,7 @@ fn a_fan_beam_scan_in_millimetres_fills_the_image() {
     let geometry = "angles = 120\nspacing = 0.15\ncentre = 50.5\nsource-distance = 100\ndetector-distance = 50";
     let job = edited(
         &folder,
-        "tomography-2d",
+        &["tomography-2d"],
         &[
             ("phantom", "files = 'measured.npy'"),
             ("size", ""),
@@ -196,7 +173,7 @@ fn a_cone_beam_scan_in_millimetres_reconstructs_from_the_template() {
         "angles = 60\nspacing = 0.15\ncentre = 14.5\nsource-distance = 60\ndetector-distance = 30";
     let job = edited(
         &folder,
-        "tomography-3d",
+        &["tomography-3d"],
         &[
             ("phantom", "files = 'measured.npy'"),
             ("size", ""),
@@ -346,6 +323,7 @@ fn back_projection_is_a_method_on_any_number_of_ranks() {
     for (job, words) in [
         (format!("[prior]\nkind = 'total-variation'\nweight = 1\n{job}"), "fbp takes no prior"),
         (simulated("kind = 'identity'", "[solver]\nmethod = 'fbp'"), "needs a scan"),
+        (format!("[start]\nkind = 'fbp'\nwindow = 'hann'\n{job}"), "give `window` in [solver]"),
         (job.replace("'hann'", "'hat'"), "`hat` is unknown"),
     ] {
         let message = text(&folder.run(&job, &[]).stderr);

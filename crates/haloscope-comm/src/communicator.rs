@@ -178,6 +178,26 @@ pub trait Collectives: Communicator {
         self.execute(Call::OrderedSum { contributions: &contributions, output: ViewMut::new(sum) })
     }
 
+    /// Runs `work` on rank 0 while the other ranks wait for it, however long it takes; all ranks call it. Rank 0 gets what
+    /// the work returns, the others get `None`.
+    ///
+    /// A rank that is gone is noticed within the [`deadline`](Communicator::deadline) all the same, rank 0 among them. The
+    /// work itself makes no calls on this communicator.
+    ///
+    /// ```
+    /// use haloscope_comm::{Collectives, Context, Error};
+    ///
+    /// let written = Context::threads(3, |ctx| {
+    ///     let write = || "a large file";
+    ///     Ok::<_, Error>(ctx.comm().on_root(write)?)
+    /// })?;
+    /// assert_eq!(written, [Some("a large file"), None, None]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    fn on_root<T>(&self, work: impl FnOnce() -> T) -> Result<Option<T>> {
+        crate::root::on_root(self, work)
+    }
+
     /// The statistics of all ranks, in rank order. The gathering itself is not in them.
     fn gather_statistics(&self) -> Result<Vec<Statistics>> {
         let words = self.all_gather(&self.statistics().to_words())?;

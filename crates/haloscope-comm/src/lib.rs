@@ -12,6 +12,7 @@ mod launcher;
 mod link;
 pub mod partition;
 mod ranks;
+mod root;
 mod session;
 mod statistics;
 mod trace;

@@ -106,6 +106,11 @@ fn hundred_thousand_collectives_leave_memory_flat() {
 }
 
 #[test]
+fn work_of_rank_0_may_take_longer_than_the_deadline() {
+    succeeds(3, &["patience"], "3 ranks have waited");
+}
+
+#[test]
 fn mpi_of_the_program_is_used_and_left_alone() {
     succeeds(2, &["attached"], "attached and left");
 }

@@ -98,6 +98,7 @@ fn check(job: &Job, ranks: usize, together: usize) -> Result<JobPlan> {
     let available =
         available.map_or_else(String::new, |bytes| format!("; {} are available", gigabytes(bytes)));
     line("memory", expected.describe(ranks, together) + &available);
+    line("messages", describe_messages(job, &expected.forecast));
     line("time", time::describe(job, &layout, &expected.forecast, network.as_ref()));
     let files = job.output.files.iter().chain(&job.output.folder);
     line("output", files.map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "));
@@ -156,6 +157,32 @@ fn describe_ranks(ranks: usize, operators: usize) -> String {
         idle => format!(
             "{ranks}, {idle} without an operator; more `groups` or fewer ranks would change that"
         ),
+    }
+}
+
+/// What the ranks send each other in an iteration.
+fn describe_messages(job: &Job, forecast: &Forecast) -> String {
+    let bytes = forecast.bytes_sent();
+    if job.solver.method.is_direct() {
+        return "none, because there are no iterations".into();
+    }
+    if bytes == 0 {
+        return "none".into();
+    }
+    let most = if job.solver.method.kind().has_prox() { "at most " } else { "" };
+    let busiest = forecast.ranks.iter().map(|share| share.bytes_sent).max().unwrap_or(0);
+    format!(
+        "{most}about {} in each iteration by all ranks together, {} by one at most",
+        sent(bytes),
+        sent(busiest)
+    )
+}
+
+fn sent(bytes: u64) -> String {
+    match bytes {
+        0..1_000_000 => format!("{} kB", bytes.div_ceil(1000)),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => gigabytes(bytes),
     }
 }
 

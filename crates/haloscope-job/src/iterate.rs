@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use haloscope::Result;
+use haloscope::distribute::agree_on_root;
 use haloscope::solve::{Reason, Record, State, solve};
 use haloscope_comm::{Collectives, Context, Reduction};
 
@@ -57,11 +58,11 @@ pub(crate) fn iterate(
         stopping,
         Some(&mut |record, state| {
             let clock = Instant::now();
-            let truth = truth.as_ref().filter(|_| ctx.is_root());
-            let is_compared = record.iteration.is_multiple_of(every);
-            let quality =
-                truth.filter(|_| is_compared).map(|truth| Quality::of(&state.image, truth));
-            let quality = quality.transpose()?;
+            let truth = truth.as_ref().filter(|_| record.iteration.is_multiple_of(every));
+            let quality = match truth {
+                Some(truth) => agree_on_root(ctx, || Quality::of(&state.image, truth))?,
+                None => None,
+            };
             qualities.extend(quality.map(|quality| (record.iteration, quality)));
             told.event(Event::Iteration { record, quality });
             if let Some(saving) = &mut saving

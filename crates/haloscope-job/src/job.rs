@@ -190,9 +190,14 @@ impl Job {
         let stop = top
             .section("stop", |section| StopPlan::read(section, &solver, &fidelity))?
             .unwrap_or_default();
-        let start = top
-            .section("start", StartPlan::read)?
-            .unwrap_or_else(|| StartPlan::standard(&prior.kind));
+        let start = top.section("start", StartPlan::read)?;
+        if start.is_some() && solver.method.is_direct() {
+            return Err(top.place_of("start").refuse(format!(
+                "method = \"{}\" begins with no image; leave [start] out, and give `window` in [solver]",
+                solver.method.name()
+            )));
+        }
+        let start = start.unwrap_or_else(|| StartPlan::standard(&prior.kind));
         let truth = top.section("truth", TruthPlan::read)?;
         let output = match top.section("output", OutputPlan::read)? {
             Some(output) => output,

@@ -43,6 +43,7 @@ pub use quality::Quality;
 pub use records::{RankSummary, details};
 pub use report::escape;
 pub use saving::Resuming;
+pub use sections::files::check_name;
 pub use sections::placement::{Affine, Placement};
 pub use summary::Summary;
 pub use template::{Choices, Problem};

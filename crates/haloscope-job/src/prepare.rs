@@ -9,7 +9,7 @@ use haloscope::distribute::{DistributedStack, Factory, agree, distribute};
 use haloscope::physics::tomography::Window;
 use haloscope::solve::{Algorithm, Problem, Start, State, Stopping};
 use haloscope::{Array, Measurements, Result};
-use haloscope_comm::Context;
+use haloscope_comm::{Collectives, Context};
 
 use crate::Job;
 use crate::layout::{Layout, Truth};
@@ -106,9 +106,9 @@ impl Prepared {
             Some(window) => agree(ctx, back_project(&recipes[0], seen, window))?,
         };
         let before = match &image {
-            _ if !(looks && ctx.is_root()) || job.solver.method.is_direct() => None,
-            Some(image) => Some(image.clone()),
-            None => look(&recipes[0], &layout.image, seen),
+            _ if !looks || job.solver.method.is_direct() => None,
+            Some(image) => ctx.is_root().then(|| image.clone()),
+            None => ctx.comm().on_root(|| look(&recipes[0], &layout.image, seen))?.flatten(),
         };
         let before = before.map(|image| Before::new(image, &recipes));
         drop(all);
@@ -129,7 +129,7 @@ impl Prepared {
                 StartPlan::Zeros => problem.start(&Start::Adjoint),
                 _ => Ok(image.clone()),
             };
-            scale = job.prior.scale(seen)?;
+            scale = job.prior.scale(recipes[0].scan().is_some(), seen)?;
             notes.extend(scale.and_then(|scale| job.prior.scale_note(scale)));
             if let (true, Some((low, high))) = (job.solver.method.is_direct(), job.prior.clamp) {
                 image.mapv_inplace(|value| value.clamp(low, high));

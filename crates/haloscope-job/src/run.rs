@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use haloscope::array::extremes;
 use haloscope::denoise::NetworkDenoiser;
-use haloscope::distribute::agree;
+use haloscope::distribute::{agree, agree_on_root};
 use haloscope::solve::{FolderLock, State, gather_records};
 use haloscope::{Array, Digest, io};
 use haloscope_comm::{Collectives, Context};
@@ -132,7 +132,7 @@ impl Ready {
                 (Some(saving), found)
             }
         };
-        let output = lock_output(ctx, job, saving.is_some())?;
+        let output = lock_output(ctx, job, saving.is_some(), told)?;
         let warnings = agree(ctx, layout.warnings(job))?;
         told.end_stage("opening the network and the folders");
         let begin = Instant::now();
@@ -205,9 +205,8 @@ impl Ready {
         if stopped.is_some() {
             return Ok(outcome);
         }
-        let written =
-            if ctx.is_root() { write(job, &prepared, &mut outcome, told) } else { Ok(()) };
-        if let Err(error) = agree(ctx, written) {
+        let written = agree_on_root(ctx, || write(job, &prepared, &mut outcome, told));
+        if let Err(error) = written {
             return Err(match &mut saving {
                 Some(saving) => saving.rescue(ctx, &outcome.state, error),
                 None => error,

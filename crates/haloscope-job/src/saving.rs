@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use haloscope::distribute::agree;
+use haloscope::distribute::{agree, agree_on_root};
 use haloscope::solve::{Checkpoints, FolderLock, JobId, State};
 use haloscope::{Error, Result};
 use haloscope_comm::Context;
@@ -44,10 +44,9 @@ impl Saving {
         told: &mut Told<'_>,
     ) -> Result<(Self, Option<State>)> {
         // Only the first rank writes and reads them, and keeps other runs away.
-        let lock = if ctx.is_root() { lock_checkpoints(job, told) } else { Ok(None) };
-        let lock = agree(ctx, lock)?;
-        let id = if ctx.is_root() { job.id(ctx.size()) } else { Ok(JobId::new(&*job.name, &[])) };
-        let id = agree(ctx, id)?;
+        let lock = agree_on_root(ctx, || lock_checkpoints(job, told))?.flatten();
+        let id = agree_on_root(ctx, || job.id(ctx.size()))?;
+        let id = id.unwrap_or_else(|| JobId::new(&*job.name, &[]));
         let mut checkpoints = agree(ctx, job.checkpoint.open())?;
         let mut state = None;
         match resuming {
@@ -67,13 +66,10 @@ impl Saving {
                 state = found.map(|found| found.state);
             }
             Resuming::Never => {
-                let outcome = if ctx.is_root() { checkpoints.start_over() } else { Ok(()) };
-                agree(ctx, outcome)?;
+                agree_on_root(ctx, || checkpoints.start_over())?;
             }
             Resuming::Refuse | Resuming::Off => {
-                let outcome =
-                    if ctx.is_root() { begin_anew(&mut checkpoints, told) } else { Ok(()) };
-                agree(ctx, outcome)?;
+                agree_on_root(ctx, || begin_anew(&mut checkpoints, told))?;
             }
         }
         let has_own = state.is_some();
@@ -175,8 +171,8 @@ fn begin_anew(checkpoints: &mut Checkpoints, told: &mut Told<'_>) -> Result<()> 
 /// Keeps other runs out of the folder of checkpoints. One that cannot be written does so by itself, and is needed only
 /// when there is something to save.
 fn lock_checkpoints(job: &Job, told: &mut Told<'_>) -> Result<Option<FolderLock>> {
-    match FolderLock::take(&job.checkpoint.folder) {
-        Ok(lock) => Ok(Some(lock)),
+    match or_without(FolderLock::take(&job.checkpoint.folder), told) {
+        Ok(lock) => Ok(lock),
         Err(error @ Error::Argument { .. }) => Err(error),
         Err(error) => {
             let words = format!("{error}; checkpoints cannot be written there");
@@ -195,12 +191,64 @@ pub(crate) fn lock_output(
     ctx: &Context,
     job: &Job,
     has_checkpoints: bool,
+    told: &mut Told<'_>,
 ) -> Result<Option<FolderLock>> {
     let same = |one: &Path, other: &Path| {
         one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
     };
     let is_locked = |folder: &Path| has_checkpoints && same(folder, &job.checkpoint.folder);
     let folder = job.output.folder.as_deref().filter(|_| ctx.is_root());
-    let lock = folder.filter(|folder| !is_locked(folder)).map(FolderLock::take).transpose();
-    agree(ctx, lock)
+    let lock = folder.filter(|folder| !is_locked(folder)).map(FolderLock::take);
+    agree(ctx, lock.map_or(Ok(None), |lock| or_without(lock, told)))
+}
+
+/// A folder whose file system has no locks is used without one. One that cannot be written is better known before the work
+/// than after it.
+fn or_without(lock: Result<FolderLock>, told: &mut Told<'_>) -> Result<Option<FolderLock>> {
+    match lock {
+        Err(error @ Error::Unsupported { .. }) => {
+            told.detail(&format!("{error}; nothing keeps other runs out of it"));
+            Ok(None)
+        }
+        lock => lock.map(Some),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observer::{Event, Observer};
+
+    /// What was told in detail.
+    #[derive(Default)]
+    struct Details(Vec<String>);
+
+    impl Observer for Details {
+        fn event(&mut self, event: Event<'_>) {
+            if let Event::Detail(words) = event {
+                self.0.push(words.to_owned());
+            }
+        }
+    }
+
+    #[test]
+    fn pictures_are_written_where_nothing_can_be_locked() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut details = Details::default();
+        let mut told = Told::new(&Context::solo(), &mut details);
+        let without = Error::Unsupported {
+            file: "pictures".into(),
+            reason: "cannot lock the folder: Function not implemented (os error 38)".into(),
+        };
+        assert!(or_without(Err(without), &mut told).expect("no lock is needed").is_none());
+        let lock = or_without(FolderLock::take(folder.path()), &mut told).expect("a lock");
+        // Somebody else has it.
+        let error = or_without(FolderLock::take(folder.path()), &mut told).expect_err("taken");
+        assert!(error.to_string().contains("is in use by"), "{error}");
+        drop(lock);
+        std::fs::write(folder.path().join("file"), "").expect("written");
+        assert!(or_without(FolderLock::take(&folder.path().join("file/in")), &mut told).is_err());
+        assert_eq!(details.0.len(), 1, "{:?}", details.0);
+        assert!(details.0[0].contains("cannot lock the folder"), "{}", details.0[0]);
+    }
 }

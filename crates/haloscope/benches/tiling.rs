@@ -10,6 +10,7 @@ use std::time::Instant;
 use haloscope::denoise::{Denoiser, NetworkDenoiser};
 use haloscope::distribute::distribute_with;
 use haloscope::tiling::{Border, Patch, Strategy, Tiling};
+use haloscope::words::count;
 use haloscope::{Array, Error, Result};
 use haloscope_comm::{Collectives, ContextOptions};
 use haloscope_nn::engine::Options;
@@ -62,8 +63,9 @@ fn main() -> Result<()> {
     for ((name, ranks, tiling), seconds) in cases.iter().zip(best) {
         let plan = tiling.plan(&shape, denoiser.alignment(), *ranks)?;
         println!(
-            "{{\"case\": \"DRUNet 1x3x{side}x{side}, {name}, {ranks} ranks\", \"seconds\": {seconds:.4}, \
+            "{{\"case\": \"DRUNet 1x3x{side}x{side}, {name}, {}\", \"seconds\": {seconds:.4}, \
              \"tiles\": {}, \"window\": {:?}, \"work_multiplier\": {:.3}, \"largest_load\": {:.3}}}",
+            count(*ranks, "rank"),
             plan.len(),
             plan.window(),
             plan.work_multiplier(),

@@ -19,6 +19,8 @@ pub mod prelude;
 mod random;
 pub mod solve;
 pub mod tiling;
+#[doc(hidden)]
+pub mod words;
 
 pub use array::Array;
 pub use digest::Digest;

@@ -97,7 +97,7 @@ fn every_cut_and_every_changed_byte_is_found_and_the_older_one_taken() {
         assert_eq!(found.rejected.len(), 1, "{what}");
         assert_eq!(found.rejected[0].0, newest, "{what}");
         let note = &found.notes()[0];
-        assert!(note.contains("going on from the one before it, at iteration 1"), "{note}");
+        assert!(note.contains("resuming from the one before it, at iteration 1"), "{note}");
         found.rejected[0].1.clone()
     };
     for length in 0..whole.len() {
@@ -391,4 +391,30 @@ fn a_full_disk_is_an_error_that_leaves_the_older_checkpoints() {
     assert_eq!(found.state, sized(2, 50_000));
     checkpoints.save(&sized(3, 50_000), &job()).expect("it fits again");
     drop(disk);
+}
+
+/// The file is a pipe that nobody writes to for longer than the calls between ranks may take.
+#[cfg(unix)]
+#[test]
+fn a_checkpoint_that_takes_long_to_read_is_waited_for_by_all_ranks() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pipe = folder.path().join("iteration-0000003.checkpoint");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs");
+    assert!(made.success());
+    let deadline = Duration::from_secs(2);
+    let writer = std::thread::spawn(move || {
+        std::thread::sleep(2 * deadline);
+        // It is opened, and holds nothing.
+        drop(fs::OpenOptions::new().write(true).open(pipe).expect("somebody reads it"));
+    });
+    let path = folder.path().to_owned();
+    let options = haloscope_comm::ContextOptions { deadline, ..Default::default() };
+    let errors = options.threads(3, move |ctx| {
+        let error = Checkpoints::new(&path, EACH)?.load_latest(ctx, &job());
+        Ok::<_, Error>(error.expect_err("an empty file").to_string())
+    });
+    writer.join().expect("the writer ends");
+    for error in errors.expect("no rank fails") {
+        assert!(error.contains("no checkpoint here can be used"), "{error}");
+    }
 }

@@ -128,8 +128,8 @@ fn bad_assignments_say_what_would_be_accepted() {
         })
     };
     assert_all_say(&with(Assignment::Owners(vec![7])), "rank 7 as an owner");
-    assert_all_say(&with(Assignment::Owners(vec![])), "0 owners for 1 operators");
-    assert_all_say(&with(Assignment::Costs(vec![1.0, 2.0])), "2 costs for 1 operators");
+    assert_all_say(&with(Assignment::Owners(vec![])), "0 owners for 1 operator");
+    assert_all_say(&with(Assignment::Costs(vec![1.0, 2.0])), "2 costs for 1 operator");
     assert_all_say(&with(Assignment::Costs(vec![f64::NAN])), "NaN");
 }
 

@@ -72,7 +72,7 @@ pub fn until_interrupted(
     let rows = read_rows(&arguments.out)?.len();
     let words: Vec<String> = command_line().iter().map(|word| quote(word)).collect();
     let said = format!(
-        "ended by {}; {} {} in {}, and `{}` goes on with the rest",
+        "ended by {}; {} {} in {}, and `{}` resumes with the rest",
         signal.name(),
         count(rows, "row"),
         if rows == 1 { "is" } else { "are" },
@@ -154,7 +154,7 @@ pub fn measure(launcher: &Launcher, jobs: &[Job], results: &mut Results) -> Resu
 /// Says where rows go before they come.
 pub fn announce(arguments: &RunArguments, jobs: &[Job]) {
     let words = format!(
-        "{} configuration{}; rows go to {}, Ctrl-C keeps them, and the same command goes on",
+        "{} configuration{}; rows go to {}, Ctrl-C keeps them, and the same command resumes",
         jobs.len(),
         if jobs.len() == 1 { "" } else { "s" },
         arguments.out.display()

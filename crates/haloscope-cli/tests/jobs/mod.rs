@@ -96,6 +96,31 @@ pub fn list(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
+/// A template of `init` with some options, with the lines of some keys replaced, or removed. Edits of one key are of its lines
+/// in their order.
+pub fn edited(folder: &Folder, options: &[&str], edits: &[(&str, &str)]) -> String {
+    let path = folder.name("template.toml");
+    let output = haloscope(&[&["init"], options, &[&path, "--force"]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let template = fs::read_to_string(&path).expect("a template");
+    let mut job = String::new();
+    let mut used = vec![false; edits.len()];
+    for line in template.lines() {
+        let key = line.split('=').next().unwrap_or_default().trim();
+        let mut open = (0..edits.len()).filter(|edit| !used[*edit] && line.contains('='));
+        match open.find(|edit| edits[*edit].0 == key) {
+            Some(edit) => {
+                used[edit] = true;
+                job += edits[edit].1;
+            }
+            None => job += line,
+        }
+        job += "\n";
+    }
+    assert!(used.iter().all(|used| *used), "{edits:?} in\n{template}");
+    job
+}
+
 /// Three blurred frames of a picture, with `more` sections.
 pub fn deblurring(iterations: usize, more: &str) -> String {
     format!(

@@ -1,7 +1,7 @@
 //! One rank of the MPI tests; `tests/mpi.rs` starts several with mpirun.
 //!
-//! `rank_process facts FRAME_BYTES` checks the suite, `rank_process endurance` makes many calls, and
-//! `rank_process FAULT` lets the last rank fail in some way while the others wait for it, and prints
+//! `rank_process facts FRAME_BYTES` checks the suite, `rank_process endurance` makes many calls, `rank_process patience` waits
+//! for rank 0, and `rank_process FAULT` lets the last rank fail in some way while the others wait for it, and prints
 //! what they get.
 
 #[path = "../resident/mod.rs"]
@@ -28,6 +28,7 @@ fn main() -> ExitCode {
     let outcome = match argument(1) {
         "facts" => facts(&comm),
         "endurance" => endurance(&comm),
+        "patience" => patience(&comm),
         "large" => {
             suite::large_data_arrives_whole(&comm);
             Ok(())
@@ -75,6 +76,19 @@ fn endurance(comm: &Mpi) -> Result<()> {
     assert!(late <= early + 1_024, "{early} kB after a tenth of the calls, {late} kB at the end");
     if comm.rank() == 0 {
         println!("{calls} calls, {early} kB early, {late} kB late");
+    }
+    Ok(())
+}
+
+/// Rank 0 works for longer than the deadline.
+fn patience(comm: &Mpi) -> Result<()> {
+    let deadline = Duration::from_secs(2);
+    comm.set_deadline(deadline);
+    let slept = comm.on_root(|| std::thread::sleep(2 * deadline))?;
+    assert_eq!(slept.is_some(), comm.rank() == 0);
+    comm.barrier()?;
+    if comm.rank() == 0 {
+        println!("{} ranks have waited", comm.size());
     }
     Ok(())
 }

@@ -5,7 +5,7 @@
 //! them. Every error has the line, the key, what is there and what would be accepted.
 
 pub mod numbers;
-mod paths;
+pub mod paths;
 
 use std::cell::RefCell;
 use std::fmt;

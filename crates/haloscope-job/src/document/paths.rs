@@ -17,15 +17,10 @@ pub fn expand(folder: &Path, path: &str) -> Result<Vec<PathBuf>> {
     if whole.is_dir() && !is_zarr {
         return list(&whole);
     }
-    // A name may have the letters of a pattern.
-    if whole.exists() || !path.contains(['*', '?', '[']) {
+    if !is_pattern(folder, path) {
         return Ok(vec![whole]);
     }
-    let pattern = if Path::new(path).is_absolute() || folder.as_os_str().is_empty() {
-        path.to_owned()
-    } else {
-        format!("{}/{path}", Pattern::escape(&folder.display().to_string()))
-    };
+    let pattern = below(folder, path);
     let refused = |reason: String| Error::Content { file: path.to_owned(), reason };
     let options = MatchOptions { require_literal_leading_dot: true, ..MatchOptions::new() };
     let found = glob::glob_with(&pattern, options)
@@ -38,6 +33,56 @@ pub fn expand(folder: &Path, path: &str) -> Result<Vec<PathBuf>> {
     }
     sort(&mut files);
     Ok(files)
+}
+
+/// Whether a path in `folder` is a pattern. A name may have the letters of one.
+pub fn is_pattern(folder: &Path, path: &str) -> bool {
+    path.contains(['*', '?', '[']) && !folder.join(path).exists()
+}
+
+/// A pattern in `folder` as one that does not depend on where it is used.
+pub fn below(folder: &Path, pattern: &str) -> String {
+    if Path::new(pattern).is_absolute() || folder.as_os_str().is_empty() {
+        return pattern.to_owned();
+    }
+    format!("{}/{pattern}", Pattern::escape(&folder.display().to_string()))
+}
+
+/// The pattern that stands for just these files of one folder, if there is one. They are in the order of their names, as a
+/// shell lists them, or of the numbers in these.
+pub fn pattern_of(files: &[PathBuf]) -> Option<String> {
+    let folder = files.first()?.parent()?;
+    let mut names = Vec::new();
+    for file in files {
+        names.push(file.file_name()?.to_str().filter(|_| file.parent() == Some(folder))?);
+    }
+    let (mut numbered, mut sorted) = (names.clone(), names.clone());
+    numbered.sort_by(|one, other| natural(one, other));
+    sorted.sort_unstable();
+    if names != numbered && names != sorted {
+        return None;
+    }
+    let shared = |one: &mut dyn Iterator<Item = char>, other: &mut dyn Iterator<Item = char>| {
+        one.zip(other).take_while(|(a, b)| a == b).map(|(a, _)| a).collect::<String>()
+    };
+    let (first, last) = (sorted.first()?, sorted.last()?);
+    // What the first and the last name in their order begin with, all begin with; ends have no such order.
+    let start = shared(&mut first.chars(), &mut last.chars());
+    let mut end: String = first.chars().rev().collect();
+    for name in &names {
+        end = shared(&mut end.chars(), &mut name.chars().rev());
+    }
+    let end: String = end.chars().rev().collect();
+    let is_digit = |letter: char| letter.is_ascii_digit();
+    let start = start.trim_end_matches(is_digit);
+    let end = end.trim_start_matches(is_digit);
+    let name = format!("{}*{}", Pattern::escape(start), Pattern::escape(end));
+    let pattern = below(folder, &name);
+    let found = expand(Path::new(""), &pattern).ok()?;
+    let is_same = found.iter().map(|file| file.file_name()).eq(numbered
+        .iter()
+        .map(|name| Some(std::ffi::OsStr::new(name))));
+    is_same.then_some(pattern)
 }
 
 /// The files of a folder, which are of one format; those of no format that is read do not count.
@@ -150,6 +195,31 @@ mod tests {
             "v10.tif",
         ];
         assert_eq!(names(&files), expected);
+    }
+
+    #[test]
+    fn what_a_shell_made_of_a_pattern_is_the_pattern_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let inside = folder.path().join("scan [1]");
+        std::fs::create_dir(&inside).expect("made");
+        let files = |names: &[&str]| -> Vec<PathBuf> {
+            for name in names {
+                std::fs::write(inside.join(name), "").expect("written");
+            }
+            names.iter().map(|name| inside.join(name)).collect()
+        };
+        // As a shell sorts them.
+        let views = files(&["v1.tif", "v10.tif", "v2.tif"]);
+        let pattern = pattern_of(&views).expect("a pattern");
+        assert!(pattern.ends_with("scan [[]1[]]/v*.tif"), "{pattern}");
+        let found = expand(Path::new(""), &pattern).expect("files");
+        assert_eq!(names(&found), ["v1.tif", "v2.tif", "v10.tif"]);
+        let numbered = [0, 2, 1].map(|index| views[index].clone());
+        assert_eq!(pattern_of(&numbered), Some(pattern));
+        // An order of its own, or not all that match.
+        assert_eq!(pattern_of(&[2, 0, 1].map(|index| views[index].clone())), None);
+        assert_eq!(pattern_of(&views[..2]), None);
+        assert_eq!(pattern_of(&[views[0].clone(), folder.path().join("v2.tif")]), None);
     }
 
     #[test]

@@ -117,8 +117,8 @@ pub fn super_resolution(data: &mut Data) -> Result<Draft> {
 impl Frames {
     /// The frames of the data, with the axes and the white that suit the first.
     fn of(data: &mut Data) -> Result<Self> {
-        let path = &data.paths[0];
-        let read = io::read(path, &ReadOptions::default())?;
+        let path = &data.paths[0].clone();
+        let read = io::read(path, &data.options())?;
         let axes = axes_of(&read);
         let files = data.files()?;
         let section = |white: Option<f64>| {
@@ -128,7 +128,7 @@ impl Frames {
             let white = white.map_or_else(String::new, |white| {
                 format!("white = {:<22}# the value that becomes 1, estimated\n", short(white))
             });
-            format!("[measurements]\n{files}\n{axes}{white}")
+            format!("[measurements]\n{files}{axes}{white}")
         };
         let plain = data.loaded(&section(None), 0)?;
         let (_, high) = extremes(&plain);
@@ -137,7 +137,7 @@ impl Frames {
         let mut white = None;
         if !(0.2..=1.0).contains(&high) && high > 0.0 {
             // White is in the units of the file or in those that are read; only one of them brings the image to 0…1.
-            let stored = io::read(path, &ReadOptions { raw: true, ..ReadOptions::default() })?;
+            let stored = io::read(path, &ReadOptions { raw: true, ..data.options() })?;
             let stored = white_of(stored.sample, &stored.array);
             let as_read = stored * read.scaling.slope + read.scaling.offset;
             for candidate in [as_read, stored, white_of(Sample::F32, &first)] {

@@ -7,12 +7,22 @@ mod sinogram;
 
 use std::path::{Path, PathBuf};
 
-use haloscope::io::{self, WriteOptions};
+use haloscope::io::{self, ReadOptions, WriteOptions};
 use haloscope::{Array, Error, Result};
 
 use crate::Job;
+use crate::document::paths;
 use crate::sections::measurements::Source;
 use crate::template::{self, Draft, Problem};
+
+/// Data to write a job for.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    /// Files, folders, and patterns such as `views/*.tif`.
+    pub paths: &'a [PathBuf],
+    /// The array in NPZ, HDF5 and Zarr files, where there are several.
+    pub entry: Option<&'a str>,
+}
 
 /// A job that was written for data.
 #[derive(Clone, Debug)]
@@ -29,12 +39,12 @@ pub struct Drafted {
 /// a sinogram whose axes were exchanged) is written beside it, over existing files only with `force`.
 pub fn draft(
     problem: Problem,
-    paths: &[PathBuf],
+    input: &Input<'_>,
     job: &Path,
     model: Option<&str>,
     force: bool,
 ) -> Result<Drafted> {
-    let mut data = Data { paths, job, problem, force, findings: Vec::new() };
+    let mut data = Data::new(problem, input, job, force)?;
     let draft: Draft = match problem {
         Problem::Tomography2d => scan::slice(&mut data),
         Problem::Tomography3d => scan::volume(&mut data),
@@ -50,7 +60,12 @@ pub fn draft(
 
 /// The data that a job is written for.
 struct Data<'a> {
-    paths: &'a [PathBuf],
+    /// What was given: files, folders, patterns.
+    given: &'a [PathBuf],
+    /// The files that it stands for.
+    paths: Vec<PathBuf>,
+    /// The array in them, if it has to be named.
+    entry: Option<String>,
     /// The job file.
     job: &'a Path,
     problem: Problem,
@@ -59,10 +74,32 @@ struct Data<'a> {
     findings: Vec<(&'static str, String)>,
 }
 
+/// More files than this are named by a pattern, where there is one.
+const MOST_NAMED: usize = 3;
+
 impl<'a> Data<'a> {
+    fn new(problem: Problem, input: &Input<'a>, job: &'a Path, force: bool) -> Result<Self> {
+        let mut files = Vec::new();
+        for path in input.paths {
+            match path.to_str() {
+                Some(path) => files.extend(paths::expand(Path::new(""), path)?),
+                None => files.push(path.clone()),
+            }
+        }
+        if files.is_empty() {
+            return Err(Error::argument("data", "no files are given; one or more are expected"));
+        }
+        let entry = match input.entry {
+            Some(entry) => Some(entry.to_owned()),
+            None => entry_of(&files[0])?,
+        };
+        let findings = Vec::new();
+        Ok(Self { given: input.paths, paths: files, entry, job, problem, force, findings })
+    }
+
     /// The only file.
-    fn single(&self) -> Result<&'a Path> {
-        match self.paths {
+    fn single(&self) -> Result<&Path> {
+        match &self.paths[..] {
             [path] => Ok(path),
             paths => Err(Error::argument(
                 "data",
@@ -76,38 +113,72 @@ impl<'a> Data<'a> {
         self.findings.push((word, finding.into()));
     }
 
+    /// How a file is read before there is a job.
+    fn options(&self) -> ReadOptions {
+        ReadOptions { entry: self.entry.clone(), ..ReadOptions::default() }
+    }
+
     /// A path as the job file has it: relative to its folder if that is this one, else absolute.
     fn named(&self, path: &Path) -> Result<String> {
         let is_here = self.job.parent().is_none_or(|folder| folder.as_os_str().is_empty());
-        let path = if is_here {
-            path.to_owned()
-        } else {
-            std::path::absolute(path).map_err(|error| Error::File {
-                file: path.display().to_string(),
-                reason: error.to_string(),
-            })?
+        let failed = |error: std::io::Error| Error::File {
+            file: path.display().to_string(),
+            reason: error.to_string(),
+        };
+        let path = match path.to_str() {
+            _ if is_here => path.to_owned(),
+            Some(pattern) if paths::is_pattern(Path::new(""), pattern) => {
+                paths::below(&std::env::current_dir().map_err(failed)?, pattern).into()
+            }
+            _ => std::path::absolute(path).map_err(failed)?,
         };
         Ok(template::literal(&path.display().to_string()))
     }
 
-    /// `files = …`, for all paths.
+    /// `files = …` as they were given, and `entry` if it is needed.
     fn files(&self) -> Result<String> {
+        self.naming(self.given)
+    }
+
+    /// The same for a scan: many files that a shell made of a pattern are the pattern again.
+    fn views(&self) -> Result<String> {
+        let is_list = self.given.len() > MOST_NAMED && self.given.len() == self.paths.len();
+        match paths::pattern_of(&self.paths).filter(|_| is_list) {
+            Some(pattern) => self.naming(&[pattern.into()]),
+            None => self.files(),
+        }
+    }
+
+    fn naming(&self, paths: &[PathBuf]) -> Result<String> {
         let names: Vec<String> =
-            self.paths.iter().map(|path| self.named(path)).collect::<Result<_>>()?;
-        Ok(match &names[..] {
-            [name] => format!("files = {name}"),
-            names => format!("files = [{}]", names.join(", ")),
-        })
+            paths.iter().map(|path| self.named(path)).collect::<Result<_>>()?;
+        let mut lines = match &names[..] {
+            [name] => format!("files = {name}\n"),
+            names => format!("files = [{}]\n", names.join(", ")),
+        };
+        if let Some(entry) = &self.entry {
+            lines += &format!("entry = {}\n", template::literal(entry));
+        }
+        Ok(lines)
     }
 
     /// What a job with such measurements reads from one of its files.
     fn loaded(&self, measurements: &str, file: usize) -> Result<Array> {
+        self.measured(measurements, "identity'", file)
+    }
+
+    /// What a job of a scan with such measurements makes of all of its files.
+    fn stacked(&self, measurements: &str) -> Result<Array> {
+        self.measured(measurements, "parallel-beam'\nangles = 1", 0)
+    }
+
+    fn measured(&self, measurements: &str, operator: &str, index: usize) -> Result<Array> {
         let text = format!(
-            "{measurements}\n[[operators]]\nkind = 'identity'\n[solver]\nmethod = 'cg'\n[output]\nfolder = '-'\n"
+            "{measurements}\n[[operators]]\nkind = '{operator}\n[solver]\nmethod = 'cg'\n[output]\nfolder = '-'\n"
         );
         let folder = self.job.parent().unwrap_or(Path::new(""));
         match Job::parse(&self.job.display().to_string(), &text, folder)?.measurements {
-            Source::Files(files) => files.load(file),
+            Source::Files(files) => files.load(index),
             _ => Err(Error::argument("data", "measurements that are no files")),
         }
     }
@@ -122,6 +193,48 @@ impl<'a> Data<'a> {
         io::write(&path, array, &WriteOptions::default())?;
         Ok(format!("{stem}-{what}"))
     }
+}
+
+/// The array of a file that has to be named though it is the only one: that of an HDF5 file without `/exchange/data`.
+#[cfg(feature = "hdf5")]
+fn entry_of(path: &Path) -> Result<Option<String>> {
+    if !is_hdf5(path) {
+        return Ok(None);
+    }
+    let mut arrays = io::exchange::arrays(path, &io::Limits::default())?;
+    if arrays.iter().any(|array| array == EXCHANGE) {
+        return Ok(None);
+    }
+    match arrays.len() {
+        0 => Err(unsuitable(path, "it has no array of two or more axes")),
+        1 => Ok(arrays.pop()),
+        count => {
+            arrays.truncate(20);
+            Err(unsuitable(
+                path,
+                format!("one of its {count} arrays must be chosen by `entry`: {arrays:?}"),
+            ))
+        }
+    }
+}
+
+#[cfg(not(feature = "hdf5"))]
+fn entry_of(_: &Path) -> Result<Option<String>> {
+    Ok(None)
+}
+
+/// Where a Data Exchange file has its projections.
+#[cfg(feature = "hdf5")]
+const EXCHANGE: &str = "exchange/data";
+
+#[cfg(feature = "hdf5")]
+fn is_hdf5(path: &Path) -> bool {
+    let read = || -> std::io::Result<[u8; 8]> {
+        let mut start = [0; 8];
+        std::io::Read::read_exact(&mut std::fs::File::open(path)?, &mut start)?;
+        Ok(start)
+    };
+    path.is_file() && read().is_ok_and(|start| &start == b"\x89HDF\r\n\x1a\n")
 }
 
 /// A file that cannot be used, and why.

@@ -1,13 +1,8 @@
 //! Jobs for measured scans: angles, rotation centre, units and noise.
 
-use std::path::Path;
-
 use haloscope::array::extremes;
-#[cfg(feature = "hdf5")]
-use haloscope::io;
-use haloscope::noise;
 use haloscope::physics::tomography::{ParallelBeam, Tomography2d, Window, rotation_centre};
-use haloscope::{Array, Error, Result};
+use haloscope::{Array, Error, Result, io, noise};
 use ndarray::{Axis, Ix2};
 
 use super::sinogram::{Arc, Sinogram};
@@ -29,55 +24,50 @@ struct Found {
 }
 
 pub fn slice(data: &mut Data) -> Result<Draft> {
-    let path = data.single()?;
-    let found = match exchange(path)? {
+    let found = match exchange(data)? {
         Some((rows, angles)) => {
             let row = rows.shape()[0] / 2;
             let lines = format!(
-                "[measurements]\nscan = {}\nrow = {:<24}# of {}, counted from 0: the middle one\n",
-                data.named(path)?,
-                row,
-                rows.shape()[0]
+                "[measurements]\nscan = {}\n{}",
+                data.named(data.single()?)?,
+                row_line(row, rows.shape()[0])
             );
             let row = rows.index_axis(Axis(0), row).insert_axis(Axis(0)).to_owned();
             of_exchange(data, row, angles, &lines)
         }
-        None => of_sinogram(data)?,
+        None => of_files(data, Problem::Tomography2d)?,
     };
-    let (operators, tuning) = found.operators(data, "parallel-beam")?;
+    let (operators, tuning) = found.operators(data)?;
     let title = "A slice from measured projections.".into();
     let Found { measurements, .. } = found;
     Ok(Draft { title, measurements, operators, tuning, is_colour: false, ending: ".tif" })
 }
 
 pub fn volume(data: &mut Data) -> Result<Draft> {
-    let path = data.single()?;
-    let found = match exchange(path)? {
+    let found = match exchange(data)? {
         Some((rows, angles)) => {
-            let lines = format!("[measurements]\nscan = {}\n", data.named(path)?);
+            let lines = format!("[measurements]\nscan = {}\n", data.named(data.single()?)?);
             let row = rows.index_axis(Axis(0), rows.shape()[0] / 2).insert_axis(Axis(0)).to_owned();
             of_exchange(data, row, angles, &lines)
         }
-        None => of_projections(data)?,
+        None => of_files(data, Problem::Tomography3d)?,
     };
-    // Laboratories with a cone go all around; a synchrotron's parallel rays go half around.
-    let is_cone = found.arc.is_some_and(|arc| arc.is_full_turn);
-    let (operators, tuning) =
-        found.operators(data, if is_cone { "cone-beam" } else { "parallel-beam" })?;
+    let (operators, tuning) = found.operators(data)?;
     let title = "A volume from measured projections.".into();
     let Found { measurements, .. } = found;
     Ok(Draft { title, measurements, operators, tuning, is_colour: false, ending: ".nii.gz" })
 }
 
+fn row_line(row: usize, rows: usize) -> String {
+    format!("row = {row:<24}# of {rows}, counted from 0: the middle one\n")
+}
+
 /// The line integrals of a Data Exchange file, (row, 1, view, bin), and its angles; `None` if it is none.
 #[cfg(feature = "hdf5")]
-fn exchange(path: &Path) -> Result<Option<(Array, Vec<f64>)>> {
-    let is_hdf5 = || -> std::io::Result<bool> {
-        let mut start = [0; 8];
-        std::io::Read::read_exact(&mut std::fs::File::open(path)?, &mut start)?;
-        Ok(&start == b"\x89HDF\r\n\x1a\n")
-    };
-    if path.is_dir() || !is_hdf5().unwrap_or(false) {
+fn exchange(data: &Data) -> Result<Option<(Array, Vec<f64>)>> {
+    let [path] = &data.paths[..] else { return Ok(None) };
+    // Another array was asked for, or is the only one.
+    if data.entry.is_some() || !super::is_hdf5(path) {
         return Ok(None);
     }
     let scan = io::exchange::Scan::read(path, &io::Limits::default())?;
@@ -85,7 +75,7 @@ fn exchange(path: &Path) -> Result<Option<(Array, Vec<f64>)>> {
 }
 
 #[cfg(not(feature = "hdf5"))]
-fn exchange(_: &Path) -> Result<Option<(Array, Vec<f64>)>> {
+fn exchange(_: &Data) -> Result<Option<(Array, Vec<f64>)>> {
     Ok(None)
 }
 
@@ -101,92 +91,120 @@ fn of_exchange(data: &mut Data, row: Array, angles: Vec<f64>, lines: &str) -> Fo
     Found { row, angles, measurements, angle_lines, arc: None }
 }
 
-/// A sinogram in any format.
-fn of_sinogram(data: &mut Data) -> Result<Found> {
-    let path = data.single()?;
-    let plain = format!("[measurements]\n{}\n", data.files()?);
-    let stored = data.loaded(&plain, 0)?;
-    let &[1, 1, _, _] = stored.shape() else {
-        return Err(unsuitable(
-            path,
-            format!(
-                "it has the shape {:?}; a sinogram (view, bin) is expected; tomography-3d takes projections (view, \
-                 row, column)",
-                &stored.shape()[2..]
-            ),
-        ));
-    };
-    let plane =
-        stored.index_axis(Axis(0), 0).index_axis_move(Axis(0), 0).into_dimensionality::<Ix2>();
-    let plane = plane.expect("two of four axes are left");
-    let sinogram = Sinogram::of(&plane);
-    let row = sinogram.array();
-    let mut measurements = plain;
-    if sinogram.turned || sinogram.beam.is_some() {
-        let file = data.write_beside("sinogram.npy", &row)?;
-        let mut done = Vec::new();
-        if sinogram.turned {
-            done.push("its axes are exchanged: the sums over the other axis are the same for all, as those of views are".to_owned());
-        }
-        if let Some(beam) = sinogram.beam {
-            done.push(format!(
-                "the logarithm is taken: it looks like intensities, of {} without an object",
-                short(beam)
+/// A scan in any format: a sinogram (view, bin), projections (view, row, column), or a file for each view. One row of it is
+/// looked at; a volume has them all.
+fn of_files(data: &mut Data, problem: Problem) -> Result<Found> {
+    let path = data.paths[0].clone();
+    let first = io::read(&path, &data.options())?;
+    let rows = match (first.array.shape(), data.paths.len()) {
+        // A sinogram, or a line of it in each file.
+        ([1, 1, _, _], 1) | ([1, 1, 1, _], _) => None,
+        ([1, 1, rows, _] | [1, 1, _, rows, _], _) => Some(*rows),
+        (shape, _) => {
+            return Err(unsuitable(
+                &path,
+                format!(
+                    "it has the shape {shape:?}; one channel is expected, of a sinogram (view, bin), of projections \
+                     (view, row, column), or of one projection in each file"
+                ),
             ));
         }
-        for what in &done {
-            data.note("data", format!("{what} ({file})"));
+    };
+    if rows.is_none() && problem == Problem::Tomography3d {
+        return Err(unsuitable(
+            &path,
+            format!(
+                "it has the shape {:?}; projections (view, row, column), or one in each file, are expected; \
+                 tomography-2d takes a sinogram",
+                &first.array.shape()[2..]
+            ),
+        ));
+    }
+    let is_picture = first.format.is_picture();
+    drop(first);
+    let plain = format!("[measurements]\n{}", data.views()?);
+    let row = rows.map_or_else(String::new, |rows| row_line(rows / 2, rows));
+    let mut sinogram = look_at(data, &format!("{plain}{row}"))?;
+    if is_picture && sinogram.beam.is_some() {
+        // `white` is in the numbers that a picture stores.
+        sinogram = look_at(data, &format!("{plain}{row}white = 1\n"))?;
+    }
+    let line_integrals = sinogram.array();
+    if sinogram.turned {
+        if let Some(rows) = rows {
+            return Err(unsuitable(
+                &path,
+                format!(
+                    "row {} of {rows} does not look like a sinogram, because its views differ more than its bins do; \
+                     (view, row, column) is expected, with the rotation axis across the rows; for sinograms, one \
+                     for each row, write the job without --from and give `order`",
+                    rows / 2
+                ),
+            ));
         }
-        measurements = format!(
-            "# Made from {}: {}.\n[measurements]\nfiles = '{file}'\n",
-            data.single()?.display(),
-            done.join("; ")
+        let measurements = turned(data, &sinogram, &line_integrals)?;
+        return Ok(of_views(data, &sinogram, line_integrals, measurements));
+    }
+    let mut measurements = plain;
+    if problem == Problem::Tomography2d {
+        measurements += &row;
+    }
+    if let Some(beam) = sinogram.beam {
+        data.note(
+            "data",
+            format!("they look like intensities, of {} without an object; the logarithm is taken", short(beam)),
+        );
+        measurements += &format!(
+            "white = {:<22}# the intensity of the beam, estimated beside the object\n\
+             logarithm = true              # the data look like intensities; leave both out for line integrals\n",
+            exact(beam)
         );
     }
-    Ok(of_views(data, &sinogram, row, measurements))
+    Ok(of_views(data, &sinogram, line_integrals, measurements))
 }
 
-/// Projections in any format, (view, row, column).
-fn of_projections(data: &mut Data) -> Result<Found> {
-    let path = data.single()?;
-    let measurements = format!("[measurements]\n{}\n", data.files()?);
-    let stored = data.loaded(&measurements, 0)?;
-    let &[1, 1, _, rows, _] = stored.shape() else {
-        return Err(unsuitable(
-            path,
-            format!(
-                "it has the shape {:?}; projections (view, row, column) are expected; tomography-2d takes a sinogram",
-                &stored.shape()[2..]
-            ),
-        ));
-    };
-    let middle = stored
+/// The sinogram that a job with these measurements reads.
+fn look_at(data: &Data, measurements: &str) -> Result<Sinogram> {
+    let stacked = data.stacked(measurements)?;
+    let plane = stacked
         .index_axis(Axis(0), 0)
         .index_axis_move(Axis(0), 0)
-        .index_axis_move(Axis(1), rows / 2);
-    let middle = middle.into_dimensionality::<Ix2>().expect("two of five axes are left");
-    let sinogram = Sinogram::of(&middle);
+        .into_dimensionality::<Ix2>()
+        .map_err(|_| unsuitable(&data.paths[0], format!("a scan of shape {:?}", stacked.shape())))?;
+    Ok(Sinogram::of(&plane))
+}
+
+/// `[measurements]` with a file in which the axes of a sinogram are exchanged.
+fn turned(data: &mut Data, sinogram: &Sinogram, line_integrals: &Array) -> Result<String> {
+    let file = data.write_beside("sinogram.npy", line_integrals)?;
+    let mut done = vec![
+        "its axes are exchanged: the sums over the other axis are the same for all, as those of views are".to_owned(),
+    ];
     if let Some(beam) = sinogram.beam {
-        return Err(unsuitable(
-            path,
-            format!(
-                "it looks like intensities (about {} beside the object); line integrals, −ln(intensity / beam), are \
-                 expected, or a Data Exchange file with its flat frames",
-                short(beam)
-            ),
+        done.push(format!(
+            "the logarithm is taken: it looks like intensities, of {} without an object",
+            short(beam)
         ));
     }
-    if sinogram.turned {
-        return Err(unsuitable(
-            path,
-            format!(
-                "it has the shape {:?}, and its first axis does not look like views; (view, row, column) is expected",
-                &stored.shape()[2..]
-            ),
-        ));
+    for what in &done {
+        data.note("data", format!("{what} ({file})"));
     }
-    let row = sinogram.array();
-    Ok(of_views(data, &sinogram, row, measurements))
+    Ok(format!(
+        "# Made from {}: {}.\n[measurements]\nfiles = '{file}'\n",
+        data.paths[0].display(),
+        done.join("; ")
+    ))
+}
+
+/// A number with six digits that count.
+fn exact(number: f64) -> String {
+    let digits = (5 - number.abs().log10().floor() as i32).clamp(0, 12) as usize;
+    let text = format!("{number:.digits$}");
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
 }
 
 /// Views whose angles nobody wrote down.
@@ -210,9 +228,8 @@ fn of_views(data: &mut Data, sinogram: &Sinogram, row: Array, measurements: Stri
 
 impl Found {
     /// `[[operators]]` and `[start]`, and what suits the values and their noise.
-    fn operators(&self, data: &mut Data, kind: &str) -> Result<(String, Tuning)> {
+    fn operators(&self, data: &mut Data) -> Result<(String, Tuning)> {
         let (views, bins) = (self.angles.len(), self.row.shape()[3]);
-        let is_cone = kind == "cone-beam";
         let centre = rotation_centre(&self.row, &self.angles)?;
         let sureness = match centre.mirrored {
             Some(mirrored) => format!("estimated; opposite views alone say {mirrored:.1}"),
@@ -237,10 +254,15 @@ impl Found {
             "noise",
             format!("a standard deviation of {} of the line integrals, estimated", short(noise)),
         );
-        let distances = if is_cone {
-            "# The data do not say where source and detector are; give both, in the unit of `spacing` and `pixel`:\n\
-             # source-distance = 500       # from the source to the rotation axis\n\
-             # detector-distance = 500     # from the rotation axis to the detector\n"
+        // Laboratories with a cone go all around; a synchrotron's parallel rays go half around.
+        let goes_around = self.arc.is_some_and(|arc| arc.is_full_turn);
+        let distances = if data.problem == Problem::Tomography3d && goes_around {
+            "# Parallel rays are assumed, which the data cannot tell. Views all around are rather those of a cone beam: for\n\
+             # one, replace the kind by these lines, and use kind = \"fdk\" in [start]. Give lengths in one unit.\n\
+             #   kind = \"cone-beam\"\n\
+             #   source-distance = 500       # from the source to the rotation axis\n\
+             #   detector-distance = 500     # from the rotation axis to the detector\n\
+             #   spacing = 0.2               # the distance between rows, and between columns, of the detector\n"
         } else if data.problem == Problem::Tomography3d {
             "# Parallel rays are assumed. For a cone beam, use kind = \"cone-beam\" with `source-distance` and\n\
              # `detector-distance`, the distances from the rotation axis, and kind = \"fdk\" in [start].\n"
@@ -248,10 +270,9 @@ impl Found {
             "# Parallel rays are assumed. For a fan beam, use kind = \"fan-beam\" with `source-distance` and\n\
              # `detector-distance`, the distances from the rotation axis.\n"
         };
-        let start = if is_cone { "fdk" } else { "fbp" };
         let operators = format!(
-            "{distances}[[operators]]\nkind = \"{kind}\"\n{}centre = {:<21.2}# the bin that sees the rotation axis, {sureness}\n\
-             groups = {:<21}# operators, which ranks share\n\n[start]\nkind = \"{start}\"\nwindow = \"hann\"\n",
+            "{distances}[[operators]]\nkind = \"parallel-beam\"\n{}centre = {:<21.2}# the bin that sees the rotation axis, {sureness}\n\
+             groups = {:<21}# operators, which ranks share\n\n[start]\nkind = \"fbp\"\nwindow = \"hann\"\n",
             self.angle_lines,
             centre.bin,
             4.min(views),

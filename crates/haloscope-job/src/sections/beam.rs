@@ -18,6 +18,7 @@ use toml::de::DeValue;
 
 use crate::document::numbers;
 use crate::document::{Place, Section, Value};
+use crate::words::count;
 
 /// How rays go.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -188,8 +189,9 @@ impl Beam {
         }
         if self.groups > views {
             return Err(self.place.refuse(format!(
-                "{} groups of {views} views; at most as many groups as views are possible",
-                self.groups
+                "{} of {}; at most as many groups as views are possible",
+                count(self.groups, "group"),
+                count(views, "view")
             )));
         }
         let shape = measured.and_then(|measured| measured.shape.get(1..));

@@ -92,7 +92,7 @@ impl OutputPlan {
         let single = |range: Option<(f64, f64)>| range.map(|(low, high)| (low as f32, high as f32));
         let files = section.paths("file")?.unwrap_or_default();
         for file in &files {
-            check_name(&section.place_of("file"), file)?;
+            check_name(file).map_err(|reason| section.place_of("file").refuse(reason))?;
         }
         let folder = section.path("folder")?;
         if let Some(folder) = folder.as_ref().filter(|folder| folder.exists() && !folder.is_dir()) {
@@ -167,14 +167,15 @@ pub fn is_picture(file: &Path) -> bool {
     matches!(Format::of_name(&file.display().to_string()), Some(Format::Png | Format::Jpeg))
 }
 
-/// What cannot be written is better known before the work than after it.
-fn check_name(place: &Place, file: &Path) -> Result<()> {
+/// Why nothing can be written under a name, in this build and on this disk: what cannot be written is better known before
+/// the work than after it.
+pub fn check_name(file: &Path) -> std::result::Result<(), String> {
     let name = file.display().to_string();
     let format = Format::of_name(&name).ok_or_else(|| {
-        place.refuse(format!(
+        format!(
             "the ending of {name} does not say what to write; the endings are .png, .jpg, .tif, .npy, .npz, .nii, \
              .nii.gz, .fits, .h5 and .zarr"
-        ))
+        )
     })?;
     let feature = match format {
         Format::Hdf5 if cfg!(not(feature = "hdf5")) => "hdf5",
@@ -183,14 +184,13 @@ fn check_name(place: &Place, file: &Path) -> Result<()> {
             let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
             return match folder {
                 Some(folder) if !folder.is_dir() => {
-                    Err(place.refuse(format!("there is no folder {}", folder.display())))
+                    Err(format!("there is no folder {}", folder.display()))
                 }
                 _ => Ok(()),
             };
         }
     };
-    let reason = format!("{} needs a build with the feature `{feature}`", format.name());
-    Err(place.refuse(format!("{name}: {reason}")))
+    Err(format!("{name}: {} needs a build with the feature `{feature}`", format.name()))
 }
 
 /// `[checkpoint]`.

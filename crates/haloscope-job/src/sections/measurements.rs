@@ -16,6 +16,7 @@ use super::operators::Entry;
 use super::placement::Placement;
 use super::stack::{Frames, Stacking};
 use crate::document::{Place, Section};
+use crate::words;
 
 /// `[measurements]`.
 #[derive(Clone, Debug)]
@@ -140,14 +141,14 @@ impl Files {
         }
         let mut options = reading(section)?;
         let frames = Frames::read(section)?.map(Box::new);
-        if frames.as_ref().is_some_and(|frames| frames.has_flat()) {
-            if options.white.is_some() {
+        if let Some(frames) = frames.as_ref().filter(|frames| frames.has_frames()) {
+            if options.white.is_some() && frames.has_flat() {
                 return Err(section.place_of("white").refuse(
                     "`white` and `flat` are given; flat frames say what is 1, so leave `white` out",
                 ));
             }
-            // Counts and frames alike, whatever their types.
-            options.white = Some(1.0);
+            // Counts and frames alike, whatever their types: as they are stored, unless the job says otherwise of both.
+            options.white = options.white.or(Some(1.0));
         }
         let stacking = Stacking::read(section)?;
         Ok(Self { place, groups, options, stacking, frames, is_scan: false })
@@ -361,7 +362,9 @@ impl Simulation {
             1 => Ok(()),
             count if count == operators => Ok(()),
             count => Err(self.place.refuse(format!(
-                "`noise` has {count} kinds for {operators} operators; one, or one for each, is expected"
+                "`noise` has {} for {}; one, or one for each, is expected",
+                words::count(count, "kind"),
+                words::count(operators, "operator")
             ))),
         }
     }

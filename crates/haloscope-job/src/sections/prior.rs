@@ -200,21 +200,30 @@ impl PriorPlan {
     }
 
     /// The values that are black and white to a network, for an image to begin with: those that the job gives, or those that
-    /// suit it. `None` where there is no network, or where every iteration finds them anew.
-    pub fn scale(&self, start: impl FnOnce() -> Result<Array>) -> Result<Option<(f32, f32)>> {
+    /// suit it, which may be that of a scan. `None` where there is no network, or where every iteration finds them anew.
+    pub fn scale(
+        &self,
+        is_scan: bool,
+        start: impl FnOnce() -> Result<Array>,
+    ) -> Result<Option<(f32, f32)>> {
         let PriorKind::Network(network) = &self.kind else { return Ok(None) };
         match network.scale {
             Scale::Range => Ok(None),
             Scale::Given(black, white) => Ok(Some((black, white))),
-            Scale::Auto => start().map(|start| Some(suitable_scale(&start))),
+            Scale::Auto => start().map(|start| Some(suitable_scale(&start, is_scan))),
         }
     }
 
     /// What the job's author should know of a scale that was found.
     pub fn scale_note(&self, (black, white): (f32, f32)) -> Option<String> {
         let PriorKind::Network(network) = &self.kind else { return None };
-        if network.scale != Scale::Auto || (black, white) == (0.0, 1.0) {
+        if network.scale != Scale::Auto {
             return None;
+        }
+        if (black, white) == (0.0, 1.0) {
+            let words = "the image has about the values that networks expect, from 0 to 1, and is not scaled for the \
+                         network; `scale` in [prior] sets other values, as in scale = [0, 2]";
+            return Some(words.into());
         }
         Some(format!(
             "networks expect images from 0 to 1, and this one has other values: {} and {} are 0 and 1 to the network; `scale` \
@@ -341,12 +350,19 @@ impl NetworkPlan {
         if fits_whole || channels == 1 && image.len() >= rank + 2 {
             return Ok(());
         }
+        let advice = match image {
+            _ if cfg!(not(feature = "builtin")) => "",
+            [_, 3, _, _] => "; model = \"builtin:color\" takes this one",
+            [_, _, _, _, ..] => "; model = \"builtin:gray\" takes this one",
+            _ => "",
+        };
         Err(self.place.refuse(Error::Shape {
             what: "the image".into(),
             expected: format!(
-                "{} takes images of {} and {rank} sides",
+                "{} takes images of {} and {}{advice}",
                 denoiser.name(),
-                count(channels, "channel")
+                count(channels, "channel"),
+                count(rank, "side")
             ),
             found: image.to_vec(),
         }))
@@ -392,10 +408,11 @@ fn read_scale(section: &Section) -> Result<Scale> {
 }
 
 /// The values that should be 0 and 1 to a network: just these for images that are about there, else about the least and the
-/// greatest value; 0 stays black where it may.
-fn suitable_scale(image: &Array) -> (f32, f32) {
+/// greatest value; 0 stays black where it may. A picture may be dark; scans have units, and water is 0.2 in one of them.
+fn suitable_scale(image: &Array, is_scan: bool) -> (f32, f32) {
     let (least, greatest) = robust_extremes(image);
-    let is_picture = least >= -0.3 && (0.2..=1.7).contains(&greatest);
+    let white = if is_scan { 0.6..=1.7 } else { 0.2..=1.7 };
+    let is_picture = least >= -0.3 && white.contains(&greatest);
     let width = greatest - least;
     // A flat image says nothing.
     if is_picture || !(width.is_finite() && width > 0.0) {
@@ -536,7 +553,10 @@ mod tests {
                     if at[3] < 32 { black } else { white }
                 });
                 image[[0, 0, 5, 5]] = 100.0 * white;
-                suitable_scale(&image)
+                let scales = [false, true].map(|is_scan| suitable_scale(&image, is_scan));
+                // Dark pictures alone differ from scans of the same values.
+                assert!(scales[0] == scales[1] || (0.2..0.6).contains(&white), "{scales:?}");
+                scales[0]
             };
         for (black, white) in [(0.0, 1.0), (0.0, 0.4), (0.1, 1.2), (-0.2, 0.9), (0.0, 0.0)] {
             assert_eq!(image(black, white), (0.0, 1.0), "{black} {white}");
@@ -547,6 +567,17 @@ mod tests {
         assert_eq!(image(-1000.0, 2000.0), (-1000.0, 2000.0));
         assert_eq!(image(1000.0, 1100.0), (1000.0, 1100.0));
         assert_eq!(image(-3.0, -2.0), (-3.0, -2.0));
+    }
+
+    #[test]
+    fn scans_are_scaled_unless_their_values_are_near_1() {
+        // Water has 0.206 per centimetre.
+        let half = |white: f32| {
+            Array::from_shape_fn(vec![1, 1, 32, 32], |at| if at[3] < 16 { 0.0 } else { white })
+        };
+        for (white, expected) in [(0.206, 0.21), (0.5, 0.5), (0.9, 1.0), (1.2, 1.0), (20.0, 20.0)] {
+            assert_eq!(suitable_scale(&half(white), true), (0.0, expected), "{white}");
+        }
     }
 
     #[test]

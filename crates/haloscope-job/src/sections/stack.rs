@@ -11,6 +11,7 @@ use haloscope::{Array, Result};
 use ndarray::{Axis, IxDyn};
 
 use crate::document::{Place, Section};
+use crate::words::count;
 
 /// Which axes of a scan come first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -143,7 +144,7 @@ impl Stack {
 }
 
 fn out_of(row: usize, rows: usize) -> String {
-    format!("`row` is {row}, and the detector has {rows} rows, counted from 0")
+    format!("`row` is {row}, and the detector has {}, counted from 0", count(rows, "row"))
 }
 
 /// Flat and dark frames, and whether the logarithm is taken.
@@ -180,6 +181,11 @@ impl Frames {
     /// The files that are read.
     pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
         self.flat.iter().chain(&self.dark).flat_map(|files| &files.paths)
+    }
+
+    /// Whether there are frames of some kind.
+    pub fn has_frames(&self) -> bool {
+        self.flat.is_some() || self.dark.is_some()
     }
 
     /// Whether there are flat frames, which say what is 1.

@@ -12,6 +12,7 @@ use ndarray::{ArrayD, IxDyn};
 use super::{Denoiser, NoiseLevel, check_finite};
 use crate::array::Array;
 use crate::error::{Error, Result};
+use crate::words::count;
 
 /// The plans that are kept: those of a tiled image's full and last batch, and of some other shape.
 const KEPT_PLANS: usize = 3;
@@ -106,7 +107,11 @@ impl NetworkDenoiser {
         if !(is_whole || is_cut) || image.contains(&0) {
             return Err(Error::Shape {
                 what: format!("the image of {}", self.name()),
-                expected: format!("a batch of {channels} channels and {rank} sides is expected"),
+                expected: format!(
+                    "a batch of {} and {} is expected",
+                    count(channels, "channel"),
+                    count(rank, "side")
+                ),
                 found: image.to_vec(),
             });
         }
@@ -292,6 +297,6 @@ mod tests {
         assert!(error.contains("element 27"), "{error}");
         let error =
             denoiser.denoise(&ramp(&[8, 8]), &0.1.into()).expect_err("no batch").to_string();
-        assert!(error.contains("1 channels and 2 sides"), "{error}");
+        assert!(error.contains("a batch of 1 channel and 2 sides"), "{error}");
     }
 }

@@ -45,6 +45,26 @@ pub fn agree<T>(ctx: &Context, outcome: Result<T>) -> Result<T> {
     outcome.and(Err(Error::OnRank { rank: first, reason }))
 }
 
+/// Runs `work` on rank 0, for as long as it takes, while the other ranks wait; if it fails, all ranks get the error. All ranks
+/// call it. Rank 0 gets what the work returns, the others get `None`.
+///
+/// ```
+/// use haloscope::Error;
+/// use haloscope::distribute::agree_on_root;
+/// use haloscope_comm::Context;
+///
+/// let errors = Context::threads(2, |ctx| {
+///     let write = || Err::<(), _>(Error::argument("file", "the disk is full"));
+///     Ok::<_, Error>(agree_on_root(ctx, write).expect_err("on both").to_string())
+/// })?;
+/// assert_eq!(errors, ["file: the disk is full", "rank 0: file: the disk is full"]);
+/// # Ok::<(), Error>(())
+/// ```
+pub fn agree_on_root<T>(ctx: &Context, work: impl FnOnce() -> Result<T>) -> Result<Option<T>> {
+    let outcome = ctx.comm().on_root(work)?;
+    agree(ctx, outcome.transpose())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,6 +3,7 @@
 use haloscope_comm::{Context, partition};
 
 use crate::error::{Error, Result};
+use crate::words::count as counted;
 
 /// Which rank owns which operator.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -38,11 +39,11 @@ impl Assignment {
                 blocks(&costs, ranks)?
             }
             Self::Costs(costs) if costs.len() != count => {
-                return Err(bad(format!("{} costs for {count} operators", costs.len())));
+                return Err(bad(words(costs.len(), "cost", count)));
             }
             Self::Costs(costs) => blocks(costs, ranks)?,
             Self::Owners(owners) if owners.len() != count => {
-                return Err(bad(format!("{} owners for {count} operators", owners.len())));
+                return Err(bad(words(owners.len(), "owner", count)));
             }
             Self::Owners(owners) => match owners.iter().find(|rank| **rank >= ranks) {
                 Some(rank) => {
@@ -77,8 +78,13 @@ fn report_idle(owners: &[usize], ctx: &Context) {
             ranks => format!("ranks {} have", ranks.join(", ")),
         };
         let (count, ranks) = (owners.len(), ctx.size());
-        let plural = if count == 1 { "" } else { "s" };
-        let message = format!("{who} no operators ({count} operator{plural}, {ranks} ranks)");
+        let message =
+            format!("{who} no operators ({}, {})", counted(count, "operator"), counted(ranks, "rank"));
         ctx.log_once(log::Level::Warn, message);
     }
+}
+
+/// That there is another number of something than of operators.
+fn words(number: usize, noun: &str, operators: usize) -> String {
+    format!("{} for {}", counted(number, noun), counted(operators, "operator"))
 }

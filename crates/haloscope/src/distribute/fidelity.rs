@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::fidelity::{Fidelities, Fidelity};
 use crate::least_squares::{Options, Solution, prox_l2};
 use crate::measurements::Measurements;
+use crate::words::count;
 
 /// How the operators' fidelities become one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -245,8 +246,14 @@ impl DistributedFidelity {
         match &self.source {
             Source::List(list) => list.check_count(stack.len())?,
             Source::Factory(factory) if factory.count != stack.len() => {
-                let (count, operators) = (factory.count, stack.len());
-                let reason = format!("there are {count} fidelities for {operators} operators");
+                let reason = format!(
+                    "the factory makes {} for {}; one for each is expected",
+                    match factory.count {
+                        1 => "1 fidelity".to_owned(),
+                        number => format!("{number} fidelities"),
+                    },
+                    count(stack.len(), "operator")
+                );
                 return Err(Error::argument("fidelities", reason));
             }
             Source::Factory(_) => (),

@@ -22,7 +22,7 @@ use haloscope_comm::Context;
 
 use crate::error::Result;
 
-pub use agree::agree;
+pub use agree::{agree, agree_on_root};
 pub use assignment::Assignment;
 pub use denoiser::{Cutting, Dealing, DenoiserOptions, DistributedDenoiser, LocalTiles};
 pub use factory::Factory;

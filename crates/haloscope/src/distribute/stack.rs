@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::measurements::Measurements;
 use crate::noise::{Noise, NoiseSource};
 use crate::physics::{LinearPhysics, Physics, Stack};
+use crate::words::count;
 
 /// How a stack is distributed.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -122,9 +123,8 @@ impl DistributedStack {
     /// What the rank's own operators measure, with noise.
     pub fn measure_terms(&self, image: &Array, noise: &[Noise], seed: u64) -> Result<Terms<'_>> {
         if noise.len() != 1 && noise.len() != self.len() {
-            let (kinds, operators) = (noise.len(), self.len());
-            let reason =
-                format!("{kinds} kinds for {operators} operators; give one, or one for each");
+            let (kinds, operators) = (count(noise.len(), "kind"), count(self.len(), "operator"));
+            let reason = format!("{kinds} for {operators}; give one, or one for each");
             return Err(Error::argument("noise", reason));
         }
         let mut terms = self.forward_terms(image)?;
@@ -271,8 +271,8 @@ impl DistributedStack {
             return Ok(());
         }
         let (parts, operators) = (measurements.len(), self.len());
-        let reason =
-            format!("there are {parts} measurements for {operators} operators; give one for each");
+        let (parts, operators) = (count(parts, "measurement"), count(operators, "operator"));
+        let reason = format!("{parts} for {operators}; give one for each");
         Err(Error::argument("stack", reason))
     }
 

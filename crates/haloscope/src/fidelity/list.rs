@@ -10,6 +10,7 @@ use crate::array::Array;
 use crate::error::{Error, Result};
 use crate::measurements::Measurements;
 use crate::physics::Stack;
+use crate::words::count;
 
 /// `Σ dᵢ(Aᵢ x, yᵢ)`.
 ///
@@ -62,10 +63,13 @@ impl Fidelities {
     pub fn check_count(&self, operators: usize) -> Result<()> {
         match &self.0 {
             Kind::Each(list) if list.len() != operators => {
-                let reason = format!(
-                    "there are {} fidelities for {operators} operators; give one for each, or one for all",
-                    list.len()
-                );
+                let fidelities = match list.len() {
+                    1 => "there is 1 fidelity".to_owned(),
+                    number => format!("there are {number} fidelities"),
+                };
+                let operators = count(operators, "operator");
+                let reason =
+                    format!("{fidelities} for {operators}; give one for each, or one for all");
                 Err(Error::argument("fidelities", reason))
             }
             _ => Ok(()),
@@ -133,7 +137,7 @@ mod tests {
         let data = stack.forward(&image).expect("forward");
         let list = Fidelities::each(vec![Arc::new(L1)]);
         let error = list.value(&stack, &image, &data).expect_err("refused");
-        assert!(error.to_string().contains("1 fidelities for 2 operators"), "{error}");
+        assert!(error.to_string().contains("there is 1 fidelity for 2 operators"), "{error}");
         assert!(list.gradient(&stack, &image, &data).is_err());
         assert_eq!(Fidelities::from(L1).value(&stack, &image, &data), Ok(0.0));
     }

@@ -98,6 +98,12 @@ impl<'a> Pair<'a> {
         })
     }
 
+    /// The largest size of a finite element of `u`. It is the same in whichever order they are compared.
+    fn largest(&self) -> f64 {
+        let sizes = self.u.par_iter().map(|u| u.abs()).filter(|size| size.is_finite());
+        f64::from(sizes.reduce(|| 0.0, f32::max))
+    }
+
     /// `Σ f(uᵢ, yᵢ)`.
     fn sum(&self, f: impl Fn(f64, f64) -> f64 + Sync) -> f64 {
         ordered_sum(self.u.len(), |range| {

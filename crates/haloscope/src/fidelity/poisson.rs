@@ -14,6 +14,10 @@ use crate::error::{Error, Result};
 /// `z = y / gain` when the data are multiplied by the gain, as [`Noise::poisson`] gives them, and
 /// `z = y` when they are counts.
 ///
+/// Where nothing was measured, `d = v` is a line, which goes on below 0 as far as rounding may take `u`: 16 units in the last
+/// place of its largest value. A blur by FFT of an image that is 0 in places gives such values, and they are no reason to call
+/// the image impossible.
+///
 /// ```
 /// use haloscope::{Array, fidelity::{Fidelity, Poisson}};
 ///
@@ -58,6 +62,11 @@ impl Poisson {
         if self.counts { y } else { y / self.gain }
     }
 
+    /// The expected counts that rounding may make of none.
+    fn least(&self, pair: &Pair<'_>) -> f64 {
+        -f64::from(16.0 * f32::EPSILON) * pair.largest() / self.gain
+    }
+
     fn pair<'a>(&self, u: &'a Array, y: &'a Array) -> Result<Pair<'a>> {
         let pair = Pair::new(self.name(), u, y)?;
         let negative = |_, y: f32| !(y.is_finite() && y >= 0.0);
@@ -75,11 +84,14 @@ impl Fidelity for Poisson {
         "poisson"
     }
 
-    /// Infinite where counts are expected to be negative, or to be zero where some were measured.
+    /// Infinite where counts are expected to be negative by more than rounding, or not to be above zero where some were
+    /// measured.
     fn value(&self, u: &Array, y: &Array) -> Result<f64> {
-        Ok(self.pair(u, y)?.sum(|u, y| {
+        let pair = self.pair(u, y)?;
+        let least = self.least(&pair);
+        Ok(pair.sum(|u, y| {
             let (v, z) = (self.expected(u), self.measured(y));
-            if v < 0.0 || (v == 0.0 && z > 0.0) {
+            if v < least || (v <= 0.0 && z > 0.0) {
                 f64::INFINITY
             } else if z == 0.0 {
                 v
@@ -91,9 +103,10 @@ impl Fidelity for Poisson {
 
     fn gradient(&self, u: &Array, y: &Array) -> Result<Array> {
         let pair = self.pair(u, y)?;
+        let least = self.least(&pair);
         let outside = |u: f32, y: f32| {
             let v = self.expected(f64::from(u));
-            !(v > 0.0 || (v == 0.0 && y == 0.0))
+            !(v > 0.0 || (v >= least && y == 0.0))
         };
         if let Some((i, u, _)) = pair.find(outside) {
             let reason = format!(
@@ -156,6 +169,25 @@ mod tests {
         let error = poisson.gradient(&one(0.0), &one(1.0)).expect_err("outside");
         assert!(error.to_string().contains("background"), "{error}");
         assert!(poisson.gradient(&one(f32::NAN), &one(1.0)).is_err());
+    }
+
+    /// The value and the gradient are those of the line on both sides of 0.
+    #[test]
+    fn what_rounding_leaves_of_zero_counts_is_inside() {
+        let poisson = Poisson::new(0.5, 0.0).expect("valid");
+        let array = |values: [f32; 3]| Array::from_shape_vec(vec![1, 3], values.to_vec()).expect("3");
+        let (u, y) = (array([1000.0, -1e-3, 0.0]), array([1000.0, 0.0, 0.0]));
+        let value = |u: &Array| poisson.value(u, &y).expect("counts");
+        let line = value(&u) - value(&array([1000.0, 0.0, 0.0]));
+        assert!((line + 2e-3).abs() < 1e-9, "{line}");
+        assert_eq!(poisson.gradient(&u, &y), Ok(array([0.0, 2.0, 2.0])));
+        // More than rounding, or where a count was measured.
+        for u in [array([1000.0, -3e-3, 0.0]), array([-1e-9, 0.0, 0.0])] {
+            assert_eq!(value(&u), f64::INFINITY);
+            assert!(poisson.gradient(&u, &y).is_err());
+        }
+        // Something infinite does not make all else rounding.
+        assert!(poisson.gradient(&array([f32::INFINITY, -1.0, 0.0]), &y).is_err());
     }
 
     #[test]

@@ -119,6 +119,38 @@ impl Scan {
     }
 }
 
+/// The arrays of numbers of two axes or more in a file, by the names that [`ReadOptions::entry`] has for them.
+pub fn arrays(path: impl AsRef<Path>, limits: &Limits) -> Result<Vec<String>> {
+    let name = path.as_ref().display().to_string();
+    guarded(&name, || {
+        let file = open(path.as_ref(), &name, limits)?;
+        arrays_of(&file).map_err(|error| refused(&name, &error))
+    })
+}
+
+fn arrays_of(file: &File) -> std::result::Result<Vec<String>, hdf5_pure::Error> {
+    /// Groups may contain each other.
+    const DEEPEST: usize = 8;
+    const MOST: usize = 10_000;
+    let mut arrays = Vec::new();
+    let mut groups = vec![(file.root(), String::new(), 0)];
+    while let Some((group, path, depth)) = groups.pop() {
+        for name in group.datasets()? {
+            let dataset = group.dataset(&name)?;
+            if dataset.shape()?.len() >= 2 && sample_of(&dataset.dtype()?).is_some() {
+                arrays.push(format!("{path}{name}"));
+            }
+        }
+        if depth < DEEPEST && groups.len() + arrays.len() < MOST {
+            for name in group.groups()? {
+                groups.push((group.group(&name)?, format!("{path}{name}/"), depth + 1));
+            }
+        }
+    }
+    arrays.sort_unstable();
+    Ok(arrays)
+}
+
 /// Reads the dataset that the options name from a file that may be larger than memory.
 pub(super) fn read_path(path: &Path, name: &str, options: &ReadOptions) -> Result<Image> {
     guarded(name, || read_file(name, &open(path, name, &options.limits)?, options))
@@ -145,30 +177,27 @@ fn open(path: &Path, name: &str, limits: &Limits) -> Result<File> {
 
 fn read_file(name: &str, file: &File, options: &ReadOptions) -> Result<Image> {
     let entry = options.entry.as_deref().unwrap_or(STANDARD).trim_start_matches('/');
-    let dataset = file.dataset(entry).map_err(|error| Error::Content {
-        file: name.into(),
-        reason: format!("it has no dataset /{entry}: {error}; `entry` names another"),
+    let dataset = file.dataset(entry).map_err(|error| {
+        let mut arrays = arrays_of(file).unwrap_or_default();
+        arrays.truncate(20);
+        let there = match &arrays[..] {
+            [] => String::new(),
+            arrays => format!("; it has {arrays:?}"),
+        };
+        Error::Content {
+            file: name.into(),
+            reason: format!("it has no dataset /{entry}: {error}; `entry` names another{there}"),
+        }
     })?;
     image_of(name, &dataset, file.file_size(), options)
 }
 
 fn image_of(name: &str, dataset: &Dataset, length: u64, options: &ReadOptions) -> Result<Image> {
     let refused = |error: hdf5_pure::Error| refused(name, &error);
-    let sample = match dataset.dtype().map_err(refused)? {
-        DType::U8 => Sample::U8,
-        DType::I8 => Sample::I8,
-        DType::U16 => Sample::U16,
-        DType::I16 => Sample::I16,
-        DType::U32 => Sample::U32,
-        DType::I32 => Sample::I32,
-        DType::U64 => Sample::U64,
-        DType::I64 => Sample::I64,
-        DType::F32 => Sample::F32,
-        DType::F64 => Sample::F64,
-        other => {
-            let reason = format!("values of type {other}; real numbers of 8 to 64 bits are read");
-            return Err(Error::Unsupported { file: name.into(), reason });
-        }
+    let dtype = dataset.dtype().map_err(refused)?;
+    let Some(sample) = sample_of(&dtype) else {
+        let reason = format!("values of type {dtype}; real numbers of 8 to 64 bits are read");
+        return Err(Error::Unsupported { file: name.into(), reason });
     };
     let shape = dataset.shape().map_err(refused)?;
     let count = options.limits.check(name, &shape)?;
@@ -185,6 +214,23 @@ fn image_of(name: &str, dataset: &Dataset, length: u64, options: &ReadOptions) -
     let scaling = Scaling::NONE.and(options);
     let array = options.axes.arrange(name, scaling.apply(array))?;
     Ok(Image::new(array, Format::Hdf5, sample, scaling))
+}
+
+/// How real numbers are stored; `None` for all else.
+fn sample_of(dtype: &DType) -> Option<Sample> {
+    Some(match dtype {
+        DType::U8 => Sample::U8,
+        DType::I8 => Sample::I8,
+        DType::U16 => Sample::U16,
+        DType::I16 => Sample::I16,
+        DType::U32 => Sample::U32,
+        DType::I32 => Sample::I32,
+        DType::U64 => Sample::U64,
+        DType::I64 => Sample::I64,
+        DType::F32 => Sample::F32,
+        DType::F64 => Sample::F64,
+        _ => return None,
+    })
 }
 
 /// Refuses what no file of this length can hold. Data that was never written takes no place in a file,

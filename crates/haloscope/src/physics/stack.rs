@@ -10,6 +10,7 @@ use super::{LinearPhysics, Physics, slice, slice_mut, zeros};
 use crate::array::{Array, add_scaled};
 use crate::error::{Error, Result};
 use crate::measurements::Measurements;
+use crate::words::count;
 
 /// `A = (A₁; A₂; …)`: operators of one image shape, one below the other.
 ///
@@ -145,8 +146,8 @@ impl Stack {
             return Ok(());
         }
         let (parts, operators) = (measurements.len(), self.len());
-        let reason =
-            format!("there are {parts} measurements for {operators} operators; give one for each");
+        let (parts, operators) = (count(parts, "measurement"), count(operators, "operator"));
+        let reason = format!("{parts} for {operators}; give one for each");
         Err(Error::argument("stack", reason))
     }
 
@@ -275,7 +276,7 @@ mod tests {
         let stack = Stack::new(vec![identity(&[1, 2]), identity(&[1, 2])]).expect("valid");
         let image = Array::ones(vec![1, 1, 2]);
         let error = stack.adjoint(&Measurements::new(vec![image.clone()])).expect_err("refused");
-        assert!(error.to_string().contains("1 measurements for 2 operators"), "{error}");
+        assert!(error.to_string().contains("1 measurement for 2 operators"), "{error}");
         let partial = stack.forward_some(&image, &[0]).expect("valid");
         let error = stack.vjp(&image, &partial).expect_err("refused");
         assert!(error.to_string().contains("operator 1 is absent"), "{error}");

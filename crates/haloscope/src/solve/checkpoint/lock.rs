@@ -43,7 +43,8 @@ impl FolderLock {
     /// Locks a folder, which is made if it is not there.
     ///
     /// # Errors
-    /// [`Error::Argument`] if another run has it; [`Error::File`] if the folder cannot be made, written or locked.
+    /// [`Error::Argument`] if another run has it; [`Error::File`] if the folder cannot be made or written;
+    /// [`Error::Unsupported`] if its file system has no locks.
     pub fn take(folder: &Path) -> Result<Self> {
         let missing = folder.ancestors().take_while(|one| !one.as_os_str().is_empty());
         let made: Vec<PathBuf> =
@@ -66,7 +67,12 @@ impl FolderLock {
             match file.try_lock() {
                 Ok(()) => (),
                 Err(TryLockError::WouldBlock) => return Err(taken(folder, &mut file)),
-                Err(TryLockError::Error(error)) => return Err(failed("lock", error)),
+                Err(TryLockError::Error(error)) => {
+                    return Err(Error::Unsupported {
+                        file: folder.display().to_string(),
+                        reason: format!("cannot lock the folder: {error}"),
+                    });
+                }
             }
             // Whoever had it before may have removed the file after it was opened here.
             if is_same(&file, &path) {

@@ -20,7 +20,7 @@ use haloscope_comm::{Collectives, Context};
 use super::state::State;
 use crate::array::slice_mut;
 use crate::digest::Digest;
-use crate::distribute::agree;
+use crate::distribute::agree_on_root;
 use crate::error::{Error, Result};
 use crate::io::{PART, write_atomically_as};
 
@@ -126,7 +126,7 @@ impl Found {
             .iter()
             .map(|(path, reason)| {
                 format!(
-                    "{}: {reason}; going on from the one before it, at iteration {iteration}",
+                    "{}: {reason}; resuming from the one before it, at iteration {iteration}",
                     path.display()
                 )
             })
@@ -297,8 +297,7 @@ impl Checkpoints {
     /// [`save`](Self::save) by the first rank, for all of them; all ranks call it.
     pub fn save_together(&mut self, ctx: &Context, state: &State, job: &JobId) -> Result<()> {
         let state = spread::complete(ctx, state)?;
-        let outcome = if ctx.is_root() { self.save(&state, job).map(|_| ()) } else { Ok(()) };
-        agree(ctx, outcome)?;
+        agree_on_root(ctx, || self.save(&state, job))?;
         self.note(&state);
         Ok(())
     }
@@ -327,7 +326,7 @@ impl Checkpoints {
         });
         if let Some((_, later)) = later {
             let reason = format!(
-                "{} is there already, and is further than iteration {}; go on from it, start over, or \
+                "{} is there already, and is further than iteration {}; resume from it, start over, or \
                  choose another folder",
                 later.display(),
                 state.iteration
@@ -354,8 +353,7 @@ impl Checkpoints {
     /// # Errors
     /// On all ranks: if all are damaged, or if the newest that is whole is of another job or format.
     pub fn load_latest(&mut self, ctx: &Context, job: &JobId) -> Result<Option<Found>> {
-        let outcome = if ctx.is_root() { self.load(job) } else { Ok(None) };
-        let mut found = agree(ctx, outcome)?;
+        let mut found = agree_on_root(ctx, || self.load(job))?.flatten();
         if ctx.size() > 1 {
             found = share(ctx, found)?;
         }
