@@ -220,11 +220,47 @@ fn frames_get_an_operator_each() {
     assert_eq!(job.matches("[[operators]]").count(), 2, "{job}");
     let job = job_from(&folder, "super-resolution", &names, &["--force"]);
     assert!(job.contains("phase = \"all\"") && job.contains("factor = 2"), "{job}");
+    assert!(job.contains("filter = \"box\""), "{job}");
     for problem in ["deblur", "super-resolution"] {
         job_from(&folder, problem, &names[..1], &["--force"]);
         let output = haloscope(&["check", &folder.name("job.toml")]);
         assert!(output.status.success(), "{problem}: {}", text(&output.stderr));
     }
+}
+
+#[test]
+fn a_large_image_from_frames_of_a_sensor_beats_a_frame_that_is_enlarged() {
+    let truth = landscape(64, 64).expect("a picture");
+    let folder = Folder::new();
+    let names = ["a.png", "b.png", "c.png", "d.png"];
+    for (index, name) in names.into_iter().enumerate() {
+        let (down, right) = (index / 2, index % 2);
+        // Each pixel of the sensor is the mean over two by two.
+        let frame = Array::from_shape_fn(vec![1, 3, 32, 32], |at| {
+            let side = |axis: usize, from: usize| [0, 1].map(|i| (2 * at[axis] + from + i).min(63));
+            let rows = side(2, down).into_iter();
+            let pixels = rows.flat_map(|y| side(3, right).map(|x| truth[[0, at[1], y, x]]));
+            pixels.sum::<f32>() / 4.0
+        });
+        let frame = with_noise(frame, gaussian(0.01));
+        io::write(folder.path(name), &frame, &WriteOptions::default()).expect("a frame");
+    }
+    let job = folder.name("job.toml");
+    let files = names.map(|name| folder.name(name));
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    let output = haloscope(&[&["init", "super-resolution", &job, "--from"], &files[..]].concat());
+    assert!(text(&output.stdout).contains("[64, 64], 3 channels"), "{}", text(&output.stdout));
+    let job = std::fs::read_to_string(&job).expect("the job");
+    let summary = run(&folder, &job, &truth);
+    let (before, after) = (decibels(&summary, "before"), decibels(&summary, "after"));
+    assert!(after > before + 3.0, "{before:.2} to {after:.2} dB\n{job}");
+    // The width of a Gaussian can be given, and belongs to no other filter.
+    let wide = job.replace("filter = \"box\"", "filter = \"gaussian\"\nsigma = 0.7");
+    let after = decibels(&run(&folder, &wide, &truth), "after");
+    assert!(after > before, "{before:.2} to {after:.2} dB");
+    folder.write("job.toml", job.replace("filter = \"box\"", "filter = \"box\"\nsigma = 0.7"));
+    let refused = haloscope(&["check", &folder.name("job.toml")]);
+    assert!(text(&refused.stderr).contains("the width of a Gaussian"), "{}", text(&refused.stderr));
 }
 
 #[test]
