@@ -214,9 +214,12 @@ impl Found {
         let (views, bins) = (self.angles.len(), self.row.shape()[3]);
         let is_cone = kind == "cone-beam";
         let centre = rotation_centre(&self.row, &self.angles)?;
-        let sureness = match centre.mirrored {
-            Some(mirrored) => format!("estimated; opposite views alone say {mirrored:.1}"),
-            None => "estimated without opposite views: uncertain".to_owned(),
+        let sureness = match (centre.mirrored, centre.streaks) {
+            (Some(_), Some(streaks)) if (streaks - centre.bin).abs() > SURE => {
+                format!("estimated from opposite views; the slice's sharpness says {streaks:.1}")
+            }
+            (Some(_), _) => "estimated from opposite views".to_owned(),
+            (None, _) => "estimated without opposite views: uncertain".to_owned(),
         };
         let (image, noise) = self.look(centre.bin)?;
         let inside = || inner_values(&image);
@@ -281,6 +284,9 @@ impl Found {
         Ok((image, noise))
     }
 }
+
+/// Estimates of the rotation axis that are nearer to each other than this, in bins, are of one mind.
+const SURE: f64 = 1.0;
 
 /// The last level of a network, in parts of the noise of a back-projection.
 const LAST: f64 = 0.3;
