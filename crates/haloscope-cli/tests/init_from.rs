@@ -156,6 +156,25 @@ fn sinograms_are_understood_whichever_way_they_lie() {
 }
 
 #[test]
+fn comments_of_a_cone_are_keys_of_its_operator() {
+    // Projections over a full turn are taken for those of a cone.
+    let truth = slice(48);
+    let degrees: Vec<f64> = (0..48).map(|view| 7.5 * f64::from(view)).collect();
+    let row = sinogram(&truth, &degrees, 24.5);
+    let plane = row.index_axis(Axis(0), 0).index_axis_move(Axis(0), 0).to_owned();
+    let views = plane.view().insert_axis(Axis(1));
+    let projections = ndarray::concatenate(Axis(1), &[views.view(), views.view(), views.view()]);
+    let folder = Folder::new();
+    let options = WriteOptions::default();
+    io::write(folder.path("data.npy"), &projections.expect("projections"), &options).expect("data");
+    let job = job_from(&folder, "tomography-3d", &["data.npy"], &["--model", "tv"]);
+    assert!(job.contains("kind = "cone-beam""), "{job}");
+    folder.write("job.toml", job.replace("# source-d", "source-d").replace("# detector-d", "detector-d"));
+    let output = haloscope(&["check", &folder.name("job.toml")]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+#[test]
 fn twelve_bits_in_a_picture_of_sixteen_become_white() {
     let truth = landscape(64, 80).expect("a picture");
     let noisy = with_noise(truth.clone(), gaussian(0.08)).mapv(|value| value.clamp(0.0, 1.0));

@@ -241,6 +241,7 @@ impl Found {
             format!("a standard deviation of {} of the line integrals, estimated", short(noise)),
         );
         let distances = if is_cone {
+            // Keys of the operator, so that they are where they belong once they are no comments.
             "# The data do not say where source and detector are; give both, in the unit of `spacing` and `pixel`:\n\
              # source-distance = 500       # from the source to the rotation axis\n\
              # detector-distance = 500     # from the rotation axis to the detector\n"
@@ -253,7 +254,7 @@ impl Found {
         };
         let start = if is_cone { "fdk" } else { "fbp" };
         let operators = format!(
-            "{distances}[[operators]]\nkind = \"{kind}\"\n{}centre = {:<21.2}# the bin that sees the rotation axis, {sureness}\n\
+            "[[operators]]\nkind = \"{kind}\"\n{distances}{}centre = {:<21.2}# the bin that sees the rotation axis, {sureness}\n\
              groups = {:<21}# operators, which ranks share\n\n[start]\nkind = \"{start}\"\nwindow = \"hann\"\n",
             self.angle_lines,
             centre.bin,
