@@ -29,6 +29,11 @@ pub struct Arguments {
     #[arg(long, value_name = "DATA", num_args = 1.., conflicts_with = "size")]
     from: Vec<PathBuf>,
 
+    /// File with the angle of each view of a scan, in degrees, as text or as an array; by default they are taken from the
+    /// data or guessed
+    #[arg(long, value_name = "FILE", requires = "from")]
+    angles: Option<PathBuf>,
+
     /// Number of pixels along each side of the simulated image
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..=16_384))]
     size: Option<u32>,
@@ -61,7 +66,8 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
         }
         let model = arguments.model.as_deref();
         let Drafted { text, findings: found } =
-            draft(problem, &arguments.from, &path, model, arguments.force).or_misuse()?;
+            draft(problem, &arguments.from, &path, model, arguments.angles.as_deref(), arguments.force)
+                .or_misuse()?;
         findings = found;
         text
     };

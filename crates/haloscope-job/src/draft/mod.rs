@@ -26,15 +26,24 @@ pub struct Drafted {
 /// Writes a job for measured data, with the network that is named, the built-in one, or `tv`.
 ///
 /// `job` is the file that the text is meant for: paths in it are relative to its folder, and what has to be prepared (a mask,
-/// a sinogram whose axes were exchanged) is written beside it, over existing files only with `force`.
+/// a sinogram whose axes were exchanged) is written beside it, over existing files only with `force`. `angles` is a file
+/// with the angle of each view of a scan.
 pub fn draft(
     problem: Problem,
     paths: &[PathBuf],
     job: &Path,
     model: Option<&str>,
+    angles: Option<&Path>,
     force: bool,
 ) -> Result<Drafted> {
-    let mut data = Data { paths, job, problem, force, findings: Vec::new() };
+    let is_scan = matches!(problem, Problem::Tomography2d | Problem::Tomography3d);
+    if let Some(angles) = angles.filter(|_| !is_scan) {
+        return Err(Error::argument(
+            "angles",
+            format!("{} is given for {problem}; only scans have angles", angles.display()),
+        ));
+    }
+    let mut data = Data { paths, job, problem, angles, force, findings: Vec::new() };
     let draft: Draft = match problem {
         Problem::Tomography2d => scan::slice(&mut data),
         Problem::Tomography3d => scan::volume(&mut data),
@@ -54,6 +63,8 @@ struct Data<'a> {
     /// The job file.
     job: &'a Path,
     problem: Problem,
+    /// The file with the angles of a scan.
+    angles: Option<&'a Path>,
     force: bool,
     /// What was found, to be printed: a word and the finding.
     findings: Vec<(&'static str, String)>,

@@ -12,6 +12,8 @@ use ndarray::{Axis, Ix2};
 
 use super::sinogram::{Arc, Sinogram};
 use super::{Data, quantile, unsuitable};
+use crate::document::numbers;
+use crate::sections::beam::{covers_radians, extent};
 use crate::template::{DPIR, Draft, Problem, Range, Tuning, short};
 
 /// A scan of which a row was looked at.
@@ -44,6 +46,7 @@ pub fn slice(data: &mut Data) -> Result<Draft> {
         }
         None => of_sinogram(data)?,
     };
+    let found = found.at_given_angles(data)?;
     let (operators, tuning) = found.operators(data, "parallel-beam")?;
     let title = "A slice from measured projections.".into();
     let Found { measurements, .. } = found;
@@ -60,6 +63,7 @@ pub fn volume(data: &mut Data) -> Result<Draft> {
         }
         None => of_projections(data)?,
     };
+    let found = found.at_given_angles(data)?;
     // Laboratories with a cone go all around; a synchrotron's parallel rays go half around.
     let is_cone = found.arc.is_some_and(|arc| arc.is_full_turn);
     let (operators, tuning) =
@@ -209,6 +213,36 @@ fn of_views(data: &mut Data, sinogram: &Sinogram, row: Array, measurements: Stri
 }
 
 impl Found {
+    /// With the angles of the file that is given, if there is one.
+    fn at_given_angles(self, data: &mut Data) -> Result<Self> {
+        let Some(path) = data.angles else { return Ok(self) };
+        let stored = numbers::read(path)?;
+        let views = self.row.shape()[2];
+        if stored.len() != views {
+            return Err(unsuitable(
+                path,
+                format!("it has {} angles for {views} views; one for each is expected", stored.len()),
+            ));
+        }
+        let in_radians = covers_radians(&stored);
+        let degrees: Vec<f64> =
+            stored.iter().map(|angle| if in_radians { angle.to_degrees() } else { *angle }).collect();
+        let (low, high) = extent(&degrees);
+        let unit = if in_radians { "angle-unit = \"radians\"        # a guess: they go around in radians\n" } else { "" };
+        let angle_lines = format!("angles = {}\n{unit}", data.named(path)?);
+        let finding = format!(
+            "{views} from {low:.2}° to {high:.2}°, as {} says{}",
+            path.display(),
+            if in_radians { ", in radians" } else { "" }
+        );
+        data.findings.retain(|(word, _)| *word != "views");
+        data.note("views", finding);
+        let is_full_turn = high - low > FULL_TURN;
+        let arc = Some(Arc { degrees: high - low, has_both_ends: false, is_full_turn });
+        let angles = degrees.into_iter().map(f64::to_radians).collect();
+        Ok(Self { angles, angle_lines, arc, ..self })
+    }
+
     /// `[[operators]]` and `[start]`, and what suits the values and their noise.
     fn operators(&self, data: &mut Data, kind: &str) -> Result<(String, Tuning)> {
         let (views, bins) = (self.angles.len(), self.row.shape()[3]);
@@ -285,6 +319,9 @@ impl Found {
         Ok((image, noise))
     }
 }
+
+/// Views over more degrees than this go all around.
+const FULL_TURN: f64 = 300.0;
 
 /// Estimates of the rotation axis that are nearer to each other than this, in bins, are of one mind.
 const SURE: f64 = 1.0;
