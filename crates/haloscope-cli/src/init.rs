@@ -33,6 +33,11 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME", requires = "from")]
     entry: Option<String>,
 
+    /// File with the angle of each view of a scan, in degrees, as text or as an array; by default they are taken from the
+    /// data or guessed
+    #[arg(long, value_name = "FILE", requires = "from")]
+    angles: Option<PathBuf>,
+
     /// Number of pixels along each side of the simulated image
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..=16_384))]
     size: Option<u32>,
@@ -64,12 +69,15 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
             return Err(there_already(&path));
         }
         let model = arguments.model.as_deref();
-        let input = Input { paths: &arguments.from, entry: arguments.entry.as_deref() };
+        let input = Input {
+            paths: &arguments.from,
+            entry: arguments.entry.as_deref(),
+            angles: arguments.angles.as_deref(),
+        };
         let drafted = draft(problem, &input, &path, model, arguments.force);
         // What a job file calls `entry` is an option here.
-        let Drafted { text, findings: found } = drafted.map_err(|error| {
-            Misuse::error(error.to_string().replace("`entry`", "--entry"))
-        })?;
+        let Drafted { text, findings: found } = drafted
+            .map_err(|error| Misuse::error(error.to_string().replace("`entry`", "--entry")))?;
         findings = found;
         text
     };

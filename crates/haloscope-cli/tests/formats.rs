@@ -273,7 +273,8 @@ fn denoise_says_before_the_work_what_cannot_be_written() {
         let output = folder.name(output);
         haloscope(&["denoise", &input, "-o", &output, "-s", "0.1", "-m", &model])
     };
-    let mut cases = vec![("none/out.npy", "there is no folder"), ("out.txt", "does not say what to write")];
+    let mut cases =
+        vec![("none/out.npy", "there is no folder"), ("out.txt", "does not say what to write")];
     if cfg!(not(feature = "zarr")) {
         cases.push(("out.zarr", "needs a build with the feature `zarr`"));
     }

@@ -201,7 +201,8 @@ fn views_in_files_of_their_own_are_a_scan() {
 /// Projections (view, row, column) of a volume at this side, over a part of a turn.
 fn projections(truth: &Array, views: usize, turn: f64) -> Array {
     let (rows, side) = (truth.shape()[2], truth.shape()[4]);
-    let mut scan = ParallelBeam3d::new(evenly_spaced(views, turn * std::f64::consts::TAU), [rows, side]);
+    let mut scan =
+        ParallelBeam3d::new(evenly_spaced(views, turn * std::f64::consts::TAU), [rows, side]);
     scan.offset[1] = 2.0;
     let operator = Tomography3d::new(&truth.shape()[1..], scan).expect("an operator");
     with_noise(operator.forward(truth).expect("projections"), gaussian(0.002))
@@ -321,7 +322,8 @@ fn one_of_several_arrays_of_numpy_is_chosen() {
         .to_string();
     let folder = Folder::new();
     let job = folder.name("job.toml");
-    let init = |more: &[&str]| haloscope(&[&["init", "denoise", &job, "--from", &two], more].concat());
+    let init =
+        |more: &[&str]| haloscope(&[&["init", "denoise", &job, "--from", &two], more].concat());
     let output = init(&[]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("--entry"), "{}", text(&output.stderr));
@@ -331,6 +333,63 @@ fn one_of_several_arrays_of_numpy_is_chosen() {
     assert!(written.contains("\nentry = 'b'\n"), "{written}");
     // It is for data alone.
     assert_eq!(haloscope(&["init", "denoise", "--entry", "b"]).status.code(), Some(2));
+}
+
+#[test]
+fn angles_of_a_file_are_those_of_the_job() {
+    let truth = slice(80);
+    // Not equally spaced, so that nobody can guess them.
+    let degrees: Vec<f64> =
+        (0..60).map(|view| 3.0 * f64::from(view) + f64::from(view % 3)).collect();
+    let data = with_noise(sinogram(&truth, &degrees, 43.0), gaussian(0.003));
+    let folder = Folder::new();
+    io::write(folder.path("data.npy"), &data, &WriteOptions::default()).expect("data");
+    let lines =
+        |angles: &[f64]| angles.iter().map(|angle| format!("{angle:.6}\n")).collect::<String>();
+    let radians: Vec<f64> = degrees.iter().map(|angle| angle.to_radians()).collect();
+    folder.write("degrees.txt", lines(&degrees));
+    folder.write("radians.txt", lines(&radians));
+    for (name, unit) in [("degrees.txt", false), ("radians.txt", true)] {
+        let file = folder.name(name);
+        let options = ["--angles", &file, "--model", "tv", "--force"];
+        let job = job_from(&folder, "tomography-2d", &["data.npy"], &options);
+        assert!(job.contains(&format!("angles = '{file}'")) && !job.contains("\narc = "), "{job}");
+        assert_eq!(job.contains("angle-unit = \"radians\""), unit, "{job}");
+        let after = decibels(&run(&folder, &job, &truth), "after");
+        assert!(after > 24.0, "{name}: {after:.2} dB\n{job}");
+    }
+    folder.write("few.txt", "1 2 3");
+    let refused = |problem: &str, expected: &str| {
+        let (job, few, data) =
+            (folder.name("other.toml"), folder.name("few.txt"), folder.name("data.npy"));
+        let output = haloscope(&["init", problem, &job, "--angles", &few, "--from", &data]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains(expected), "{}", text(&output.stderr));
+    };
+    refused("tomography-2d", "3 angles for 60 views");
+    refused("denoise", "only scans have angles");
+}
+
+#[test]
+fn comments_of_a_cone_are_keys_of_its_operator() {
+    // Projections over a full turn are taken for those of a cone.
+    let truth = slice(48);
+    let degrees: Vec<f64> = (0..48).map(|view| 7.5 * f64::from(view)).collect();
+    let row = sinogram(&truth, &degrees, 24.5);
+    let plane = row.index_axis(Axis(0), 0).index_axis_move(Axis(0), 0).to_owned();
+    let views = plane.view().insert_axis(Axis(1));
+    let projections = ndarray::concatenate(Axis(1), &[views.view(), views.view(), views.view()]);
+    let folder = Folder::new();
+    let options = WriteOptions::default();
+    io::write(folder.path("data.npy"), &projections.expect("projections"), &options).expect("data");
+    let job = job_from(&folder, "tomography-3d", &["data.npy"], &["--model", "tv"]);
+    assert!(job.contains("kind = \"cone-beam\""), "{job}");
+    folder.write(
+        "job.toml",
+        job.replace("# source-d", "source-d").replace("# detector-d", "detector-d"),
+    );
+    let output = haloscope(&["check", &folder.name("job.toml")]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
 #[test]
@@ -398,11 +457,47 @@ fn frames_get_an_operator_each() {
     assert_eq!(job.matches("[[operators]]").count(), 2, "{job}");
     let job = job_from(&folder, "super-resolution", &names, &["--force"]);
     assert!(job.contains("phase = \"all\"") && job.contains("factor = 2"), "{job}");
+    assert!(job.contains("filter = \"box\""), "{job}");
     for problem in ["deblur", "super-resolution"] {
         job_from(&folder, problem, &names[..1], &["--force"]);
         let output = haloscope(&["check", &folder.name("job.toml")]);
         assert!(output.status.success(), "{problem}: {}", text(&output.stderr));
     }
+}
+
+#[test]
+fn a_large_image_from_frames_of_a_sensor_beats_a_frame_that_is_enlarged() {
+    let truth = landscape(64, 64).expect("a picture");
+    let folder = Folder::new();
+    let names = ["a.png", "b.png", "c.png", "d.png"];
+    for (index, name) in names.into_iter().enumerate() {
+        let (down, right) = (index / 2, index % 2);
+        // Each pixel of the sensor is the mean over two by two.
+        let frame = Array::from_shape_fn(vec![1, 3, 32, 32], |at| {
+            let side = |axis: usize, from: usize| [0, 1].map(|i| (2 * at[axis] + from + i).min(63));
+            let rows = side(2, down).into_iter();
+            let pixels = rows.flat_map(|y| side(3, right).map(|x| truth[[0, at[1], y, x]]));
+            pixels.sum::<f32>() / 4.0
+        });
+        let frame = with_noise(frame, gaussian(0.01));
+        io::write(folder.path(name), &frame, &WriteOptions::default()).expect("a frame");
+    }
+    let job = folder.name("job.toml");
+    let files = names.map(|name| folder.name(name));
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    let output = haloscope(&[&["init", "super-resolution", &job, "--from"], &files[..]].concat());
+    assert!(text(&output.stdout).contains("[64, 64], 3 channels"), "{}", text(&output.stdout));
+    let job = std::fs::read_to_string(&job).expect("the job");
+    let summary = run(&folder, &job, &truth);
+    let (before, after) = (decibels(&summary, "before"), decibels(&summary, "after"));
+    assert!(after > before + 3.0, "{before:.2} to {after:.2} dB\n{job}");
+    // The width of a Gaussian can be given, and belongs to no other filter.
+    let wide = job.replace("filter = \"box\"", "filter = \"gaussian\"\nsigma = 0.7");
+    let after = decibels(&run(&folder, &wide, &truth), "after");
+    assert!(after > before, "{before:.2} to {after:.2} dB");
+    folder.write("job.toml", job.replace("filter = \"box\"", "filter = \"box\"\nsigma = 0.7"));
+    let refused = haloscope(&["check", &folder.name("job.toml")]);
+    assert!(text(&refused.stderr).contains("the width of a Gaussian"), "{}", text(&refused.stderr));
 }
 
 #[test]

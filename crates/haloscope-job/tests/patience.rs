@@ -12,7 +12,7 @@ const DEADLINE: Duration = Duration::from_secs(2);
 struct Slow(Context);
 
 impl Observer for Slow {
-    fn conclude(&mut self, _: &mut Outcome) -> haloscope::Result<()> {
+    fn conclude(&mut self, _: &Outcome) -> haloscope::Result<()> {
         assert!(self.0.is_root());
         std::thread::sleep(2 * DEADLINE);
         Ok(())
@@ -34,9 +34,8 @@ fn a_result_that_takes_long_to_write_is_not_lost() {
         .build()
         .expect("a job");
     let options = ContextOptions { deadline: DEADLINE, ..ContextOptions::default() };
-    let outcomes = options.threads(3, move |ctx| {
-        job.run(ctx, &mut Slow(ctx.clone())).map_err(Error::into_inner)
-    });
+    let outcomes = options
+        .threads(3, move |ctx| job.run(ctx, &mut Slow(ctx.clone())).map_err(Error::into_inner));
     let outcomes = outcomes.expect("no rank fails");
     assert!(outcomes.iter().all(|outcome| outcome.bits == outcomes[0].bits));
     assert_eq!(outcomes[0].files, [folder.path().join("image.npy")]);

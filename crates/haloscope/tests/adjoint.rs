@@ -185,8 +185,9 @@ fn random_downsampling(padding: Padding, random: &mut Random) -> Box<dyn LinearP
     let mut shape = image_shape(random);
     shape[1..].iter_mut().for_each(|side| *side += 8);
     let factor = random.usize(1..5);
-    let filter = match random.usize(0..4) {
+    let filter = match random.usize(0..5) {
         0 => DownsamplingFilter::None,
+        4 => DownsamplingFilter::Box,
         1 if padding != Padding::Valid => DownsamplingFilter::Gaussian,
         2 if padding != Padding::Valid && shape.len() == 3 => DownsamplingFilter::Bicubic,
         _ => DownsamplingFilter::Kernel(random_kernel(&shape, padding, random)),

@@ -79,9 +79,10 @@ pub fn pattern_of(files: &[PathBuf]) -> Option<String> {
     let name = format!("{}*{}", Pattern::escape(start), Pattern::escape(end));
     let pattern = below(folder, &name);
     let found = expand(Path::new(""), &pattern).ok()?;
-    let is_same = found.iter().map(|file| file.file_name()).eq(numbered
+    let is_same = found
         .iter()
-        .map(|name| Some(std::ffi::OsStr::new(name))));
+        .map(|file| file.file_name())
+        .eq(numbered.iter().map(|name| Some(std::ffi::OsStr::new(name))));
     is_same.then_some(pattern)
 }
 

@@ -96,14 +96,17 @@ pub fn super_resolution(data: &mut Data) -> Result<Draft> {
         Some(_) => vec!["\"all\"                  # one frame for each first pixel, in the order of rows: a guess".into()],
         None => vec![format!("{:?}              # the first pixel that is kept: a guess", vec![0; sides]); number],
     };
-    let mut operators = String::from(
-        "# How the image was measured: it was smoothed, and every second pixel (`factor`) was kept along each side.\n",
+    let size = factor.unwrap_or(2);
+    frames.enlarge(data, size);
+    let block = vec![size.to_string(); sides].join(" x ");
+    let mut operators = format!(
+        "# How the image was measured: each pixel of a frame is the mean over {block} pixels of the image. If a lens blurs\n\
+         # more than that, use filter = \"gaussian\" with `sigma`, its standard deviation in pixels of the image.\n"
     );
     for phase in phases {
         operators.extend([format!(
-            "[[operators]]\nkind = \"downsampling\"\nfactor = {}                    # a guess\nfilter = \"gaussian\"           # a guess\n\
-             phase = {phase}\npadding = \"reflect\"\n\n",
-            factor.unwrap_or(2)
+            "[[operators]]\nkind = \"downsampling\"\nfactor = {size}                    # a guess\nfilter = \"box\"                # a guess\n\
+             phase = {phase}\npadding = \"reflect\"\n\n"
         )]);
     }
     let tuning = frames.tuning(8.0, frames.noise);
@@ -167,6 +170,18 @@ impl Frames {
         }
         data.note("noise", format!("a standard deviation of {}, estimated", short(noise)));
         Ok(Self { section: frames, first, noise, range })
+    }
+
+    /// Says the size of an image that is so many times as large as its frames.
+    fn enlarge(&self, data: &mut Data, factor: usize) {
+        let [_, channels, sides @ ..] = self.first.shape() else { return };
+        let large: Vec<usize> = sides.iter().map(|side| side * factor).collect();
+        let channels = count(*channels, "channel");
+        let finding =
+            format!("{large:?}, {channels}: {factor} times the frames, which have {sides:?}");
+        if let Some(image) = data.findings.iter_mut().find(|(word, _)| *word == "image") {
+            image.1 = finding;
+        }
     }
 
     /// A schedule from some times the noise down to `last`, for images from 0 to 1 or scaled to that.

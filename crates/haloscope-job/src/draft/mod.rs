@@ -22,6 +22,8 @@ pub struct Input<'a> {
     pub paths: &'a [PathBuf],
     /// The array in NPZ, HDF5 and Zarr files, where there are several.
     pub entry: Option<&'a str>,
+    /// A file with the angle of each view of a scan, where the data do not say them.
+    pub angles: Option<&'a Path>,
 }
 
 /// A job that was written for data.
@@ -44,6 +46,13 @@ pub fn draft(
     model: Option<&str>,
     force: bool,
 ) -> Result<Drafted> {
+    let is_scan = matches!(problem, Problem::Tomography2d | Problem::Tomography3d);
+    if let Some(angles) = input.angles.filter(|_| !is_scan) {
+        return Err(Error::argument(
+            "angles",
+            format!("{} is given for {problem}; only scans have angles", angles.display()),
+        ));
+    }
     let mut data = Data::new(problem, input, job, force)?;
     let draft: Draft = match problem {
         Problem::Tomography2d => scan::slice(&mut data),
@@ -69,6 +78,8 @@ struct Data<'a> {
     /// The job file.
     job: &'a Path,
     problem: Problem,
+    /// The file with the angles of a scan.
+    angles: Option<&'a Path>,
     force: bool,
     /// What was found, to be printed: a word and the finding.
     findings: Vec<(&'static str, String)>,
@@ -94,7 +105,8 @@ impl<'a> Data<'a> {
             None => entry_of(&files[0])?,
         };
         let findings = Vec::new();
-        Ok(Self { given: input.paths, paths: files, entry, job, problem, force, findings })
+        let (given, angles) = (input.paths, input.angles);
+        Ok(Self { given, paths: files, entry, job, problem, angles, force, findings })
     }
 
     /// The only file.

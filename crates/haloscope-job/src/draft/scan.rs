@@ -7,6 +7,8 @@ use ndarray::{Axis, Ix2};
 
 use super::sinogram::{Arc, Sinogram};
 use super::{Data, quantile, unsuitable};
+use crate::document::numbers;
+use crate::sections::beam::{covers_radians, extent};
 use crate::template::{DPIR, Draft, Problem, Range, Tuning, short};
 
 /// A scan of which a row was looked at.
@@ -37,6 +39,7 @@ pub fn slice(data: &mut Data) -> Result<Draft> {
         }
         None => of_files(data, Problem::Tomography2d)?,
     };
+    let found = found.at_given_angles(data)?;
     let (operators, tuning) = found.operators(data)?;
     let title = "A slice from measured projections.".into();
     let Found { measurements, .. } = found;
@@ -52,6 +55,7 @@ pub fn volume(data: &mut Data) -> Result<Draft> {
         }
         None => of_files(data, Problem::Tomography3d)?,
     };
+    let found = found.at_given_angles(data)?;
     let (operators, tuning) = found.operators(data)?;
     let title = "A volume from measured projections.".into();
     let Found { measurements, .. } = found;
@@ -152,7 +156,10 @@ fn of_files(data: &mut Data, problem: Problem) -> Result<Found> {
     if let Some(beam) = sinogram.beam {
         data.note(
             "data",
-            format!("they look like intensities, of {} without an object; the logarithm is taken", short(beam)),
+            format!(
+                "they look like intensities, of {} without an object; the logarithm is taken",
+                short(beam)
+            ),
         );
         measurements += &format!(
             "white = {:<22}# the intensity of the beam, estimated beside the object\n\
@@ -170,7 +177,9 @@ fn look_at(data: &Data, measurements: &str) -> Result<Sinogram> {
         .index_axis(Axis(0), 0)
         .index_axis_move(Axis(0), 0)
         .into_dimensionality::<Ix2>()
-        .map_err(|_| unsuitable(&data.paths[0], format!("a scan of shape {:?}", stacked.shape())))?;
+        .map_err(|_| {
+            unsuitable(&data.paths[0], format!("a scan of shape {:?}", stacked.shape()))
+        })?;
     Ok(Sinogram::of(&plane))
 }
 
@@ -227,13 +236,55 @@ fn of_views(data: &mut Data, sinogram: &Sinogram, row: Array, measurements: Stri
 }
 
 impl Found {
+    /// With the angles of the file that is given, if there is one.
+    fn at_given_angles(self, data: &mut Data) -> Result<Self> {
+        let Some(path) = data.angles else { return Ok(self) };
+        let stored = numbers::read(path)?;
+        let views = self.row.shape()[2];
+        if stored.len() != views {
+            return Err(unsuitable(
+                path,
+                format!(
+                    "it has {} angles for {views} views; one for each is expected",
+                    stored.len()
+                ),
+            ));
+        }
+        let in_radians = covers_radians(&stored);
+        let degrees: Vec<f64> = stored
+            .iter()
+            .map(|angle| if in_radians { angle.to_degrees() } else { *angle })
+            .collect();
+        let (low, high) = extent(&degrees);
+        let unit = if in_radians {
+            "angle-unit = \"radians\"        # a guess: they go around in radians\n"
+        } else {
+            ""
+        };
+        let angle_lines = format!("angles = {}\n{unit}", data.named(path)?);
+        let finding = format!(
+            "{views} from {low:.2}° to {high:.2}°, as {} says{}",
+            path.display(),
+            if in_radians { ", in radians" } else { "" }
+        );
+        data.findings.retain(|(word, _)| *word != "views");
+        data.note("views", finding);
+        let is_full_turn = high - low > FULL_TURN;
+        let arc = Some(Arc { degrees: high - low, has_both_ends: false, is_full_turn });
+        let angles = degrees.into_iter().map(f64::to_radians).collect();
+        Ok(Self { angles, angle_lines, arc, ..self })
+    }
+
     /// `[[operators]]` and `[start]`, and what suits the values and their noise.
     fn operators(&self, data: &mut Data) -> Result<(String, Tuning)> {
         let (views, bins) = (self.angles.len(), self.row.shape()[3]);
         let centre = rotation_centre(&self.row, &self.angles)?;
-        let sureness = match centre.mirrored {
-            Some(mirrored) => format!("estimated; opposite views alone say {mirrored:.1}"),
-            None => "estimated without opposite views: uncertain".to_owned(),
+        let sureness = match (centre.mirrored, centre.streaks) {
+            (Some(_), Some(streaks)) if (streaks - centre.bin).abs() > SURE => {
+                format!("estimated from opposite views; the slice's sharpness says {streaks:.1}")
+            }
+            (Some(_), _) => "estimated from opposite views".to_owned(),
+            (None, _) => "estimated without opposite views: uncertain".to_owned(),
         };
         let (image, noise) = self.look(centre.bin)?;
         let inside = || inner_values(&image);
@@ -271,7 +322,7 @@ impl Found {
              # `detector-distance`, the distances from the rotation axis.\n"
         };
         let operators = format!(
-            "{distances}[[operators]]\nkind = \"parallel-beam\"\n{}centre = {:<21.2}# the bin that sees the rotation axis, {sureness}\n\
+            "[[operators]]\nkind = \"parallel-beam\"\n{distances}{}centre = {:<21.2}# the bin that sees the rotation axis, {sureness}\n\
              groups = {:<21}# operators, which ranks share\n\n[start]\nkind = \"fbp\"\nwindow = \"hann\"\n",
             self.angle_lines,
             centre.bin,
@@ -302,6 +353,12 @@ impl Found {
         Ok((image, noise))
     }
 }
+
+/// Views over more degrees than this go all around.
+const FULL_TURN: f64 = 300.0;
+
+/// Estimates of the rotation axis that are nearer to each other than this, in bins, are of one mind.
+const SURE: f64 = 1.0;
 
 /// The last level of a network, in parts of the noise of a back-projection.
 const LAST: f64 = 0.3;

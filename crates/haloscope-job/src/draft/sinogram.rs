@@ -50,29 +50,111 @@ impl Sinogram {
     }
 
     /// The arc that the views are spread over. The view after the last is the first again, after a full turn, or its
-    /// mirror image, after half of one.
+    /// mirror image, after half of one; or this is the last view itself, if both ends were scanned.
+    ///
+    /// Either way the views go on smoothly beyond the last, and the difference of a view from the mean of its neighbours is
+    /// noise and little else. So the places of the first views after the last ones are those that interpolate best. The end
+    /// is taken to be left out, as most scans do, unless it is clearly better the other way.
     pub fn arc(&self) -> Arc {
         let (views, bins) = self.values.dim();
-        let view = |index: usize| self.values.row(index).to_vec();
-        let (first, last) = (view(0), view(views.saturating_sub(1)));
-        let mirrored: Vec<f32> = first.iter().rev().copied().collect();
-        // A mirror image about an axis anywhere in the middle two thirds is the reversed view, moved.
-        let most = bins as isize * 2 / 3;
-        let half = (-most..=most)
-            .map(|shift| difference(&mirrored, &last, shift))
-            .fold(f64::INFINITY, f64::min);
-        let full = difference(&first, &last, 0);
-        let mut steps: Vec<f64> =
-            (1..views).map(|i| difference(&view(i - 1), &view(i), 0)).collect();
-        steps.sort_by(f64::total_cmp);
-        let step = steps.get(steps.len() / 2).copied().unwrap_or(0.0);
-        let is_full_turn = full < 0.5 * half;
+        let half_turn = Arc { degrees: 180.0, has_both_ends: false, is_full_turn: false };
+        if views < 4 || bins < 4 {
+            return half_turn;
+        }
+        let view = |index: usize| smooth(&self.values.row(index).to_vec());
+        let before = (view(views - 2), view(views - 1));
+        let after = (view(0), view(1));
+        let full = Seam::of(&before, &after);
+        // A mirror image about an axis anywhere in the middle two thirds.
+        let mirrored =
+            |twice: f64| Seam::of(&before, &(mirror(&after.0, twice), mirror(&after.1, twice)));
+        let least = |cost: fn(&Seam) -> f64| {
+            let whole = (bins / 3..=2 * (bins - 1) - bins / 3).map(|twice| twice as f64);
+            let best = |places: &mut dyn Iterator<Item = f64>| {
+                places
+                    .map(|twice| (cost(&mirrored(twice)), twice))
+                    .min_by(|one, other| one.0.total_cmp(&other.0))
+                    .unwrap_or((f64::INFINITY, 0.0))
+            };
+            let (_, near) = best(&mut whole.into_iter());
+            best(&mut (-8..=8).map(|part| near + f64::from(part) / 8.0)).0
+        };
+        let half = Seam { open: least(|seam| seam.open), closed: least(|seam| seam.closed) };
+        // What remains anywhere in the scan is noise, and the bend of the views.
+        let mut rests: Vec<f64> =
+            (1..views - 1).map(|i| deviation(&view(i), &view(i - 1), &view(i + 1))).collect();
+        rests.sort_by(f64::total_cmp);
+        let rest = 2.0 * rests[rests.len() / 2];
+        // Sums over so many bins of noise differ by chance by about this part.
+        let chance = (3.5 / (bins as f64).sqrt()).min(0.5);
+        let is_full_turn = full.least() < (1.0 - chance) * half.least()
+            && full.least() - rest < 0.5 * (half.least() - rest);
+        let seam = if is_full_turn { full } else { half };
+        let has_both_ends = seam.closed < (1.0 - chance) * seam.open;
         let turn = if is_full_turn { 360.0 } else { 180.0 };
-        // Both ends are there if they differ by less than neighbours do.
-        let has_both_ends = views > 2 && full.min(half) < 0.4 * step;
         let degrees = if has_both_ends { turn * views as f64 / (views as f64 - 1.0) } else { turn };
         Arc { degrees, has_both_ends, is_full_turn }
     }
+}
+
+/// How badly the views around the end of a turn fit to each other.
+struct Seam {
+    /// If the end is left out.
+    open: f64,
+    /// If the last view is the first, or its mirror image.
+    closed: f64,
+}
+
+impl Seam {
+    /// With the last two views before it, and the first two after it.
+    fn of(before: &(Vec<f32>, Vec<f32>), after: &(Vec<f32>, Vec<f32>)) -> Self {
+        let open =
+            deviation(&before.1, &before.0, &after.0) + deviation(&after.0, &before.1, &after.1);
+        let closed =
+            deviation(&before.1, &before.0, &after.1) + deviation(&after.0, &before.0, &after.1);
+        Self { open, closed }
+    }
+
+    fn least(&self) -> f64 {
+        self.open.min(self.closed)
+    }
+}
+
+/// The mean squared difference of a view from the mean of two others.
+fn deviation(view: &[f32], one: &[f32], other: &[f32]) -> f64 {
+    let others = one.iter().zip(other);
+    let sum: f64 = view
+        .iter()
+        .zip(others)
+        .map(|(value, (one, other))| f64::from(value - 0.5 * (one + other)).powi(2))
+        .sum();
+    sum / view.len() as f64
+}
+
+/// A view over five bins, which leaves less of its noise than of the object.
+fn smooth(view: &[f32]) -> Vec<f32> {
+    let last = view.len() as isize - 1;
+    let tap = |index: isize| view[index.clamp(0, last) as usize];
+    (0..=last)
+        .map(|i| {
+            let (near, far) = (tap(i - 1) + tap(i + 1), tap(i - 2) + tap(i + 2));
+            (6.0 * tap(i) + 4.0 * near + far) / 16.0
+        })
+        .collect()
+}
+
+/// The mirror image of a view about half of `twice`, in bins. Beyond the detector is air.
+fn mirror(view: &[f32], twice: f64) -> Vec<f32> {
+    let value = |index: f64| {
+        if index >= 0.0 && index < view.len() as f64 { view[index as usize] } else { 0.0 }
+    };
+    (0..view.len())
+        .map(|bin| {
+            let place = twice - bin as f64;
+            let (below, part) = (place.floor(), (place - place.floor()) as f32);
+            value(below) + part * (value(below + 1.0) - value(below))
+        })
+        .collect()
 }
 
 impl Arc {
@@ -116,18 +198,6 @@ fn spread(values: &Array2<f32>, axis: Axis) -> f64 {
     square.sqrt() / mean.abs().max(f64::MIN_POSITIVE)
 }
 
-/// The mean squared difference of a view that is moved by so many bins from another, where both are there.
-fn difference(one: &[f32], other: &[f32], shift: isize) -> f64 {
-    let (mut sum, mut count) = (0.0, 0);
-    for (index, value) in one.iter().enumerate() {
-        let there = usize::try_from(index as isize + shift).ok().and_then(|index| other.get(index));
-        // Beyond the detector is air.
-        sum += (f64::from(*value) - f64::from(*there.unwrap_or(&0.0))).powi(2);
-        count += 1;
-    }
-    sum / f64::from(count.max(1))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,6 +230,53 @@ mod tests {
             assert!((sinogram.beam.expect("counts") - 5000.0).abs() < 1.0);
             let worst = (&sinogram.values - &truth).iter().fold(0.0_f32, |w, d| w.max(d.abs()));
             assert!(worst < 1e-4, "{worst}");
+        }
+    }
+
+    /// Ellipses all over a slice, seen at some degrees of one turn or half of one.
+    fn crowded(views: usize, steps: usize, turn: f64, centre: f64, sigma: f64) -> Array2<f32> {
+        let angles = (0..views).map(|view| (turn * view as f64 / steps as f64).to_radians());
+        let mut scan = ParallelBeam::new(angles.collect(), 300);
+        scan.offset = 149.5 - centre;
+        let mut slice = Array::zeros(vec![1, 1, 200, 200]);
+        for disk in 0..40 {
+            let (turned, away) = (f64::from(disk) * 2.4, 12.0 * f64::from(disk).sqrt());
+            let (y, x) = (99.5 + away * turned.sin(), 99.5 + away * turned.cos());
+            let radius = 4.0 + f64::from(disk % 5);
+            for row in 0..200 {
+                for column in 0..200 {
+                    if (row as f64 - y).hypot(column as f64 - x) < radius {
+                        slice[[0, 0, row, column]] += 0.01;
+                    }
+                }
+            }
+        }
+        let operator = Tomography2d::new(&[1, 200, 200], scan).expect("an operator");
+        let mut data = operator.forward(&slice).expect("a sinogram");
+        let source = haloscope::noise::NoiseSource { seed: 7, operator: 0 };
+        haloscope::noise::Noise::gaussian(sigma)
+            .expect("noise")
+            .add(&mut data, source)
+            .expect("noise");
+        data.into_shape_with_order((views, 300)).expect("one sinogram")
+    }
+
+    #[test]
+    fn ends_that_are_left_out_are_never_taken_for_scanned_and_clear_ones_are_seen() {
+        for (turn, steps, centre) in
+            [(180.0, 120, 149.5), (180.0, 120, 145.2), (180.0, 240, 131.7), (360.0, 240, 145.2)]
+        {
+            for sigma in [0.0, 0.003, 0.03] {
+                let arc = Sinogram::of(&crowded(steps, steps, turn, centre, sigma).view()).arc();
+                let expected =
+                    Arc { degrees: turn, has_both_ends: false, is_full_turn: turn == 360.0 };
+                assert_eq!(arc, expected, "{turn} {steps} {centre} {sigma}");
+            }
+            let both = Sinogram::of(&crowded(steps + 1, steps, turn, centre, 0.0).view()).arc();
+            assert_eq!(both.is_full_turn, turn == 360.0, "{turn} {steps} {centre}");
+            if steps == 120 {
+                assert!(both.has_both_ends, "{turn} {steps} {centre}");
+            }
         }
     }
 

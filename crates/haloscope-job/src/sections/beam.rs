@@ -280,13 +280,13 @@ impl Beam {
 }
 
 /// The least and the greatest of some angles.
-fn extent(angles: &[f64]) -> (f64, f64) {
+pub fn extent(angles: &[f64]) -> (f64, f64) {
     let fold = |start, f: fn(f64, f64) -> f64| angles.iter().copied().fold(start, f);
     (fold(f64::INFINITY, f64::min), fold(f64::NEG_INFINITY, f64::max))
 }
 
 /// Whether angles, with their last step or without it, go half or all around as radians.
-fn covers_radians(angles: &[f64]) -> bool {
+pub fn covers_radians(angles: &[f64]) -> bool {
     let (low, high) = extent(angles);
     let arc = high - low;
     let step = arc / (angles.len().max(2) - 1) as f64;

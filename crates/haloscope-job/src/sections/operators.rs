@@ -9,6 +9,7 @@ use std::sync::Arc;
 use haloscope::io::{self, ReadOptions};
 use haloscope::physics::{
     Blur, Decolorize, Downsampling, DownsamplingFilter, Identity, Inpainting, Padding, Physics,
+    kernels,
 };
 use haloscope::{Array, Error, Result};
 use ndarray::{Axis, IxDyn};
@@ -39,6 +40,8 @@ enum Kind {
 struct Thinning {
     factor: usize,
     filter: DownsamplingFilter,
+    /// The width of a Gaussian, if it is not that of the filter.
+    sigma: Option<f64>,
     padding: Padding,
     /// The first sample along each side, for each operator; all that there are if there is none.
     phases: Option<Vec<Vec<usize>>>,
@@ -297,9 +300,7 @@ impl Recipe {
             What::Blur(kernel, padding) => {
                 Arc::new(Blur::new(image, &kernel.make(image.len() - 1)?, *padding)?)
             }
-            What::Downsampling(Thinning { factor, filter, padding, .. }, phase) => {
-                Arc::new(Downsampling::new(image, *factor, filter, *padding)?.with_phase(phase)?)
-            }
+            What::Downsampling(thinning, phase) => Arc::new(thinning.make(image, phase)?),
             What::Inpainting(mask) => {
                 let mask = mask.make(image).map_err(|error| self.place.refuse(error))?;
                 Arc::new(Inpainting::new(image, &mask)?)
@@ -327,6 +328,7 @@ impl Thinning {
     fn read(section: &Section) -> Result<Self> {
         let filters = [
             ("gaussian", DownsamplingFilter::Gaussian),
+            ("box", DownsamplingFilter::Box),
             ("bilinear", DownsamplingFilter::Bilinear),
             ("bicubic", DownsamplingFilter::Bicubic),
             ("sinc", DownsamplingFilter::Sinc),
@@ -343,12 +345,24 @@ impl Thinning {
             Ok(Some("all")) => None,
             _ => Some(vec![section.get("phase")?.unwrap_or_default()]),
         };
-        Ok(Self {
-            factor,
-            filter: section.choose("filter", &filters)?.unwrap_or(DownsamplingFilter::Gaussian),
-            padding: padding(section)?,
-            phases,
-        })
+        let filter = section.choose("filter", &filters)?.unwrap_or(DownsamplingFilter::Gaussian);
+        let sigma = section.positive("sigma")?;
+        if sigma.is_some() && filter != DownsamplingFilter::Gaussian {
+            return Err(section.place_of("sigma").refuse(
+                "it is the width of a Gaussian, and `filter` is another; leave it out, or set filter = \"gaussian\"",
+            ));
+        }
+        Ok(Self { factor, filter, sigma, padding: padding(section)?, phases })
+    }
+
+    /// The operator for images of a shape (channel, spatial…), with its first sample at a phase.
+    fn make(&self, image: &[usize], phase: &[usize]) -> Result<Downsampling> {
+        let gaussian = match self.sigma {
+            Some(sigma) => Some(kernels::gaussian(&vec![sigma; image.len() - 1], 0.0)?),
+            None => None,
+        };
+        let filter = gaussian.map_or_else(|| self.filter.clone(), DownsamplingFilter::Kernel);
+        Downsampling::new(image, self.factor, &filter, self.padding)?.with_phase(phase)
     }
 
     /// The first sample along each of so many sides, for each operator.

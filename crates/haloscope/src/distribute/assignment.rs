@@ -78,8 +78,11 @@ fn report_idle(owners: &[usize], ctx: &Context) {
             ranks => format!("ranks {} have", ranks.join(", ")),
         };
         let (count, ranks) = (owners.len(), ctx.size());
-        let message =
-            format!("{who} no operators ({}, {})", counted(count, "operator"), counted(ranks, "rank"));
+        let message = format!(
+            "{who} no operators ({}, {})",
+            counted(count, "operator"),
+            counted(ranks, "rank")
+        );
         ctx.log_once(log::Level::Warn, message);
     }
 }

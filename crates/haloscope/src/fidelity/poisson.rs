@@ -175,7 +175,8 @@ mod tests {
     #[test]
     fn what_rounding_leaves_of_zero_counts_is_inside() {
         let poisson = Poisson::new(0.5, 0.0).expect("valid");
-        let array = |values: [f32; 3]| Array::from_shape_vec(vec![1, 3], values.to_vec()).expect("3");
+        let array =
+            |values: [f32; 3]| Array::from_shape_vec(vec![1, 3], values.to_vec()).expect("3");
         let (u, y) = (array([1000.0, -1e-3, 0.0]), array([1000.0, 0.0, 0.0]));
         let value = |u: &Array| poisson.value(u, &y).expect("counts");
         let line = value(&u) - value(&array([1000.0, 0.0, 0.0]));

@@ -7,6 +7,8 @@ mod closed_form;
 
 use std::sync::OnceLock;
 
+use ndarray::{Axis, Slice};
+
 use super::{Blur, LinearPhysics, Padding, Physics, kernels, slice, slice_mut};
 use crate::array::Array;
 use crate::error::{Error, Result};
@@ -19,6 +21,9 @@ pub enum DownsamplingFilter {
     None,
     /// A Gaussian with the factor as its σ.
     Gaussian,
+    /// The mean over the pixel of a sensor: over `factor` samples along each side, of which the one that is kept is the
+    /// first.
+    Box,
     /// [`kernels::bilinear`] of the factor, in two dimensions.
     Bilinear,
     /// [`kernels::bicubic`] of the factor, in two dimensions.
@@ -31,13 +36,23 @@ pub enum DownsamplingFilter {
 
 impl DownsamplingFilter {
     /// The kernel for images with `axes` sides.
-    fn kernel(&self, factor: usize, axes: usize) -> Result<Option<Array>> {
+    fn kernel(&self, factor: usize, axes: usize, padding: Padding) -> Result<Option<Array>> {
         let kernel = match self {
             Self::None => return Ok(None),
             Self::Kernel(kernel) => kernel.clone(),
             Self::Gaussian => kernels::gaussian(&vec![factor as f64; axes], 0.0)?,
+            // The first output that is valid is the mean over the first samples.
+            Self::Box if padding == Padding::Valid => kernels::uniform(&vec![factor; axes])?,
+            // Sample i is to be the mean over i to i + factor − 1, whose middle is not i: the taps before it are 0.
+            Self::Box => {
+                let mut kernel = kernels::uniform(&vec![factor.saturating_mul(2) - 1; axes])?;
+                for axis in 2..kernel.ndim() {
+                    kernel.slice_axis_mut(Axis(axis), Slice::from(factor..)).fill(0.0);
+                }
+                kernels::normalised(&kernel)?
+            }
             _ if axes != 2 => {
-                let reason = "in three dimensions the filter is none, gaussian or a kernel";
+                let reason = "in three dimensions the filter is none, gaussian, box or a kernel";
                 return Err(Error::argument(NAME, format!("the filter is {self:?}; {reason}")));
             }
             Self::Bilinear => kernels::bilinear(factor)?,
@@ -96,7 +111,7 @@ impl Downsampling {
         if factor == 0 {
             return Err(Error::argument(NAME, "the factor is 0; 1 or more is expected"));
         }
-        let kernel = filter.kernel(factor, shape.len() - 1)?;
+        let kernel = filter.kernel(factor, shape.len() - 1, padding)?;
         let blur = kernel.map(|kernel| Blur::new(shape, &kernel, padding)).transpose()?;
         let full = blur.as_ref().map_or(shape, Physics::measurement_shape);
         let (mut blurred, mut factors) = ([1; 3], [1; 3]);

@@ -1,12 +1,13 @@
 //! Where the rotation axis of a parallel scan is on the detector, from the data alone.
 //!
 //! Two ideas that fail in different ways. A view and the one from the other side are mirror images of each other about
-//! the axis: their correlation finds it within a bin or so wherever there are such views. And a slice that is
-//! back-projected about a wrong axis has negative streaks, so that the integral of its absolute value is least for the
-//! right one (Donath et al., "Automated determination of the center of rotation in tomography data", JOSA A 23, 2006):
-//! exact to a fraction of a bin, but for scans of less than half a turn, whose missing views leave streaks of their own. So
-//! the first says where to look, and the second looks. Short scans have the third: the middle of mass of a view moves as
-//! `c + a cos θ + b sin θ`, if all of the object is in view.
+//! the axis: their correlation finds it to a fraction of a bin wherever there are such views. Views that are a step short
+//! of opposite are moved by what that step moves them, which neighbouring views tell. And a slice that is back-projected
+//! about a wrong axis has negative streaks, so that the integral of its absolute value is least for the right one (Donath
+//! et al., "Automated determination of the center of rotation in tomography data", JOSA A 23, 2006): it needs no opposite
+//! views, but the streaks of few views and of a missing wedge move it by up to a bin. So the mirror images decide, and the
+//! streaks have a say where those are far off or are not there. Short scans have the third: the middle of mass of a view
+//! moves as `c + a cos θ + b sin θ`, if all of the object is in view.
 
 use std::f64::consts::{PI, TAU};
 
@@ -22,9 +23,11 @@ use crate::error::{Error, Result};
 pub struct RotationCentre {
     /// The bin that sees it, counted from 0; whole numbers are the middles of bins.
     pub bin: f64,
-    /// What the mirror images of opposite views say, if there are such views and they resemble each other. The nearer
-    /// it is to `bin`, the surer is the result.
+    /// What the mirror images of opposite views say, if there are such views and they resemble each other.
     pub mirrored: Option<f64>,
+    /// What the streaks of slices about a wrong axis say, if that was looked for. The nearer it is to `bin`, the surer is
+    /// the result.
+    pub streaks: Option<f64>,
 }
 
 /// The longest row that is searched as a whole; longer ones are searched in blocks of bins first.
@@ -32,6 +35,9 @@ const COARSE: usize = 160;
 
 /// Opposite views that correlate less than this have nothing to say.
 const RESEMBLANCE: f64 = 0.6;
+
+/// Mirror images and streaks that differ by more bins than this are not of one mind.
+const AGREEMENT: f64 = 2.0;
 
 /// Pairs of opposite views that are compared, at most.
 const MOST_PAIRS: usize = 24;
@@ -106,14 +112,14 @@ pub fn rotation_centre(sinograms: &Array, angles: &[f64]) -> Result<RotationCent
         && !Coverage::new(&half_angles, PI).is_closed()
         && let Some(bin) = middle_of_mass(&rows, bins, angles)
     {
-        return Ok(RotationCentre { bin, mirrored: None });
+        return Ok(RotationCentre { bin, mirrored: None, streaks: None });
     }
     let rows: Vec<Vec<f32>> = rows.iter().map(|row| chosen(row, bins, &half)).collect();
     let rows: Vec<&[f32]> = rows.iter().map(Vec::as_slice).collect();
     let slices = Slices::new(&rows, bins, &half_angles)?;
     let near = match mirrored {
-        // Where views are not exactly opposite, the mirror image is a little off.
-        Some(Mirror { bin, .. }) => {
+        // Views of different noise or brightness may resemble each other best a little off.
+        Some(bin) => {
             let reach = 4.0_f64.max(0.02 * bins as f64);
             (bin - reach, bin + reach)
         }
@@ -123,13 +129,12 @@ pub fn rotation_centre(sinograms: &Array, angles: &[f64]) -> Result<RotationCent
     for step in [0.125, 0.03] {
         bin = slices.least((bin - 4.0 * step, bin + 4.0 * step), step);
     }
-    // Mirror images that are exact have no bias, and streaks have a little.
-    if let Some(mirror) =
-        mirrored.filter(|mirror| mirror.is_exact && (mirror.bin - bin).abs() <= 1.0)
-    {
-        bin = mirror.bin;
+    let streaks = Some(bin);
+    // Mirror images have no bias, and streaks have up to a bin.
+    if let Some(mirrored) = mirrored.filter(|mirrored| (mirrored - bin).abs() <= AGREEMENT) {
+        bin = mirrored;
     }
-    Ok(RotationCentre { bin, mirrored: mirrored.map(|mirror| mirror.bin) })
+    Ok(RotationCentre { bin, mirrored, streaks })
 }
 
 /// Where the axis is, to about a block of bins, from the whole detector.
@@ -299,40 +304,64 @@ impl Slices {
     }
 }
 
-/// The axis about which opposite views are mirror images.
-#[derive(Clone, Copy)]
-struct Mirror {
-    bin: f64,
-    /// Whether the views are half a turn apart, and not nearly so.
-    is_exact: bool,
-}
-
-fn mirror(rows: &[&[f32]], bins: usize, angles: &[f64]) -> Option<Mirror> {
-    let (pairs, is_exact) = opposite(angles);
+/// The bin of the axis about which opposite views are mirror images.
+fn mirror(rows: &[&[f32]], bins: usize, angles: &[f64]) -> Option<f64> {
+    let pairs = opposite(angles);
     if pairs.is_empty() {
         return None;
     }
-    // Twice the axis, in bins: what is at b in one view is at 2c − b in the other.
-    let (low, high) = (bins / 3, 2 * (bins - 1) - bins / 3);
-    let details = |row: &&[f32], view: usize| -> Vec<f64> {
+    let details = |row: &[f32], view: usize| -> Vec<f64> {
         let view = &row[view * bins..(view + 1) * bins];
         // A derivative over a few bins: neither offsets nor single bins count.
         (0..bins)
             .map(|b| f64::from(view[(b + 2).min(bins - 1)]) - f64::from(view[b.saturating_sub(2)]))
             .collect()
     };
-    let views: Vec<(Vec<f64>, Vec<f64>)> = rows
-        .iter()
-        .flat_map(|row| pairs.iter().map(|(i, j)| (details(row, *i), details(row, *j))))
-        .collect();
-    let sums: Vec<(f64, f64, f64)> = (low..=high)
+    let all = || rows.iter().flat_map(|row| pairs.iter().map(move |pair| (*row, pair)));
+    // What is at b in one view is at 2c − b in the other, and at b + (bins − 1 − 2c) in the other reversed. The derivative
+    // of a mirror image has the other sign.
+    let mirrored = all().map(|(row, pair)| {
+        let other = details(row, pair.other).into_iter().rev().map(|value| -value);
+        (details(row, pair.one), other.collect())
+    });
+    let reach = (bins - 1 - bins / 3) as isize;
+    let twice = (bins - 1) as f64 - alignment(&mirrored.collect::<Vec<_>>(), reach)?;
+    // A pair that is `short` of half a turn sees what is at b in one view at 2c + short · db/dθ − b in the other. How fast
+    // things move is known from the neighbours of both.
+    let short = pairs.iter().map(|pair| pair.short).sum::<f64>() / pairs.len() as f64;
+    if pairs.iter().all(|pair| pair.short.abs() <= 1e-3 * pair.step.abs()) {
+        return Some(0.5 * twice);
+    }
+    let step = pairs.iter().map(|pair| pair.step).sum::<f64>() / pairs.len() as f64;
+    let moved = |of: fn(&Pair) -> (usize, usize)| {
+        let views = all().map(|(row, pair)| {
+            let (from, to) = of(pair);
+            (details(row, from), details(row, to))
+        });
+        alignment(&views.collect::<Vec<_>>(), (bins / 16 + 2) as isize)
+    };
+    let one = moved(|pair| (pair.one, pair.after_one));
+    // In the mirror it moves the other way.
+    let other = moved(|pair| (pair.before_other, pair.other)).map(|moved| -moved);
+    let moved = match (one, other) {
+        (Some(one), Some(other)) => f64::midpoint(one, other),
+        (one, other) => one.or(other).unwrap_or(0.0),
+    };
+    Some(0.5 * (twice - short / step * moved))
+}
+
+/// By how many bins the first of each pair has to be moved to resemble the second most, up to `reach`; `None` if they do not
+/// resemble each other anywhere.
+fn alignment(views: &[(Vec<f64>, Vec<f64>)], reach: isize) -> Option<f64> {
+    let sums: Vec<(f64, f64, f64)> = (-reach..=reach)
         .into_par_iter()
-        .map(|twice| {
+        .map(|shift| {
             let (mut product, mut one, mut other) = (0.0, 0.0, 0.0);
-            for (view, opposite) in &views {
-                for place in (twice + 1).saturating_sub(bins)..=twice.min(bins - 1) {
-                    // The derivative of a mirror image has the other sign.
-                    let (a, b) = (view[place], -opposite[twice - place]);
+            for (first, second) in views {
+                let skipped = |shift: isize| usize::try_from(shift).unwrap_or(0);
+                let pairs =
+                    first.iter().skip(skipped(-shift)).zip(second.iter().skip(skipped(shift)));
+                for (a, b) in pairs {
                     product += a * b;
                     one += a * a;
                     other += b * b;
@@ -354,18 +383,31 @@ fn mirror(rows: &[&[f32]], bins: usize, angles: &[f64]) -> Option<Mirror> {
     if likeness[best] < RESEMBLANCE {
         return None;
     }
-    let shift = match (best.checked_sub(1).map(|i| likeness[i]), likeness.get(best + 1)) {
+    let part = match (best.checked_sub(1).map(|i| likeness[i]), likeness.get(best + 1)) {
         (Some(before), Some(after)) => {
             let bend = before - 2.0 * likeness[best] + after;
             if bend < 0.0 { (0.5 * (before - after) / bend).clamp(-0.5, 0.5) } else { 0.0 }
         }
         _ => 0.0,
     };
-    Some(Mirror { bin: 0.5 * ((low + best) as f64 + shift), is_exact })
+    Some(best as f64 - reach as f64 + part)
 }
 
-/// Pairs of views from opposite sides, up to the distance of neighbouring views, and whether they are exactly that.
-fn opposite(angles: &[f64]) -> (Vec<(usize, usize)>, bool) {
+/// Two views from opposite sides, or nearly so, and their neighbours.
+struct Pair {
+    one: usize,
+    other: usize,
+    /// What the other is short of half a turn after the one, in radians; less than 0 if it is beyond.
+    short: f64,
+    /// A view that is a step after the one, and a view that is a step before the other.
+    after_one: usize,
+    before_other: usize,
+    /// The step, in radians.
+    step: f64,
+}
+
+/// Pairs of views from opposite sides, up to the distance of neighbouring views.
+fn opposite(angles: &[f64]) -> Vec<Pair> {
     let mut order: Vec<usize> = (0..angles.len()).collect();
     order.sort_by(|a, b| angles[*a].total_cmp(&angles[*b]));
     let mut gaps: Vec<f64> = order
@@ -374,24 +416,33 @@ fn opposite(angles: &[f64]) -> (Vec<(usize, usize)>, bool) {
         .filter(|gap| *gap > 1e-9)
         .collect();
     gaps.sort_by(f64::total_cmp);
-    let Some(gap) = gaps.get(gaps.len() / 2) else { return (Vec::new(), false) };
-    let mut pairs: Vec<(f64, usize, usize)> = Vec::new();
-    for i in 0..angles.len() {
-        let away = |j: usize| {
-            let turned = (angles[j] - angles[i] - PI).rem_euclid(TAU);
-            turned.min(TAU - turned)
+    let Some(gap) = gaps.get(gaps.len() / 2) else { return Vec::new() };
+    // The view that is nearest to a step away.
+    let beside = |view: usize, step: f64| {
+        let away = |other: &&usize| (angles[**other] - angles[view] - step).abs();
+        order.iter().min_by(|a, b| away(a).total_cmp(&away(b))).copied().unwrap_or(view)
+    };
+    let mut pairs: Vec<(f64, Pair)> = Vec::new();
+    for one in 0..angles.len() {
+        let short = |other: usize| {
+            let short = (PI - (angles[other] - angles[one])).rem_euclid(TAU);
+            if short > PI { short - TAU } else { short }
         };
-        let nearest = (i + 1..angles.len()).min_by(|a, b| away(*a).total_cmp(&away(*b)));
-        if let Some(j) = nearest.filter(|j| away(*j) <= 1.01 * gap) {
-            pairs.push((away(j), i, j));
+        let away = |other: &usize| short(*other).abs();
+        let nearest = (one + 1..angles.len()).min_by(|a, b| away(a).total_cmp(&away(b)));
+        if let Some(other) = nearest.filter(|other| away(other) <= 1.01 * gap) {
+            let (after_one, before_other) = (beside(one, *gap), beside(other, -gap));
+            let short = short(other);
+            let pair = Pair { one, other, short, after_one, before_other, step: *gap };
+            pairs.push((short.abs(), pair));
         }
     }
-    pairs.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    pairs.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.one.cmp(&b.1.one)));
     // Pairs that are exactly opposite leave the others out; of many, some from all around.
     let least = pairs.first().map_or(0.0, |pair| pair.0);
     pairs.retain(|pair| pair.0 <= least + 0.25 * gap);
     let step = pairs.len().div_ceil(MOST_PAIRS).max(1);
-    (pairs.into_iter().step_by(step).map(|(_, i, j)| (i, j)).collect(), least < 0.02 * gap)
+    pairs.into_iter().step_by(step).map(|(_, pair)| pair).collect()
 }
 
 #[cfg(test)]
@@ -432,6 +483,58 @@ mod tests {
             assert!((centre_found.bin - centre).abs() < 0.26, "{centre}: {centre_found:?}");
             let mirrored = centre_found.mirrored.expect("opposite views");
             assert!((mirrored - centre).abs() < 2.0, "{centre}: {centre_found:?}");
+        }
+    }
+
+    /// A slice whose parts are all on one side, so that its views move as the scan turns.
+    fn lopsided(angles: &[f64], bins: usize, centre: f64, sigma: f64) -> Array {
+        let mut scan = ParallelBeam::new(angles.to_vec(), bins);
+        scan.offset = (bins as f64 - 1.0) / 2.0 - centre;
+        let side = bins * 5 / 8;
+        let mut slice = Array::zeros(vec![1, 1, side, side]);
+        for (y, x, radius, value) in
+            [(0.3, 0.7, 0.2, 1.0), (0.25, 0.65, 0.05, 2.0), (0.6, 0.8, 0.1, 0.7)]
+        {
+            for ((_, _, row, column), pixel) in slice
+                .view_mut()
+                .into_dimensionality::<ndarray::Ix4>()
+                .expect("a slice")
+                .indexed_iter_mut()
+            {
+                let place = |index: usize, at: f64| (index as f64 + 0.5) / side as f64 - at;
+                if place(row, y).hypot(place(column, x)) < radius {
+                    *pixel += 0.01 * value;
+                }
+            }
+        }
+        let operator = Tomography2d::new(&[1, side, side], scan).expect("an operator");
+        let mut data = operator.forward(&slice).expect("a sinogram");
+        let source = NoiseSource { seed: 5, operator: 0 };
+        Noise::gaussian(sigma).expect("noise").add(&mut data, source).expect("noise");
+        data
+    }
+
+    #[test]
+    fn views_that_are_a_step_short_of_opposite_find_the_axis_to_a_third_of_a_bin() {
+        let both_ends: Vec<f64> = (0..=60).map(|i| f64::from(i) * PI / 60.0).collect();
+        for angles in
+            [evenly_spaced(60, PI), evenly_spaced(150, PI), both_ends, evenly_spaced(75, TAU)]
+        {
+            for centre in [95.5, 101.2, 84.7] {
+                for sigma in [0.0, 0.004] {
+                    for data in [
+                        sinogram(&angles, 192, centre, sigma),
+                        lopsided(&angles, 192, centre, sigma),
+                    ] {
+                        let found = rotation_centre(&data, &angles).expect("a centre");
+                        let views = angles.len();
+                        assert!(
+                            (found.bin - centre).abs() < 0.33,
+                            "{views} views at {centre} with {sigma}: {found:?}"
+                        );
+                    }
+                }
+            }
         }
     }
 
