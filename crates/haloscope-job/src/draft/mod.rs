@@ -3,7 +3,7 @@
 
 mod image;
 mod scan;
-mod sinogram;
+pub(crate) mod sinogram;
 
 use std::path::{Path, PathBuf};
 
