@@ -236,6 +236,34 @@ fn twelve_bits_in_a_picture_of_sixteen_become_white() {
 }
 
 #[test]
+fn results_have_the_kind_of_the_data_and_never_their_name() {
+    let truth = landscape(32, 32).expect("a picture");
+    let gray = truth.index_axis(Axis(1), 1).insert_axis(Axis(1)).to_owned();
+    // A few stars are much brighter than all else.
+    let mut sky = gray.mapv(|value| 40.0 * value);
+    sky[[0, 0, 7, 9]] = 9000.0;
+    let folder = Folder::new();
+    let deep = |raw| WriteOptions { sample: Some(Sample::U16), raw, ..WriteOptions::default() };
+    let counts = gray.mapv(|value| (60_000.0 * value).round());
+    io::write(folder.path("job.tif"), &counts, &deep(true)).expect("a file");
+    io::write(folder.path("deep.png"), &gray, &deep(false)).expect("a file");
+    io::write(folder.path("plain.png"), &gray, &WriteOptions::default()).expect("a file");
+    io::write(folder.path("sky.fits"), &sky, &WriteOptions::default()).expect("a file");
+    for (data, result, clamp) in [
+        ("job.tif", "job-result.tif", "[0, 1]"),
+        ("deep.png", "job.tif", "[0, 1]"),
+        ("plain.png", "job.png", "[0, 1]"),
+        ("sky.fits", "job.fits", "[0, inf]"),
+    ] {
+        let job = job_from(&folder, "deblur", &[data], &["--model", "tv", "--force"]);
+        assert!(job.contains(&format!("file = \"{result}\"")), "{data}: {job}");
+        assert!(job.contains(&format!("clamp = {clamp}")), "{data}: {job}");
+        let output = haloscope(&["check", &folder.name("job.toml")]);
+        assert!(output.status.success(), "{data}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
 fn black_pixels_are_missing_pixels() {
     let truth = landscape(64, 64).expect("a picture");
     let mut damaged =

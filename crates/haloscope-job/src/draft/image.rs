@@ -19,6 +19,9 @@ struct Frames {
     first: Array,
     noise: f64,
     range: Range,
+    format: Format,
+    /// How the first is stored.
+    sample: Sample,
 }
 
 /// The weight of a network against the data, and that of total variation in parts of the noise: what suits the templates.
@@ -153,9 +156,15 @@ impl Frames {
             }
         }
         let (low, high) = extremes(&first);
-        // A little below 0 is noise; much is another zero.
-        let range =
-            if low < -0.3 * high.max(0.0) || high <= 0.0 { Range::Any } else { Range::Unit };
+        // A little below 0 is noise; much is another zero. Measurements that are no camera's have no white that nothing is
+        // brighter than.
+        let range = if low < -0.3 * high.max(0.0) || high <= 0.0 {
+            Range::Any
+        } else if white.is_some() && read.sample.is_float() {
+            Range::Positive
+        } else {
+            Range::Unit
+        };
         let level = noise::level(&first)?;
         let noise = match range {
             Range::Unit => level.max(LEAST_NOISE),
@@ -169,7 +178,7 @@ impl Frames {
             data.note("white", format!("{}, estimated", short(white)));
         }
         data.note("noise", format!("a standard deviation of {}, estimated", short(noise)));
-        Ok(Self { section: frames, first, noise, range })
+        Ok(Self { section: frames, first, noise, range, format: read.format, sample: read.sample })
     }
 
     /// Says the size of an image that is so many times as large as its frames.
@@ -207,15 +216,20 @@ impl Frames {
     fn draft(self, title: &str, operators: String, tuning: Tuning) -> Draft {
         let (channels, sides) = (self.first.shape()[1], self.first.ndim() - 2);
         let is_picture = sides == 2 && matches!(channels, 1 | 3) && self.range == Range::Unit;
+        // A picture has room for 8 bits.
+        let is_coarse = self.sample == Sample::U8;
         Draft {
             title: title.into(),
             measurements: self.section,
             operators,
             tuning,
             is_colour: channels == 3,
-            ending: match sides {
-                2 if is_picture => ".png",
-                2 => ".npy",
+            ending: match (sides, self.format) {
+                (2, _) if is_picture && is_coarse => ".png",
+                (_, Format::Fits) => ".fits",
+                (2, Format::Tiff | Format::Png | Format::Jpeg) if matches!(channels, 1 | 3) => ".tif",
+                (_, Format::Nifti | Format::NiftiGz) => ".nii.gz",
+                (2, _) => ".npy",
                 _ => ".nii.gz",
             },
         }

@@ -54,7 +54,16 @@ pub fn draft(
     }?;
     let name = job.file_stem().unwrap_or_default().display().to_string();
     let model = template::model(model, draft.is_colour);
-    Ok(Drafted { text: draft.job(&name, model.as_deref()), findings: data.findings })
+    // A result must not be written over data that are called as the job is.
+    let same = |path: &PathBuf, result: &str| {
+        let result = job.with_file_name(result).canonicalize();
+        result.is_ok_and(|result| path.canonicalize().is_ok_and(|path| path == result))
+    };
+    let mut result = format!("{name}{}", draft.ending);
+    if data.paths.iter().any(|path| same(path, &result)) {
+        result = format!("{name}-result{}", draft.ending);
+    }
+    Ok(Drafted { text: draft.job(&name, &result, model.as_deref()), findings: data.findings })
 }
 
 /// The data that a job is written for.
