@@ -43,7 +43,19 @@ pub fn draft(
             format!("{} is given for {problem}; only scans have angles", angles.display()),
         ));
     }
-    let mut data = Data { paths, job, problem, angles, force, findings: Vec::new() };
+    let (mut present, mut filled) = (None, None);
+    if let (Problem::Inpainting, [path]) = (problem, paths)
+        && let Some((image, mask)) = image::without_gaps(path)?
+    {
+        // Jobs take numbers only.
+        filled = Some([write_beside(job, "data.npy", &image, force)?]);
+        present = Some(mask);
+    }
+    let paths = filled.as_ref().map_or(paths, |filled| &filled[..]);
+    let mut data = Data { paths, job, problem, angles, present, force, findings: Vec::new() };
+    if let Some([file]) = &filled {
+        data.note("data", format!("pixels that are no numbers are 0 in {}", file.display()));
+    }
     let draft: Draft = match problem {
         Problem::Tomography2d => scan::slice(&mut data),
         Problem::Tomography3d => scan::volume(&mut data),
@@ -74,6 +86,8 @@ struct Data<'a> {
     problem: Problem,
     /// The file with the angles of a scan.
     angles: Option<&'a Path>,
+    /// Where the data had numbers, if they had others.
+    present: Option<Array>,
     force: bool,
     /// What was found, to be printed: a word and the finding.
     findings: Vec<(&'static str, String)>,
@@ -94,6 +108,14 @@ impl<'a> Data<'a> {
     /// Notes something for who wants the job.
     fn note(&mut self, word: &'static str, finding: impl Into<String>) {
         self.findings.push((word, finding.into()));
+    }
+
+    /// Replaces what was noted.
+    fn correct(&mut self, word: &'static str, finding: String) {
+        match self.findings.iter_mut().find(|(noted, _)| *noted == word) {
+            Some(noted) => noted.1 = finding,
+            None => self.findings.push((word, finding)),
+        }
     }
 
     /// A path as the job file has it: relative to its folder if that is this one, else absolute.
@@ -126,22 +148,37 @@ impl<'a> Data<'a> {
             "{measurements}\n[[operators]]\nkind = 'identity'\n[solver]\nmethod = 'cg'\n[output]\nfolder = '-'\n"
         );
         let folder = self.job.parent().unwrap_or(Path::new(""));
-        match Job::parse(&self.job.display().to_string(), &text, folder)?.measurements {
+        let loaded = match Job::parse(&self.job.display().to_string(), &text, folder)?.measurements {
             Source::Files(files) => files.load(file),
             _ => Err(Error::argument("data", "measurements that are no files")),
-        }
+        };
+        // The data are at fault, and the job is not there yet.
+        loaded.map_err(|error| match error {
+            Error::Content { reason, .. } => {
+                let path = self.paths.get(file).unwrap_or(&self.paths[0]);
+                let name = format!("{}: ", path.display());
+                unsuitable(path, reason.strip_prefix(&name).unwrap_or(&reason))
+            }
+            error => error,
+        })
     }
 
     /// Writes an array beside the job file, as `NAME-what`, and says how the job file calls it.
     fn write_beside(&self, what: &str, array: &Array) -> Result<String> {
-        let stem = self.job.file_stem().unwrap_or_default().display();
-        let path = self.job.with_file_name(format!("{stem}-{what}"));
-        if path.exists() && !self.force {
-            return Err(unsuitable(&path, "it already exists; --force overwrites it"));
-        }
-        io::write(&path, array, &WriteOptions::default())?;
-        Ok(format!("{stem}-{what}"))
+        write_beside(self.job, what, array, self.force)?;
+        Ok(format!("{}-{what}", self.job.file_stem().unwrap_or_default().display()))
     }
+}
+
+/// Writes an array beside a job file, as `NAME-what`.
+fn write_beside(job: &Path, what: &str, array: &Array, force: bool) -> Result<PathBuf> {
+    let stem = job.file_stem().unwrap_or_default().display();
+    let path = job.with_file_name(format!("{stem}-{what}"));
+    if path.exists() && !force {
+        return Err(unsuitable(&path, "it already exists; --force overwrites it"));
+    }
+    io::write(&path, array, &WriteOptions::default())?;
+    Ok(path)
 }
 
 /// A file that cannot be used, and why.
