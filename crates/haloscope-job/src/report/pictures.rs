@@ -40,8 +40,7 @@ pub fn write(
     unit: &str,
 ) -> Result<Vec<Written>> {
     let (low, high) = contrast.unwrap_or_else(|| match truth {
-        Some(truth) if truth.range == 1.0 => (0.0, 1.0),
-        Some(truth) => extremes(&truth.image),
+        Some(truth) => contrast_of(truth),
         None => middle(after),
     });
     let upwards =
@@ -89,6 +88,16 @@ pub fn write(
     }
     Ok(written)
 }
+
+/// The values of black and white for a truth: 0 and 1 if it is a picture that goes nearly up to that, else its own.
+fn contrast_of(truth: &Truth) -> (f32, f32) {
+    let (low, high) = extremes(&truth.image);
+    let reaches = high > NEARLY_WHITE || high <= low;
+    if truth.range == 1.0 && low >= 0.0 && reaches { (0.0, 1.0) } else { (low, high) }
+}
+
+/// Pictures that have something brighter than this are shown as they are.
+const NEARLY_WHITE: f32 = 0.7;
 
 /// Which axes of a volume (depth, height, width) lead to the patient's head or face. The world's axes lead to the right,
 /// to the face and to the head; an oblique axis counts as the one that it is nearest to.
