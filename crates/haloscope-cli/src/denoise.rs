@@ -30,7 +30,8 @@ pub struct Arguments {
     input: PathBuf,
 
     /// File for the result; the ending selects the format. PNG and JPEG show 0 to `--white`. All other formats hold values
-    /// in the units of the input, with the same type if the format supports it
+    /// in the units of the input, with the same type if the format supports it; of PNG and JPEG, values from 0 to 1, and in
+    /// TIFF those of 16 bits as they are
     #[arg(long, short)]
     out: PathBuf,
 
@@ -290,6 +291,10 @@ impl Picture {
                 let deep = is_deep && samples.contains(&Sample::U16);
                 (scaled, if deep { Sample::U16 } else { standard }, false)
             }
+            // Deep pictures stay what they are in a format that has room for them.
+            (true, false) if format == Some(Format::Tiff) && sample == Sample::U16 => {
+                (self.scale.restore(scaled), sample, false)
+            }
             // Pictures are from 0 to 1 to those who read them.
             (true, false) => {
                 let white = sample.white().unwrap_or(1.0);
@@ -503,7 +508,7 @@ fn denoise(plan: &dyn Plan, pieces: &Pieces, first: Tensor) -> Result<(Array, Du
 fn describe(report: &Report) -> Result<String> {
     let mut text = String::new();
     let megabytes = |bytes: f64| format!("{:.0} MB", bytes / 1e6);
-    let sides: Vec<String> = report.shape[2..].iter().rev().map(ToString::to_string).collect();
+    let sides: Vec<String> = report.shape[2..].iter().map(ToString::to_string).collect();
     writeln!(
         text,
         "{} ({}, {}) through {} with sigma {:.4}{}",

@@ -233,6 +233,10 @@ fn parse_level(text: &str) -> std::result::Result<f32, String> {
         None => number(text),
     };
     match level {
+        Some(level) if level > 0.0 && level < 1.0 && !text.contains('/') => Err(format!(
+            "white is 255, so {level} is hardly any noise; did you mean {level}/1, a fraction of white, or {}?",
+            (255.0 * level * 100.0).round() / 100.0
+        )),
         Some(level) if (0.0..=255.0).contains(&level) => Ok(level as f32),
         _ => Err("a number from 0 to 255 is needed, or a fraction such as 25/255".into()),
     }
@@ -242,7 +246,7 @@ fn describe(report: &Report) -> Result<String> {
     let mut text = String::new();
     writeln!(
         text,
-        "{} on {}, {}\n",
+        "{} on {}, {}; sigma is on a scale where white is 255\n",
         report.model,
         count(report.images, "image"),
         count(report.threads, "thread")
@@ -270,6 +274,9 @@ mod tests {
     fn levels_are_of_255_or_fractions_of_white() {
         assert_eq!((parse_level("25"), parse_level("25/255")), (Ok(25.0), Ok(25.0)));
         assert_eq!(parse_level(" 0.1/1 "), Ok(25.5));
+        assert_eq!((parse_level("0"), parse_level("1"), parse_level("1/1000")), (Ok(0.0), Ok(1.0), Ok(0.255)));
+        let hint = parse_level("0.1").expect_err("another scale");
+        assert!(hint.contains("0.1/1") && hint.contains("25.5"), "{hint}");
         for bad in ["", "a", "25/0", "-1", "256", "2/1", "nan", "1/2/3"] {
             assert!(parse_level(bad).expect_err(bad).contains("25/255"), "{bad}");
         }

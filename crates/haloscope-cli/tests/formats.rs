@@ -64,6 +64,7 @@ fn denoise_finds_the_scale_of_any_data_and_keeps_their_units() {
         ("small.nii", Sample::U8, 255.0, 255.0, "small-out.nii", Sample::U8),
         ("photo.tif", Sample::U8, 255.0, 255.0, "photo-out.tif", Sample::U8),
         ("deep.png", Sample::U16, 65_535.0, 65_535.0, "deep-out.png", Sample::U16),
+        ("deep.png", Sample::U16, 65_535.0, 65_535.0, "deep-out.tif", Sample::U16),
         // Few photons: between counts there is much.
         ("photons.npy", Sample::U16, 20.0, 20.0, "photons-out.npy", Sample::F32),
     ] {
@@ -110,6 +111,8 @@ fn denoise_finds_the_scale_of_any_data_and_keeps_their_units() {
         "TIFF, 16-bit unsigned, as stored; 0 is 0 and 4095 is 1 for the network (12 bits)",
         "sigma is 401.5000 in these units",
         "again.tif (TIFF, 16-bit unsigned)",
+        // Height and width, as everywhere.
+        "camera.tif (64x80, gray)",
     ] {
         assert!(words.contains(part), "{part}: {words}");
     }

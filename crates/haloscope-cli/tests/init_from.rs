@@ -422,6 +422,34 @@ fn twelve_bits_in_a_picture_of_sixteen_become_white() {
 }
 
 #[test]
+fn results_have_the_kind_of_the_data_and_never_their_name() {
+    let truth = landscape(32, 32).expect("a picture");
+    let gray = truth.index_axis(Axis(1), 1).insert_axis(Axis(1)).to_owned();
+    // A few stars are much brighter than all else.
+    let mut sky = gray.mapv(|value| 40.0 * value);
+    sky[[0, 0, 7, 9]] = 9000.0;
+    let folder = Folder::new();
+    let deep = |raw| WriteOptions { sample: Some(Sample::U16), raw, ..WriteOptions::default() };
+    let counts = gray.mapv(|value| (60_000.0 * value).round());
+    io::write(folder.path("job.tif"), &counts, &deep(true)).expect("a file");
+    io::write(folder.path("deep.png"), &gray, &deep(false)).expect("a file");
+    io::write(folder.path("plain.png"), &gray, &WriteOptions::default()).expect("a file");
+    io::write(folder.path("sky.fits"), &sky, &WriteOptions::default()).expect("a file");
+    for (data, result, clamp) in [
+        ("job.tif", "job-result.tif", "[0, 1]"),
+        ("deep.png", "job.tif", "[0, 1]"),
+        ("plain.png", "job.png", "[0, 1]"),
+        ("sky.fits", "job.fits", "[0, inf]"),
+    ] {
+        let job = job_from(&folder, "deblur", &[data], &["--model", "tv", "--force"]);
+        assert!(job.contains(&format!("file = \"{result}\"")), "{data}: {job}");
+        assert!(job.contains(&format!("clamp = {clamp}")), "{data}: {job}");
+        let output = haloscope(&["check", &folder.name("job.toml")]);
+        assert!(output.status.success(), "{data}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
 fn black_pixels_are_missing_pixels() {
     let truth = landscape(64, 64).expect("a picture");
     let mut damaged =
@@ -439,6 +467,53 @@ fn black_pixels_are_missing_pixels() {
     assert!((mask.mean().expect("values") - 0.6).abs() < 0.01);
     let after = decibels(&run(&folder, &job, &truth), "after");
     assert!(after > 24.0, "{after:.2} dB\n{job}");
+}
+
+#[test]
+fn pixels_that_are_no_numbers_are_missing_pixels() {
+    let truth = landscape(48, 48).expect("a picture").mean_axis(Axis(1)).expect("channels");
+    let truth = truth.insert_axis(Axis(1));
+    let mut damaged = with_noise(truth.clone(), gaussian(0.02));
+    for (index, value) in damaged.iter_mut().enumerate() {
+        if index * 7919 % 10 < 4 {
+            *value = f32::NAN;
+        }
+    }
+    let folder = Folder::new();
+    io::write(folder.path("nan.npy"), &damaged, &WriteOptions::default()).expect("data");
+    let (name, data) = (folder.name("job.toml"), folder.name("nan.npy"));
+    let output = haloscope(&["init", "inpainting", &name, "--from", &data]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let job = std::fs::read_to_string(&name).expect("the job");
+    // What is printed is what is written.
+    let noise = job.lines().find_map(|line| line.strip_prefix("noise = ")).expect("a level");
+    let noise = noise.split('#').next().expect("a value").trim();
+    let words = format!("a standard deviation of {noise}, estimated");
+    assert!(text(&output.stdout).contains(&words), "{words}: {}", text(&output.stdout));
+    let after = decibels(&run(&folder, &job, &truth), "after");
+    assert!(after > 24.0, "{after:.2} dB\n{job}");
+    // Other problems have no use for them, and the message is of the data.
+    let job = folder.name("other.toml");
+    let refused = haloscope(&["init", "denoise", &job, "--from", &data]);
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("nan.npy") && said.contains("not a finite number"), "{said}");
+    assert!(!said.contains("other.toml"), "{said}");
+}
+
+#[test]
+fn holes_in_a_jpeg_are_found_and_doubted() {
+    let mut damaged = landscape(64, 64).expect("a picture").mapv(|value| value.clamp(0.3, 1.0));
+    damaged.slice_axis_mut(Axis(3), (16..32).into()).fill(0.0);
+    let folder = Folder::new();
+    io::write(folder.path("damaged.jpg"), &damaged, &WriteOptions::default()).expect("a picture");
+    let (name, data) = (folder.name("job.toml"), folder.name("damaged.jpg"));
+    let output = haloscope(&["init", "inpainting", &name, "--from", &data]);
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert!(output.status.success() && said.contains("JPEG smears"), "{said}");
+    let mask = io::read(folder.path("job-mask.png"), &io::ReadOptions::default()).expect("a mask");
+    let part = mask.array.mean().expect("values");
+    assert!((0.7..0.8).contains(&part), "{part}");
 }
 
 #[test]

@@ -54,6 +54,7 @@ fn check(job: &Job, ranks: usize, together: usize) -> Result<JobPlan> {
     let network = job.open_network((Machine::detect().cores / ranks).max(1), &layout.image)?;
     let expected = Expected::of(job, &layout, ranks, network.as_ref())?;
     expected.check(ranks, ranks / together)?;
+    job.output.check_writable()?;
     let mut shapes = Vec::new();
     for recipe in &*layout.recipes {
         shapes.push(recipe.draft()?.measurement_shape().to_vec());

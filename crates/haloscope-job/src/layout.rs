@@ -6,14 +6,17 @@ use std::sync::Arc;
 
 use haloscope::array::extremes;
 use haloscope::{Array, Error, Measurements, Result};
+use ndarray::{Axis, Ix2};
 
 use crate::Job;
+use crate::draft::sinogram::beam_of;
 use crate::memory;
 use crate::sections::beam::{Measured, Scan};
 use crate::sections::files::StartPlan;
 use crate::sections::measurements::{ImageFile, Source};
 use crate::sections::operators::Recipe;
 use crate::sections::placement::Placement;
+use crate::template::short;
 use crate::words::count;
 
 /// The image and the operators of a job.
@@ -29,6 +32,8 @@ pub struct Layout {
     pub values: Option<String>,
     /// The scan, if the data are one.
     scan: Option<Array>,
+    /// What may be wrong with the data.
+    doubts: Vec<String>,
 }
 
 /// An image to compare with.
@@ -75,6 +80,11 @@ impl Layout {
                 };
                 let mut layout = Self::new(job, image, None, None, measured)?;
                 layout.values = Some(values);
+                let doubt = match layout.recipes[0].scan() {
+                    Some(_) => doubt_of_scan(&first),
+                    None => layout.recipes[0].doubt(&first),
+                };
+                layout.doubts.extend(doubt.map(|doubt| files.doubt(&doubt)));
                 if job.operators[0].keeps_places() {
                     layout.placement = layout.placement.or(placement);
                 }
@@ -104,12 +114,13 @@ impl Layout {
         let truth = Truth::of(job, simulated, &image)?;
         let known = truth.as_ref().map(|truth| truth.placement.clone()).unwrap_or_default();
         let placement = known.or_pixels(recipes.iter().find_map(|recipe| recipe.scan()?.pixel()));
-        Ok(Self { image, recipes: recipes.into(), truth, placement, values: None, scan })
+        Ok(Self { image, recipes: recipes.into(), truth, placement, values: None, scan, doubts: Vec::new() })
     }
 
     /// What may be wrong with the job, though it can be run.
     pub fn warnings(&self, job: &Job) -> Result<Vec<String>> {
         let mut warnings = job.notices.clone();
+        warnings.extend(self.doubts.iter().cloned());
         let mut last: Option<&Arc<Scan>> = None;
         for scan in self.recipes.iter().filter_map(Recipe::scan) {
             if last.is_some_and(|last| Arc::ptr_eq(last, scan)) {
@@ -200,6 +211,29 @@ impl Truth {
         let range = plan.and_then(|plan| plan.range).unwrap_or_else(|| range_of(&image));
         Ok(Some(Self { image, range, placement }))
     }
+}
+
+/// What is suspicious about the measurements of a scan, (batch, channel, view, bin) or (batch, channel, view, row, column):
+/// intensities, where line integrals are expected.
+fn doubt_of_scan(measured: &Array) -> Option<String> {
+    if measured.ndim() < 4 || measured.is_empty() {
+        return None;
+    }
+    let first = measured.view().index_axis_move(Axis(0), 0).index_axis_move(Axis(0), 0);
+    // A row in the middle of the detector, where the object is.
+    let row = match first.ndim() {
+        3 => {
+            let middle = first.len_of(Axis(1)) / 2;
+            first.index_axis_move(Axis(1), middle)
+        }
+        _ => first,
+    };
+    let beam = beam_of(&row.into_dimensionality::<Ix2>().ok()?)?;
+    Some(format!(
+        "the values look like intensities, of about {} beside the object; line integrals are expected: `flat` and `dark` make \
+         them, or `logarithm = true` with `white`, the intensity of the beam",
+        short(beam)
+    ))
 }
 
 /// Refuses a prior that keeps the image where the measurements of it are not: those of blurs and cameras have its scale.

@@ -123,6 +123,7 @@ impl Ready {
         let network = agree(ctx, job.share_network(ctx, &layout.image))?;
         let expected = expect(ctx, job, &layout, network.as_deref())?;
         told.event(Event::Planned(&expected));
+        agree(ctx, if ctx.is_root() { job.output.check_writable() } else { Ok(()) })?;
         let (shape, operators) = (layout.image[1..].to_vec(), layout.recipes.len());
         let facts = Facts::of(job, &layout);
         let (saving, found) = match job.resuming {

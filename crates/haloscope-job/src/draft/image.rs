@@ -1,5 +1,7 @@
 //! Jobs for measured images: their shape, the value of white, and the level of their noise.
 
+use std::path::Path;
+
 use haloscope::array::extremes;
 use haloscope::io::{self, Format, ReadOptions, Sample};
 use haloscope::noise;
@@ -19,6 +21,9 @@ struct Frames {
     first: Array,
     noise: f64,
     range: Range,
+    format: Format,
+    /// How the first is stored.
+    sample: Sample,
 }
 
 /// The weight of a network against the data, and that of total variation in parts of the noise: what suits the templates.
@@ -27,6 +32,9 @@ const WEIGHT: f64 = 0.5;
 
 /// A noise level that a network can be told; less is as good as none.
 const LEAST_NOISE: f64 = 0.002;
+
+/// A compression with loss moves values by about this.
+const LOSS: f32 = 0.06;
 
 /// More than this the networks of this build are not trained for.
 const MOST_NOISE: f64 = 0.25;
@@ -42,18 +50,32 @@ pub fn denoise(data: &mut Data) -> Result<Draft> {
 pub fn inpainting(data: &mut Data) -> Result<Draft> {
     data.single()?;
     let mut frames = Frames::of(data)?;
-    let (mask, value) = missing(&frames.first)?;
+    let is_lossy = frames.format == Format::Jpeg;
+    let (mask, value) = match data.present.take() {
+        Some(mask) => (mask, "no numbers".to_owned()),
+        None => {
+            let (mask, value) = missing(&frames.first, if is_lossy { LOSS } else { 0.0 })?;
+            (mask, if is_lossy { format!("about {value}") } else { value.to_string() })
+        }
+    };
     let part = 1.0 - f64::from(mask.mean().unwrap_or(1.0));
     let file = data.write_beside("mask.png", &mask)?;
     data.note(
         "mask",
         format!("{:.1} % of the pixels are {value}, and count as missing: {file}", 100.0 * part),
     );
+    if is_lossy {
+        data.note(
+            "warning",
+            "JPEG smears missing pixels into their neighbours; use PNG, or a mask of your own",
+        );
+    }
     // Where pixels are missing there is no noise, and beside them there is more than noise.
     frames.noise = noise_of_pairs(&frames.first, &mask).max(LEAST_NOISE);
+    data.correct("noise", noise_in_words(frames.noise));
     let operators = format!(
         "# How the image was measured: some pixels are missing. The mask (0 where a pixel is missing, 1 elsewhere) is a guess:\n\
-         # it marks the pixels that are exactly {value} as missing. Replace it if you know better.\n\
+         # it marks the pixels that are {value} as missing. Replace it if you know better.\n\
          [[operators]]\nkind = \"inpainting\"\nmask = '{file}'\n"
     );
     let tuning = frames.tuning(10.0, frames.noise);
@@ -153,9 +175,15 @@ impl Frames {
             }
         }
         let (low, high) = extremes(&first);
-        // A little below 0 is noise; much is another zero.
-        let range =
-            if low < -0.3 * high.max(0.0) || high <= 0.0 { Range::Any } else { Range::Unit };
+        // A little below 0 is noise; much is another zero. Measurements that are no camera's have no white that nothing is
+        // brighter than.
+        let range = if low < -0.3 * high.max(0.0) || high <= 0.0 {
+            Range::Any
+        } else if white.is_some() && read.sample.is_float() {
+            Range::Positive
+        } else {
+            Range::Unit
+        };
         let level = noise::level(&first)?;
         let noise = match range {
             Range::Unit => level.max(LEAST_NOISE),
@@ -168,8 +196,8 @@ impl Frames {
         if let Some(white) = white {
             data.note("white", format!("{}, estimated", short(white)));
         }
-        data.note("noise", format!("a standard deviation of {}, estimated", short(noise)));
-        Ok(Self { section: frames, first, noise, range })
+        data.note("noise", noise_in_words(noise));
+        Ok(Self { section: frames, first, noise, range, format: read.format, sample: read.sample })
     }
 
     /// Says the size of an image that is so many times as large as its frames.
@@ -177,11 +205,8 @@ impl Frames {
         let [_, channels, sides @ ..] = self.first.shape() else { return };
         let large: Vec<usize> = sides.iter().map(|side| side * factor).collect();
         let channels = count(*channels, "channel");
-        let finding =
-            format!("{large:?}, {channels}: {factor} times the frames, which have {sides:?}");
-        if let Some(image) = data.findings.iter_mut().find(|(word, _)| *word == "image") {
-            image.1 = finding;
-        }
+        let finding = format!("{large:?}, {channels}: {factor} times the frames, which have {sides:?}");
+        data.correct("image", finding);
     }
 
     /// A schedule from some times the noise down to `last`, for images from 0 to 1 or scaled to that.
@@ -208,19 +233,28 @@ impl Frames {
     fn draft(self, title: &str, operators: String, tuning: Tuning) -> Draft {
         let (channels, sides) = (self.first.shape()[1], self.first.ndim() - 2);
         let is_picture = sides == 2 && matches!(channels, 1 | 3) && self.range == Range::Unit;
+        // A picture has room for 8 bits.
+        let is_coarse = self.sample == Sample::U8;
         Draft {
             title: title.into(),
             measurements: self.section,
             operators,
             tuning,
             is_colour: channels == 3,
-            ending: match sides {
-                2 if is_picture => ".png",
-                2 => ".npy",
+            ending: match (sides, self.format) {
+                (2, _) if is_picture && is_coarse => ".png",
+                (_, Format::Fits) => ".fits",
+                (2, Format::Tiff | Format::Png | Format::Jpeg) if matches!(channels, 1 | 3) => ".tif",
+                (_, Format::Nifti | Format::NiftiGz) => ".nii.gz",
+                (2, _) => ".npy",
                 _ => ".nii.gz",
             },
         }
     }
+}
+
+fn noise_in_words(noise: f64) -> String {
+    format!("a standard deviation of {}, estimated", short(noise))
 }
 
 /// What the axes of a file are that does not say so, if they are not what is assumed.
@@ -252,13 +286,41 @@ fn white_of(sample: Sample, values: &Array) -> f64 {
     cameras.into_iter().find(|white| *white >= f64::from(most)).unwrap_or(f64::from(most))
 }
 
-/// A mask of the pixels that are there, and the value of those that are not: the least or the greatest in all channels,
-/// whichever more pixels have.
-fn missing(image: &Array) -> Result<(Array, f32)> {
+/// The data without values that are no numbers, and a mask of the pixels that had none; `None` if all are numbers.
+pub fn without_gaps(path: &Path) -> Result<Option<(Array, Array)>> {
+    let image = io::read(path, &ReadOptions::default())?.array;
+    if !image.iter().any(|value| value.is_nan()) {
+        return Ok(None);
+    }
+    let there = image.map_axis(Axis(1), |pixel| f32::from(!pixel.iter().any(|value| value.is_nan())));
+    let mask = there.insert_axis(Axis(1));
+    if mask.sum() == 0.0 || mask.shape()[0] != 1 || image.ndim() != 4 {
+        return Err(super::unsuitable(
+            path,
+            format!(
+                "it has the shape {:?} with values that are no numbers; a single image with some values is expected",
+                image.shape()
+            ),
+        ));
+    }
+    let mut filled = image;
+    for (mut channel, there) in filled.axis_iter_mut(Axis(1)).zip(mask.axis_iter(Axis(1)).cycle()) {
+        channel.zip_mut_with(&there, |value, there| {
+            if *there == 0.0 {
+                *value = 0.0;
+            }
+        });
+    }
+    Ok(Some((filled, mask)))
+}
+
+/// A mask of the pixels that are there, and the value of those that are not, up to a tolerance: the least or the greatest in
+/// all channels, whichever more pixels have.
+fn missing(image: &Array, tolerance: f32) -> Result<(Array, f32)> {
     let (low, high) = extremes(image);
     let mask_of = |value: f32| {
         let lost = image
-            .map_axis(Axis(1), |pixel| f32::from(pixel.iter().any(|channel| *channel != value)));
+            .map_axis(Axis(1), |pixel| f32::from(pixel.iter().any(|channel| (channel - value).abs() > tolerance)));
         lost.insert_axis(Axis(1))
     };
     let (dark, bright) = (mask_of(low), mask_of(high));

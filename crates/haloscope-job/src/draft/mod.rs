@@ -3,7 +3,7 @@
 
 mod image;
 mod scan;
-mod sinogram;
+pub(crate) mod sinogram;
 
 use std::path::{Path, PathBuf};
 
@@ -53,7 +53,20 @@ pub fn draft(
             format!("{} is given for {problem}; only scans have angles", angles.display()),
         ));
     }
-    let mut data = Data::new(problem, input, job, force)?;
+    let (mut present, mut filled) = (None, None);
+    if let (Problem::Inpainting, [path]) = (problem, input.paths)
+        && let Some((image, mask)) = image::without_gaps(path)?
+    {
+        // Jobs take numbers only.
+        filled = Some([write_beside(job, "data.npy", &image, force)?]);
+        present = Some(mask);
+    }
+    let paths = filled.as_ref().map_or(input.paths, |filled| &filled[..]);
+    let mut data = Data::new(problem, &Input { paths, ..*input }, job, force)?;
+    data.present = present;
+    if let Some([file]) = &filled {
+        data.note("data", format!("pixels that are no numbers are 0 in {}", file.display()));
+    }
     let draft: Draft = match problem {
         Problem::Tomography2d => scan::slice(&mut data),
         Problem::Tomography3d => scan::volume(&mut data),
@@ -64,7 +77,16 @@ pub fn draft(
     }?;
     let name = job.file_stem().unwrap_or_default().display().to_string();
     let model = template::model(model, draft.is_colour);
-    Ok(Drafted { text: draft.job(&name, model.as_deref()), findings: data.findings })
+    // A result must not be written over data that are called as the job is.
+    let same = |path: &PathBuf, result: &str| {
+        let result = job.with_file_name(result).canonicalize();
+        result.is_ok_and(|result| path.canonicalize().is_ok_and(|path| path == result))
+    };
+    let mut result = format!("{name}{}", draft.ending);
+    if data.paths.iter().any(|path| same(path, &result)) {
+        result = format!("{name}-result{}", draft.ending);
+    }
+    Ok(Drafted { text: draft.job(&name, &result, model.as_deref()), findings: data.findings })
 }
 
 /// The data that a job is written for.
@@ -80,6 +102,8 @@ struct Data<'a> {
     problem: Problem,
     /// The file with the angles of a scan.
     angles: Option<&'a Path>,
+    /// Where the data had numbers, if they had others.
+    present: Option<Array>,
     force: bool,
     /// What was found, to be printed: a word and the finding.
     findings: Vec<(&'static str, String)>,
@@ -106,7 +130,8 @@ impl<'a> Data<'a> {
         };
         let findings = Vec::new();
         let (given, angles) = (input.paths, input.angles);
-        Ok(Self { given, paths: files, entry, job, problem, angles, force, findings })
+        let present = None;
+        Ok(Self { given, paths: files, entry, job, problem, angles, present, force, findings })
     }
 
     /// The only file.
@@ -128,6 +153,14 @@ impl<'a> Data<'a> {
     /// How a file is read before there is a job.
     fn options(&self) -> ReadOptions {
         ReadOptions { entry: self.entry.clone(), ..ReadOptions::default() }
+    }
+
+    /// Replaces what was noted.
+    fn correct(&mut self, word: &'static str, finding: String) {
+        match self.findings.iter_mut().find(|(noted, _)| *noted == word) {
+            Some(noted) => noted.1 = finding,
+            None => self.findings.push((word, finding)),
+        }
     }
 
     /// A path as the job file has it: relative to its folder if that is this one, else absolute.
@@ -189,21 +222,25 @@ impl<'a> Data<'a> {
             "{measurements}\n[[operators]]\nkind = '{operator}\n[solver]\nmethod = 'cg'\n[output]\nfolder = '-'\n"
         );
         let folder = self.job.parent().unwrap_or(Path::new(""));
-        match Job::parse(&self.job.display().to_string(), &text, folder)?.measurements {
+        let loaded = match Job::parse(&self.job.display().to_string(), &text, folder)?.measurements {
             Source::Files(files) => files.load(index),
             _ => Err(Error::argument("data", "measurements that are no files")),
-        }
+        };
+        // The data are at fault, and the job is not there yet.
+        loaded.map_err(|error| match error {
+            Error::Content { reason, .. } => {
+                let path = self.paths.get(index).unwrap_or(&self.paths[0]);
+                let name = format!("{}: ", path.display());
+                unsuitable(path, reason.strip_prefix(&name).unwrap_or(&reason))
+            }
+            error => error,
+        })
     }
 
     /// Writes an array beside the job file, as `NAME-what`, and says how the job file calls it.
     fn write_beside(&self, what: &str, array: &Array) -> Result<String> {
-        let stem = self.job.file_stem().unwrap_or_default().display();
-        let path = self.job.with_file_name(format!("{stem}-{what}"));
-        if path.exists() && !self.force {
-            return Err(unsuitable(&path, "it already exists; --force overwrites it"));
-        }
-        io::write(&path, array, &WriteOptions::default())?;
-        Ok(format!("{stem}-{what}"))
+        write_beside(self.job, what, array, self.force)?;
+        Ok(format!("{}-{what}", self.job.file_stem().unwrap_or_default().display()))
     }
 }
 
@@ -247,6 +284,17 @@ fn is_hdf5(path: &Path) -> bool {
         Ok(start)
     };
     path.is_file() && read().is_ok_and(|start| &start == b"\x89HDF\r\n\x1a\n")
+}
+
+/// Writes an array beside a job file, as `NAME-what`.
+fn write_beside(job: &Path, what: &str, array: &Array, force: bool) -> Result<PathBuf> {
+    let stem = job.file_stem().unwrap_or_default().display();
+    let path = job.with_file_name(format!("{stem}-{what}"));
+    if path.exists() && !force {
+        return Err(unsuitable(&path, "it already exists; --force overwrites it"));
+    }
+    io::write(&path, array, &WriteOptions::default())?;
+    Ok(path)
 }
 
 /// A file that cannot be used, and why.

@@ -166,7 +166,7 @@ impl Arc {
 
 /// The intensity of the beam, if these are intensities. Detectors are wider than objects: along one pair of borders is
 /// nothing but air, which is the least of line integrals and the most of intensities.
-fn beam_of(values: &ArrayView2<f32>) -> Option<f64> {
+pub fn beam_of(values: &ArrayView2<f32>) -> Option<f64> {
     let (rows, columns) = values.dim();
     let (low, high) =
         (quantile(values.iter().copied(), 0.01), quantile(values.iter().copied(), 0.99));

@@ -40,8 +40,7 @@ pub fn write(
     unit: &str,
 ) -> Result<Vec<Written>> {
     let (low, high) = contrast.unwrap_or_else(|| match truth {
-        Some(truth) if truth.range == 1.0 => (0.0, 1.0),
-        Some(truth) => extremes(&truth.image),
+        Some(truth) => contrast_of(truth),
         None => middle(after),
     });
     let upwards =
@@ -89,6 +88,16 @@ pub fn write(
     }
     Ok(written)
 }
+
+/// The values of black and white for a truth: 0 and 1 if it is a picture that goes nearly up to that, else its own.
+fn contrast_of(truth: &Truth) -> (f32, f32) {
+    let (low, high) = extremes(&truth.image);
+    let reaches = high > NEARLY_WHITE || high <= low;
+    if truth.range == 1.0 && low >= 0.0 && reaches { (0.0, 1.0) } else { (low, high) }
+}
+
+/// Pictures that have something brighter than this are shown as they are.
+const NEARLY_WHITE: f32 = 0.7;
 
 /// Which axes of a volume (depth, height, width) lead to the patient's head or face. The world's axes lead to the right,
 /// to the face and to the head; an oblique axis counts as the one that it is nearest to.
@@ -168,6 +177,7 @@ fn middle(image: &Array) -> (f32, f32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sections::placement::Placement;
 
     #[test]
     fn a_volume_of_any_sides_is_three_slices_in_a_row() {
@@ -211,6 +221,17 @@ mod tests {
         assert_eq!(corners, [23.0, 32.0, 30.0]);
         let corners = [0, 4, 8].map(|column| flat(&volume, [false; 3])[[0, 0, 0, column]]);
         assert_eq!(corners, [20.0, 2.0, 0.0]);
+    }
+
+    #[test]
+    fn dark_truths_are_shown_from_their_least_to_their_greatest() {
+        let contrast = |low: f32, high: f32, range: f64| {
+            let image = Array::from_shape_vec(vec![1, 1, 1, 2], vec![low, high]).expect("two values");
+            contrast_of(&Truth { image, range, placement: Placement::default() })
+        };
+        assert_eq!(contrast(0.0, 0.3, 1.0), (0.0, 0.3));
+        assert_eq!((contrast(0.1, 0.9, 1.0), contrast(0.5, 0.5, 1.0)), ((0.0, 1.0), (0.0, 1.0)));
+        assert_eq!(contrast(-1.0, 3000.0, 3001.0), (-1.0, 3000.0));
     }
 
     #[test]

@@ -134,6 +134,30 @@ impl OutputPlan {
         Ok(())
     }
 
+    /// Refuses folders in which nothing can be written, which is better known before the work than after it.
+    pub fn check_writable(&self) -> Result<()> {
+        let here = |folder: &Path| if folder.as_os_str().is_empty() { Path::new(".").to_owned() } else { folder.to_owned() };
+        let folders = self.files.iter().filter_map(|file| file.parent());
+        // A folder that is not there yet will be made in the next that is.
+        let pictures = self.folder.iter().filter_map(|folder| folder.ancestors().find(|folder| here(folder).is_dir()));
+        for folder in folders.chain(pictures).map(here) {
+            let trial = folder.join(format!(".haloscope-{}", std::process::id()));
+            let made = std::fs::OpenOptions::new().write(true).create_new(true).open(&trial);
+            match made {
+                Ok(_) => drop(std::fs::remove_file(&trial)),
+                // Another run of this process is trying it.
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => (),
+                Err(error) => {
+                    return self.refuse(format!(
+                        "nothing can be written in {}: {error}; another folder is expected",
+                        folder.display()
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Refuses files that cannot hold an image of this shape (batch, channel, spatial…).
     pub fn check_image(&self, image: &[usize]) -> Result<()> {
         for file in &self.files {

@@ -184,6 +184,11 @@ impl Files {
         self.place.refuse(reason)
     }
 
+    /// What may be wrong with them, in words.
+    pub fn doubt(&self, doubt: &str) -> String {
+        format!("{}: {doubt}", self.place)
+    }
+
     /// One measurement, with the axes (batch, channel, …).
     pub fn load(&self, index: usize) -> Result<Array> {
         Ok(self.load_with_origin(index)?.0)

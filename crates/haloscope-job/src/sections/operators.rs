@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use haloscope::array::extremes;
 use haloscope::io::{self, ReadOptions};
 use haloscope::physics::{
     Blur, Decolorize, Downsampling, DownsamplingFilter, Identity, Inpainting, Padding, Physics,
@@ -281,6 +282,26 @@ impl Recipe {
         made.map_err(|error| self.locate(error))
     }
 
+    /// What is suspicious about its measurements, (batch, channel, spatial…): a mask by which nothing is there.
+    pub fn doubt(&self, measured: &Array) -> Option<String> {
+        let What::Inpainting(mask @ Mask::File(path)) = &self.what else { return None };
+        // What is wrong with the mask itself is said elsewhere.
+        let mask = mask.make(&self.image).ok()?;
+        let mask = mask.broadcast(measured.raw_dim())?;
+        let (low, high) = extremes(measured);
+        let (mut least, mut most) = (f32::INFINITY, f32::NEG_INFINITY);
+        for (value, _) in measured.iter().zip(&mask).filter(|(_, present)| **present != 0.0) {
+            (least, most) = (least.min(*value), most.max(*value));
+        }
+        (most - least <= CONSTANT * (high - low) && high > low).then(|| {
+            format!(
+                "all pixels that {} says are there are {least}, and the others are not; 0 marks missing pixels, so the \
+                 mask may be inverted",
+                path.display()
+            )
+        })
+    }
+
     /// The operator up to a factor, without long calculations.
     pub fn draft(&self) -> Result<Arc<dyn Physics>> {
         self.build().map_err(|error| self.locate(error))
@@ -320,6 +341,9 @@ impl Recipe {
         }
     }
 }
+
+/// Pixels that differ by less than this part of the range of all are of one value, after a compression with loss as well.
+const CONSTANT: f32 = 0.02;
 
 /// Every phase along each side is an operator; more than this cubed is no problem to solve.
 const MOST_PHASES: usize = 64;

@@ -217,13 +217,8 @@ impl PriorPlan {
     /// What the job's author should know of a scale that was found.
     pub fn scale_note(&self, (black, white): (f32, f32)) -> Option<String> {
         let PriorKind::Network(network) = &self.kind else { return None };
-        if network.scale != Scale::Auto {
+        if network.scale != Scale::Auto || (black, white) == (0.0, 1.0) {
             return None;
-        }
-        if (black, white) == (0.0, 1.0) {
-            let words = "the image has about the values that networks expect, from 0 to 1, and is not scaled for the \
-                         network; `scale` in [prior] sets other values, as in scale = [0, 2]";
-            return Some(words.into());
         }
         Some(format!(
             "networks expect images from 0 to 1, and this one has other values: {} and {} are 0 and 1 to the network; `scale` \
@@ -411,7 +406,7 @@ fn read_scale(section: &Section) -> Result<Scale> {
 /// greatest value; 0 stays black where it may. A picture may be dark; scans have units, and water is 0.2 in one of them.
 fn suitable_scale(image: &Array, is_scan: bool) -> (f32, f32) {
     let (least, greatest) = robust_extremes(image);
-    let white = if is_scan { 0.6..=1.7 } else { 0.2..=1.7 };
+    let white = if is_scan { 0.3..=1.7 } else { 0.2..=1.7 };
     let is_picture = least >= -0.3 && white.contains(&greatest);
     let width = greatest - least;
     // A flat image says nothing.
@@ -555,7 +550,7 @@ mod tests {
                 image[[0, 0, 5, 5]] = 100.0 * white;
                 let scales = [false, true].map(|is_scan| suitable_scale(&image, is_scan));
                 // Dark pictures alone differ from scans of the same values.
-                assert!(scales[0] == scales[1] || (0.2..0.6).contains(&white), "{scales:?}");
+                assert!(scales[0] == scales[1] || (0.2..0.3).contains(&white), "{scales:?}");
                 scales[0]
             };
         for (black, white) in [(0.0, 1.0), (0.0, 0.4), (0.1, 1.2), (-0.2, 0.9), (0.0, 0.0)] {
@@ -575,7 +570,7 @@ mod tests {
         let half = |white: f32| {
             Array::from_shape_fn(vec![1, 1, 32, 32], |at| if at[3] < 16 { 0.0 } else { white })
         };
-        for (white, expected) in [(0.206, 0.21), (0.5, 0.5), (0.9, 1.0), (1.2, 1.0), (20.0, 20.0)] {
+        for (white, expected) in [(0.206, 0.21), (0.5, 1.0), (0.9, 1.0), (1.2, 1.0), (20.0, 20.0)] {
             assert_eq!(suitable_scale(&half(white), true), (0.0, expected), "{white}");
         }
     }

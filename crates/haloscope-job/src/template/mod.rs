@@ -184,14 +184,14 @@ impl Problem {
 }
 
 impl Draft {
-    /// The text of a job file of this name, with a network, or total variation if there is none.
-    pub fn job(&self, name: &str, model: Option<&str>) -> String {
+    /// The text of a job file of this name whose result has another, with a network, or total variation if there is none.
+    pub fn job(&self, name: &str, result: &str, model: Option<&str>) -> String {
         include_str!("templates/from.toml")
             .replace("{prior}", &prior(model, &self.tuning))
             .replace("{measurements}", self.measurements.trim_end())
             .replace("{operators}", self.operators.trim_end())
             .replace("{title}", &self.title)
-            .replace("{ending}", self.ending)
+            .replace("{result}", result)
             .replace("{iterations}", &iterations(None, model))
             .replace("{name}", name)
     }
