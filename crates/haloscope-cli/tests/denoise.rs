@@ -77,7 +77,7 @@ fn refusals_name_the_file_and_write_nothing() {
         (&input, &output, &path("none.pth"), "0.1", 2, "none.pth"),
         (&input, &output, &path("cut.safetensors"), "0.1", 2, "cut.safetensors"),
         (&input, &output, &input, "0.1", 2, "not a file of weights"),
-        (&input, &path("no/out.png"), &model, "0.1", 1, "cannot write"),
+        (&input, &path("no/out.png"), &model, "0.1", 2, "there is no folder"),
         (&input, &path("out.doc"), &model, "0.1", 2, "out.doc"),
     ] {
         let done =

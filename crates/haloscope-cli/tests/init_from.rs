@@ -208,11 +208,12 @@ fn projections(truth: &Array, views: usize, turn: f64) -> Array {
     with_noise(operator.forward(truth).expect("projections"), gaussian(0.002))
 }
 
-/// A volume of attenuations: a slice, which fades.
+/// A volume of attenuations: a slice, which fades up and down, and to one side.
 fn volume(side: usize) -> Array {
     let slice = slice(side);
     Array::from_shape_fn(vec![1, 1, 5, side, side], |at| {
-        slice[[0, 0, at[3], at[4]]] * [0.4, 0.7, 1.0, 0.8, 0.5][at[2]]
+        let part = [0.4, 0.7, 1.0, 0.8, 0.5][at[2]] * (0.5 + at[4] as f32 / side as f32);
+        part * slice[[0, 0, at[3], at[4]]]
     })
 }
 
@@ -228,7 +229,7 @@ fn check_and_run(folder: &Folder, job: &str, truth: &Array) -> f64 {
 #[test]
 fn projections_all_around_run_as_their_job_is_written() {
     let truth = volume(48);
-    let data = projections(&truth, 60, 1.0);
+    let data = projections(&truth, 90, 1.0);
     let folder = Folder::new();
     io::write(folder.path("scan.npy"), &data, &WriteOptions::default()).expect("a scan");
     let job = job_from(&folder, "tomography-3d", &["scan.npy"], &["--model", "tv"]);

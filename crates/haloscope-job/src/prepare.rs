@@ -129,8 +129,9 @@ impl Prepared {
                 StartPlan::Zeros => problem.start(&Start::Adjoint),
                 _ => Ok(image.clone()),
             };
-            scale = job.prior.scale(recipes[0].scan().is_some(), seen)?;
-            notes.extend(scale.and_then(|scale| job.prior.scale_note(scale)));
+            scale = job.prior.scale(seen)?;
+            let is_scan = recipes[0].scan().is_some();
+            notes.extend(scale.and_then(|scale| job.prior.scale_note(scale, &image, is_scan)));
             if let (true, Some((low, high))) = (job.solver.method.is_direct(), job.prior.clamp) {
                 image.mapv_inplace(|value| value.clamp(low, high));
             }
