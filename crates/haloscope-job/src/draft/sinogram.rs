@@ -79,7 +79,11 @@ impl Sinogram {
             let (_, near) = best(&mut whole.into_iter());
             best(&mut (-8..=8).map(|part| near + f64::from(part) / 8.0)).0
         };
-        let half = Seam { open: least(|seam| seam.open), closed: least(|seam| seam.closed) };
+        let half = Seam {
+            open: least(|seam| seam.open),
+            closed: least(|seam| seam.closed),
+            again: least(|seam| seam.again),
+        };
         // What remains anywhere in the scan is noise, and the bend of the views.
         let mut rests: Vec<f64> =
             (1..views - 1).map(|i| deviation(&view(i), &view(i - 1), &view(i + 1))).collect();
@@ -89,8 +93,13 @@ impl Sinogram {
         let chance = (3.5 / (bins as f64).sqrt()).min(0.5);
         let is_full_turn = full.least() < (1.0 - chance) * half.least()
             && full.least() - rest < 0.5 * (half.least() - rest);
+        // The same view again differs by noise alone, and neighbours by more than that, unless they are many.
+        let again = if is_full_turn { full.again } else { half.again };
+        let mut steps: Vec<f64> = (1..views).map(|i| difference(&view(i), &view(i - 1))).collect();
+        steps.sort_by(f64::total_cmp);
         let seam = if is_full_turn { full } else { half };
-        let has_both_ends = seam.closed < (1.0 - chance) * seam.open;
+        let has_both_ends =
+            seam.closed < (1.0 - chance) * seam.open || again < SAME * steps[steps.len() / 2];
         let turn = if is_full_turn { 360.0 } else { 180.0 };
         let degrees = if has_both_ends { turn * views as f64 / (views as f64 - 1.0) } else { turn };
         Arc { degrees, has_both_ends, is_full_turn }
@@ -103,7 +112,12 @@ struct Seam {
     open: f64,
     /// If the last view is the first, or its mirror image.
     closed: f64,
+    /// How far the last view is from the first.
+    again: f64,
 }
+
+/// Two views of which the difference is less than this part of that of neighbours are the same one.
+const SAME: f64 = 0.1;
 
 impl Seam {
     /// With the last two views before it, and the first two after it.
@@ -112,12 +126,17 @@ impl Seam {
             deviation(&before.1, &before.0, &after.0) + deviation(&after.0, &before.1, &after.1);
         let closed =
             deviation(&before.1, &before.0, &after.1) + deviation(&after.0, &before.0, &after.1);
-        Self { open, closed }
+        Self { open, closed, again: difference(&before.1, &after.0) }
     }
 
     fn least(&self) -> f64 {
         self.open.min(self.closed)
     }
+}
+
+/// The mean squared difference of two views.
+fn difference(one: &[f32], other: &[f32]) -> f64 {
+    deviation(one, other, other)
 }
 
 /// The mean squared difference of a view from the mean of two others.
