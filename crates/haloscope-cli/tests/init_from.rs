@@ -242,7 +242,7 @@ fn projections_all_around_run_as_their_job_is_written() {
     let mut lines = String::new();
     for key in ["kind = ", "source-distance = ", "detector-distance = ", "spacing = "] {
         let line = job.lines().find_map(|line| line.strip_prefix("#   ")?.strip_prefix(key));
-        lines += &format!("{key}{}\n", line.unwrap_or_else(|| panic!("no {key} in\n{job}")));
+        lines.extend([key, line.unwrap_or_else(|| panic!("no {key} in\n{job}")), "\n"]);
     }
     cone = cone.replace("[[operators]]\n", &format!("[[operators]]\n{lines}"));
     folder.write("job.toml", &cone);
@@ -345,8 +345,9 @@ fn angles_of_a_file_are_those_of_the_job() {
     let data = with_noise(sinogram(&truth, &degrees, 43.0), gaussian(0.003));
     let folder = Folder::new();
     io::write(folder.path("data.npy"), &data, &WriteOptions::default()).expect("data");
-    let lines =
-        |angles: &[f64]| angles.iter().map(|angle| format!("{angle:.6}\n")).collect::<String>();
+    let lines = |angles: &[f64]| {
+        angles.iter().map(|angle| format!("{angle:.6}")).collect::<Vec<_>>().join("\n")
+    };
     let radians: Vec<f64> = degrees.iter().map(|angle| angle.to_radians()).collect();
     folder.write("degrees.txt", lines(&degrees));
     folder.write("radians.txt", lines(&radians));

@@ -5,7 +5,7 @@
 
 use haloscope::denoise::NetworkDenoiser;
 use haloscope::forecast::{self, Denoising, Forecast};
-use haloscope::tiling::Patch;
+use haloscope::tiling::{Patch, ShardPlan};
 use haloscope::{Error, Result};
 use serde_json::{Value, json};
 
@@ -129,8 +129,7 @@ impl Expected {
             "available_bytes": Machine::detect().memory_available_bytes,
             "tiles": tiles.map_or(0, haloscope::tiling::TilePlan::len),
             "window": tiles.map(|tiles| tiles.window().to_vec()),
-            "shards": self.forecast.shards.as_ref().map(|shards| shards.grid()),
-            "shards": self.forecast.shards.as_ref().map(haloscope::tiling::ShardPlan::grid),
+            "shards": self.forecast.shards.as_ref().map(ShardPlan::grid),
             "teraflop_per_iteration": self.forecast.flops / 1e12,
             "ranks": self.forecast.ranks.iter().map(rank).collect::<Vec<_>>(),
         })

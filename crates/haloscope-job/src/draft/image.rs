@@ -51,12 +51,11 @@ pub fn inpainting(data: &mut Data) -> Result<Draft> {
     data.single()?;
     let mut frames = Frames::of(data)?;
     let is_lossy = frames.format == Format::Jpeg;
-    let (mask, value) = match data.present.take() {
-        Some(mask) => (mask, "no numbers".to_owned()),
-        None => {
-            let (mask, value) = missing(&frames.first, if is_lossy { LOSS } else { 0.0 })?;
-            (mask, if is_lossy { format!("about {value}") } else { value.to_string() })
-        }
+    let (mask, value) = if let Some(mask) = data.present.take() {
+        (mask, "no numbers".to_owned())
+    } else {
+        let (mask, value) = missing(&frames.first, if is_lossy { LOSS } else { 0.0 })?;
+        (mask, if is_lossy { format!("about {value}") } else { value.to_string() })
     };
     let part = 1.0 - f64::from(mask.mean().unwrap_or(1.0));
     let file = data.write_beside("mask.png", &mask)?;

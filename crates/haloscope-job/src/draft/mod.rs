@@ -202,7 +202,7 @@ impl<'a> Data<'a> {
             names => format!("files = [{}]\n", names.join(", ")),
         };
         if let Some(entry) = &self.entry {
-            lines += &format!("entry = {}\n", template::literal(entry));
+            lines.extend(["entry = ", &template::literal(entry), "\n"]);
         }
         Ok(lines)
     }

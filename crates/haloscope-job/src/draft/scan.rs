@@ -161,11 +161,11 @@ fn of_files(data: &mut Data, problem: Problem) -> Result<Found> {
                 short(beam)
             ),
         );
-        measurements += &format!(
+        measurements.extend([format!(
             "white = {:<22}# the intensity of the beam, estimated beside the object\n\
              logarithm = true              # the data look like intensities; leave both out for line integrals\n",
             exact(beam)
-        );
+        )]);
     }
     Ok(of_views(data, &sinogram, line_integrals, measurements))
 }
