@@ -110,20 +110,25 @@ fn a_box_is_the_mean_over_the_pixels_from_the_one_that_is_kept() -> Result<()> {
     for padding in [Padding::Circular, Padding::Reflect, Padding::Valid] {
         for (factor, phase) in [(1, 0), (2, 0), (2, 1), (3, 0), (3, 1)] {
             let image = random(&[1, 1, 12, 12], 8);
-            let operator = Downsampling::new(&[1, 12, 12], factor, &DownsamplingFilter::Box, padding)?
-                .with_phase(&[phase, phase])?;
+            let operator =
+                Downsampling::new(&[1, 12, 12], factor, &DownsamplingFilter::Box, padding)?
+                    .with_phase(&[phase, phase])?;
             let measured = operator.forward(&image)?;
             let corner = (0..factor * factor)
                 .map(|i| image[[0, 0, phase + factor + i / factor, phase + i % factor]])
                 .sum::<f32>()
                 / (factor * factor) as f32;
             let found = measured[[0, 0, 1, 0]];
-            assert!((found - corner).abs() < 1e-5, "{padding:?} {factor} {phase}: {found} {corner}");
+            assert!(
+                (found - corner).abs() < 1e-5,
+                "{padding:?} {factor} {phase}: {found} {corner}"
+            );
         }
     }
     // In volumes as well.
     let volume = random(&[1, 1, 4, 4, 4], 9);
-    let operator = Downsampling::new(&[1, 4, 4, 4], 4, &DownsamplingFilter::Box, Padding::Circular)?;
+    let operator =
+        Downsampling::new(&[1, 4, 4, 4], 4, &DownsamplingFilter::Box, Padding::Circular)?;
     let mean = volume.mean().expect("values");
     assert!((operator.forward(&volume)?[[0, 0, 0, 0, 0]] - mean).abs() < 1e-5);
     Ok(())
