@@ -65,9 +65,15 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
             return Err(there_already(&path));
         }
         let model = arguments.model.as_deref();
-        let Drafted { text, findings: found } =
-            draft(problem, &arguments.from, &path, model, arguments.angles.as_deref(), arguments.force)
-                .or_misuse()?;
+        let Drafted { text, findings: found } = draft(
+            problem,
+            &arguments.from,
+            &path,
+            model,
+            arguments.angles.as_deref(),
+            arguments.force,
+        )
+        .or_misuse()?;
         findings = found;
         text
     };

@@ -221,14 +221,23 @@ impl Found {
         if stored.len() != views {
             return Err(unsuitable(
                 path,
-                format!("it has {} angles for {views} views; one for each is expected", stored.len()),
+                format!(
+                    "it has {} angles for {views} views; one for each is expected",
+                    stored.len()
+                ),
             ));
         }
         let in_radians = covers_radians(&stored);
-        let degrees: Vec<f64> =
-            stored.iter().map(|angle| if in_radians { angle.to_degrees() } else { *angle }).collect();
+        let degrees: Vec<f64> = stored
+            .iter()
+            .map(|angle| if in_radians { angle.to_degrees() } else { *angle })
+            .collect();
         let (low, high) = extent(&degrees);
-        let unit = if in_radians { "angle-unit = \"radians\"        # a guess: they go around in radians\n" } else { "" };
+        let unit = if in_radians {
+            "angle-unit = \"radians\"        # a guess: they go around in radians\n"
+        } else {
+            ""
+        };
         let angle_lines = format!("angles = {}\n{unit}", data.named(path)?);
         let finding = format!(
             "{views} from {low:.2}° to {high:.2}°, as {} says{}",
