@@ -114,7 +114,15 @@ impl Layout {
         let truth = Truth::of(job, simulated, &image)?;
         let known = truth.as_ref().map(|truth| truth.placement.clone()).unwrap_or_default();
         let placement = known.or_pixels(recipes.iter().find_map(|recipe| recipe.scan()?.pixel()));
-        Ok(Self { image, recipes: recipes.into(), truth, placement, values: None, scan, doubts: Vec::new() })
+        Ok(Self {
+            image,
+            recipes: recipes.into(),
+            truth,
+            placement,
+            values: None,
+            scan,
+            doubts: Vec::new(),
+        })
     }
 
     /// What may be wrong with the job, though it can be run.

@@ -66,9 +66,8 @@ impl Sinogram {
         let after = (view(0), view(1));
         let full = Seam::of(&before, &after);
         // A mirror image about an axis anywhere in the middle two thirds.
-        let mirrored = |twice: f64| {
-            Seam::of(&before, &(mirror(&after.0, twice), mirror(&after.1, twice)))
-        };
+        let mirrored =
+            |twice: f64| Seam::of(&before, &(mirror(&after.0, twice), mirror(&after.1, twice)));
         let least = |cost: fn(&Seam) -> f64| {
             let whole = (bins / 3..=2 * (bins - 1) - bins / 3).map(|twice| twice as f64);
             let best = |places: &mut dyn Iterator<Item = f64>| {
@@ -82,9 +81,8 @@ impl Sinogram {
         };
         let half = Seam { open: least(|seam| seam.open), closed: least(|seam| seam.closed) };
         // What remains anywhere in the scan is noise, and the bend of the views.
-        let mut rests: Vec<f64> = (1..views - 1)
-            .map(|i| deviation(&view(i), &view(i - 1), &view(i + 1)))
-            .collect();
+        let mut rests: Vec<f64> =
+            (1..views - 1).map(|i| deviation(&view(i), &view(i - 1), &view(i + 1))).collect();
         rests.sort_by(f64::total_cmp);
         let rest = 2.0 * rests[rests.len() / 2];
         // Sums over so many bins of noise differ by chance by about this part.
@@ -110,7 +108,8 @@ struct Seam {
 impl Seam {
     /// With the last two views before it, and the first two after it.
     fn of(before: &(Vec<f32>, Vec<f32>), after: &(Vec<f32>, Vec<f32>)) -> Self {
-        let open = deviation(&before.1, &before.0, &after.0) + deviation(&after.0, &before.1, &after.1);
+        let open =
+            deviation(&before.1, &before.0, &after.0) + deviation(&after.0, &before.1, &after.1);
         let closed =
             deviation(&before.1, &before.0, &after.1) + deviation(&after.0, &before.0, &after.1);
         Self { open, closed }
@@ -255,7 +254,10 @@ mod tests {
         let operator = Tomography2d::new(&[1, 200, 200], scan).expect("an operator");
         let mut data = operator.forward(&slice).expect("a sinogram");
         let source = haloscope::noise::NoiseSource { seed: 7, operator: 0 };
-        haloscope::noise::Noise::gaussian(sigma).expect("noise").add(&mut data, source).expect("noise");
+        haloscope::noise::Noise::gaussian(sigma)
+            .expect("noise")
+            .add(&mut data, source)
+            .expect("noise");
         data.into_shape_with_order((views, 300)).expect("one sinogram")
     }
 

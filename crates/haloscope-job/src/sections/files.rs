@@ -136,10 +136,19 @@ impl OutputPlan {
 
     /// Refuses folders in which nothing can be written, which is better known before the work than after it.
     pub fn check_writable(&self) -> Result<()> {
-        let here = |folder: &Path| if folder.as_os_str().is_empty() { Path::new(".").to_owned() } else { folder.to_owned() };
+        let here = |folder: &Path| {
+            if folder.as_os_str().is_empty() {
+                Path::new(".").to_owned()
+            } else {
+                folder.to_owned()
+            }
+        };
         let folders = self.files.iter().filter_map(|file| file.parent());
         // A folder that is not there yet will be made in the next that is.
-        let pictures = self.folder.iter().filter_map(|folder| folder.ancestors().find(|folder| here(folder).is_dir()));
+        let pictures = self
+            .folder
+            .iter()
+            .filter_map(|folder| folder.ancestors().find(|folder| here(folder).is_dir()));
         for folder in folders.chain(pictures).map(here) {
             let trial = folder.join(format!(".haloscope-{}", std::process::id()));
             let made = std::fs::OpenOptions::new().write(true).create_new(true).open(&trial);
