@@ -159,11 +159,13 @@ fn sinograms_are_understood_whichever_way_they_lie() {
 fn angles_of_a_file_are_those_of_the_job() {
     let truth = slice(80);
     // Not equally spaced, so that nobody can guess them.
-    let degrees: Vec<f64> = (0..60).map(|view| 3.0 * f64::from(view) + f64::from(view % 3)).collect();
+    let degrees: Vec<f64> =
+        (0..60).map(|view| 3.0 * f64::from(view) + f64::from(view % 3)).collect();
     let data = with_noise(sinogram(&truth, &degrees, 43.0), gaussian(0.003));
     let folder = Folder::new();
     io::write(folder.path("data.npy"), &data, &WriteOptions::default()).expect("data");
-    let lines = |angles: &[f64]| angles.iter().map(|angle| format!("{angle:.6}\n")).collect::<String>();
+    let lines =
+        |angles: &[f64]| angles.iter().map(|angle| format!("{angle:.6}\n")).collect::<String>();
     let radians: Vec<f64> = degrees.iter().map(|angle| angle.to_radians()).collect();
     folder.write("degrees.txt", lines(&degrees));
     folder.write("radians.txt", lines(&radians));
@@ -178,7 +180,8 @@ fn angles_of_a_file_are_those_of_the_job() {
     }
     folder.write("few.txt", "1 2 3");
     let refused = |problem: &str, expected: &str| {
-        let (job, few, data) = (folder.name("other.toml"), folder.name("few.txt"), folder.name("data.npy"));
+        let (job, few, data) =
+            (folder.name("other.toml"), folder.name("few.txt"), folder.name("data.npy"));
         let output = haloscope(&["init", problem, &job, "--angles", &few, "--from", &data]);
         assert_eq!(output.status.code(), Some(2));
         assert!(text(&output.stderr).contains(expected), "{}", text(&output.stderr));
@@ -201,7 +204,10 @@ fn comments_of_a_cone_are_keys_of_its_operator() {
     io::write(folder.path("data.npy"), &projections.expect("projections"), &options).expect("data");
     let job = job_from(&folder, "tomography-3d", &["data.npy"], &["--model", "tv"]);
     assert!(job.contains("kind = \"cone-beam\""), "{job}");
-    folder.write("job.toml", job.replace("# source-d", "source-d").replace("# detector-d", "detector-d"));
+    folder.write(
+        "job.toml",
+        job.replace("# source-d", "source-d").replace("# detector-d", "detector-d"),
+    );
     let output = haloscope(&["check", &folder.name("job.toml")]);
     assert!(output.status.success(), "{}", text(&output.stderr));
 }

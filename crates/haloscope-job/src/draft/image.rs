@@ -205,7 +205,8 @@ impl Frames {
         let [_, channels, sides @ ..] = self.first.shape() else { return };
         let large: Vec<usize> = sides.iter().map(|side| side * factor).collect();
         let channels = count(*channels, "channel");
-        let finding = format!("{large:?}, {channels}: {factor} times the frames, which have {sides:?}");
+        let finding =
+            format!("{large:?}, {channels}: {factor} times the frames, which have {sides:?}");
         data.correct("image", finding);
     }
 
@@ -244,7 +245,9 @@ impl Frames {
             ending: match (sides, self.format) {
                 (2, _) if is_picture && is_coarse => ".png",
                 (_, Format::Fits) => ".fits",
-                (2, Format::Tiff | Format::Png | Format::Jpeg) if matches!(channels, 1 | 3) => ".tif",
+                (2, Format::Tiff | Format::Png | Format::Jpeg) if matches!(channels, 1 | 3) => {
+                    ".tif"
+                }
                 (_, Format::Nifti | Format::NiftiGz) => ".nii.gz",
                 (2, _) => ".npy",
                 _ => ".nii.gz",
@@ -292,7 +295,8 @@ pub fn without_gaps(path: &Path) -> Result<Option<(Array, Array)>> {
     if !image.iter().any(|value| value.is_nan()) {
         return Ok(None);
     }
-    let there = image.map_axis(Axis(1), |pixel| f32::from(!pixel.iter().any(|value| value.is_nan())));
+    let there =
+        image.map_axis(Axis(1), |pixel| f32::from(!pixel.iter().any(|value| value.is_nan())));
     let mask = there.insert_axis(Axis(1));
     if mask.sum() == 0.0 || mask.shape()[0] != 1 || image.ndim() != 4 {
         return Err(super::unsuitable(
@@ -319,8 +323,9 @@ pub fn without_gaps(path: &Path) -> Result<Option<(Array, Array)>> {
 fn missing(image: &Array, tolerance: f32) -> Result<(Array, f32)> {
     let (low, high) = extremes(image);
     let mask_of = |value: f32| {
-        let lost = image
-            .map_axis(Axis(1), |pixel| f32::from(pixel.iter().any(|channel| (channel - value).abs() > tolerance)));
+        let lost = image.map_axis(Axis(1), |pixel| {
+            f32::from(pixel.iter().any(|channel| (channel - value).abs() > tolerance))
+        });
         lost.insert_axis(Axis(1))
     };
     let (dark, bright) = (mask_of(low), mask_of(high));

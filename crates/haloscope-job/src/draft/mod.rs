@@ -148,7 +148,8 @@ impl<'a> Data<'a> {
             "{measurements}\n[[operators]]\nkind = 'identity'\n[solver]\nmethod = 'cg'\n[output]\nfolder = '-'\n"
         );
         let folder = self.job.parent().unwrap_or(Path::new(""));
-        let loaded = match Job::parse(&self.job.display().to_string(), &text, folder)?.measurements {
+        let loaded = match Job::parse(&self.job.display().to_string(), &text, folder)?.measurements
+        {
             Source::Files(files) => files.load(file),
             _ => Err(Error::argument("data", "measurements that are no files")),
         };
