@@ -274,7 +274,10 @@ mod tests {
     fn levels_are_of_255_or_fractions_of_white() {
         assert_eq!((parse_level("25"), parse_level("25/255")), (Ok(25.0), Ok(25.0)));
         assert_eq!(parse_level(" 0.1/1 "), Ok(25.5));
-        assert_eq!((parse_level("0"), parse_level("1"), parse_level("1/1000")), (Ok(0.0), Ok(1.0), Ok(0.255)));
+        assert_eq!(
+            (parse_level("0"), parse_level("1"), parse_level("1/1000")),
+            (Ok(0.0), Ok(1.0), Ok(0.255))
+        );
         let hint = parse_level("0.1").expect_err("another scale");
         assert!(hint.contains("0.1/1") && hint.contains("25.5"), "{hint}");
         for bad in ["", "a", "25/0", "-1", "256", "2/1", "nan", "1/2/3"] {
