@@ -226,7 +226,8 @@ mod tests {
     #[test]
     fn dark_truths_are_shown_from_their_least_to_their_greatest() {
         let contrast = |low: f32, high: f32, range: f64| {
-            let image = Array::from_shape_vec(vec![1, 1, 1, 2], vec![low, high]).expect("two values");
+            let image =
+                Array::from_shape_vec(vec![1, 1, 1, 2], vec![low, high]).expect("two values");
             contrast_of(&Truth { image, range, placement: Placement::default() })
         };
         assert_eq!(contrast(0.0, 0.3, 1.0), (0.0, 0.3));
