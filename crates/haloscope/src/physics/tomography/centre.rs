@@ -520,19 +520,16 @@ mod tests {
         for angles in
             [evenly_spaced(60, PI), evenly_spaced(150, PI), both_ends, evenly_spaced(75, TAU)]
         {
-            for centre in [95.5, 101.2, 84.7] {
-                for sigma in [0.0, 0.004] {
-                    for data in [
-                        sinogram(&angles, 192, centre, sigma),
-                        lopsided(&angles, 192, centre, sigma),
-                    ] {
-                        let found = rotation_centre(&data, &angles).expect("a centre");
-                        let views = angles.len();
-                        assert!(
-                            (found.bin - centre).abs() < 0.33,
-                            "{views} views at {centre} with {sigma}: {found:?}"
-                        );
-                    }
+            for (centre, sigma) in [(95.5, 0.0), (101.2, 0.004), (84.7, 0.002)] {
+                for data in
+                    [sinogram(&angles, 192, centre, sigma), lopsided(&angles, 192, centre, sigma)]
+                {
+                    let found = rotation_centre(&data, &angles).expect("a centre");
+                    let views = angles.len();
+                    assert!(
+                        (found.bin - centre).abs() < 0.33,
+                        "{views} views at {centre} with {sigma}: {found:?}"
+                    );
                 }
             }
         }
