@@ -1,4 +1,4 @@
-//! The figures in README.md and docs/performance.md are those of the raw results that they name.
+//! The figures in README.md, docs/performance.md and docs/model-card.md are those of the raw results that they name.
 //!
 //! A comment before a table says how to check it:
 //!
@@ -9,6 +9,8 @@
 //!   words in the row's own comment, of how many times as long as haloscope the fastest other program takes.
 //! - `<!-- demo: FOLDER -->`: rows are problems of the demo; their cells are the PSNR before, with total variation, and with
 //!   the built-in denoiser, of the problem's files in the folder.
+//! - `<!-- quality: FOLDER -->`: rows are sets of images and noise levels (an empty set is that of the row above); the columns
+//!   `noisy` and `**builtin**` are the PSNR in the set's file in the folder.
 //!
 //! A figure is right if the raw value rounds to it.
 
@@ -99,6 +101,7 @@ fn check(table: &Table) -> (Vec<String>, usize) {
         },
         Some(("scaling", file)) => check_scaling(table, file),
         Some(("demo", folder)) => check_demo(table, folder),
+        Some(("quality", folder)) => check_quality(table, folder),
         None if table.marker == "ratios" => check_ratios(table),
         _ => panic!("the marker `{}` is not known", table.marker),
     }
@@ -211,6 +214,33 @@ fn check_demo(table: &Table, folder: &str) -> (Vec<String>, usize) {
     (wrong, count)
 }
 
+fn check_quality(table: &Table, folder: &str) -> (Vec<String>, usize) {
+    let column = |name: &str| table.header.iter().position(|cell| cell == name).expect("a column");
+    let columns = [("noisy_psnr_db", column("noisy")), ("psnr_db", column("**builtin**"))];
+    let (mut wrong, mut count, mut set) = (Vec::new(), 0, String::new());
+    for row in &table.rows {
+        if let Some(name) = row[0].split(',').next().filter(|name| !name.is_empty()) {
+            set = name.to_lowercase();
+        }
+        let result: Value =
+            serde_json::from_str(&document(&format!("{folder}/{set}.json"))).expect("JSON");
+        let sigma: f64 = row[1].parse().expect("a level");
+        let levels = result["levels"].as_array().expect("levels");
+        let level = levels.iter().find(|level| level["sigma"] == sigma).expect("the level");
+        for (key, index) in columns {
+            count += 1;
+            let (value, written) =
+                (level[key].as_f64().expect("a PSNR"), row[index].trim_matches('*'));
+            if !rounds_to(value, written) {
+                wrong.push(format!(
+                    "{set}, {sigma}: {written} is written, and the file has {value}"
+                ));
+            }
+        }
+    }
+    (wrong, count)
+}
+
 fn check_ratios(table: &Table) -> (Vec<String>, usize) {
     let (mut wrong, mut checked) = (Vec::new(), 0);
     for row in &table.rows {
@@ -251,7 +281,9 @@ fn fastest_peer(programs: &BTreeMap<String, Value>) -> Option<f64> {
 
 #[test]
 fn the_figures_of_the_documents_are_those_of_the_raw_files() {
-    for (name, least) in [("README.md", 9), ("docs/performance.md", 250)] {
+    for (name, least) in
+        [("README.md", 9), ("docs/performance.md", 250), ("docs/model-card.md", 18)]
+    {
         let marked = tables(&document(name)).into_iter().filter(|table| !table.marker.is_empty());
         let (mut wrong, mut checked) = (Vec::new(), 0);
         for (more, figures) in marked.map(|table| check(&table)) {
@@ -269,6 +301,17 @@ fn every_table_of_measurements_names_its_raw_file() {
     let text = document("docs/performance.md");
     let unmarked = tables(&text).iter().filter(|table| table.marker.is_empty()).count();
     assert_eq!(unmarked, text.matches("no raw file").count());
+}
+
+/// The guide says what the example of a brain gives.
+#[test]
+fn the_figures_of_the_brain_are_those_of_its_run() {
+    let run = "bench/runs/2026-11-16-amd-epyc/quality/brain.json";
+    let result: Value = serde_json::from_str(&document(run)).expect("JSON");
+    let psnr = |when: &str| result[when]["psnr_db"].as_f64().expect("a PSNR");
+    let words = format!("{:.1} dB for back-projection and {:.1} dB", psnr("before"), psnr("after"));
+    let guide = document("docs/guide.md");
+    assert!(guide.contains(&words) && guide.contains(run), "{words}");
 }
 
 #[test]
