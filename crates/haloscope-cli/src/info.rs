@@ -38,7 +38,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let launch = Launch::detect().ok().flatten();
     let mut info = Info {
         version: env!("CARGO_PKG_VERSION"),
-        features: if cfg!(feature = "mpi") { vec!["mpi"] } else { Vec::new() },
+        features: features(),
         machine: Machine::detect(),
         launcher: launch.map(|launch| launch.launcher.to_string()),
         launched: launch.and_then(|launch| launch.size),
@@ -65,6 +65,18 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let text =
         if arguments.json { serde_json::to_string_pretty(&info)? + "\n" } else { describe(&info)? };
     crate::print(&text)
+}
+
+/// The features of this build, by the names that cargo has for them.
+fn features() -> Vec<&'static str> {
+    let all = [
+        ("builtin", cfg!(feature = "builtin")),
+        ("hdf5", cfg!(feature = "hdf5")),
+        ("zarr", cfg!(feature = "zarr")),
+        ("parquet", cfg!(feature = "parquet")),
+        ("mpi", cfg!(feature = "mpi")),
+    ];
+    all.into_iter().filter_map(|(name, is_there)| is_there.then_some(name)).collect()
 }
 
 #[cfg(feature = "mpi")]

@@ -37,6 +37,11 @@ fn info_describes_build_and_machine() {
     assert_eq!(info["ranks"], 1);
     assert_eq!(info["problem"], serde_json::Value::Null);
     assert_eq!(info["mpi"].is_string(), cfg!(feature = "mpi"));
+    let has = |name: &str| {
+        info["features"].as_array().is_some_and(|all| all.iter().any(|feature| feature == name))
+    };
+    assert_eq!(has("hdf5"), cfg!(feature = "hdf5"));
+    assert_eq!((has("zarr"), has("mpi")), (cfg!(feature = "zarr"), cfg!(feature = "mpi")));
 }
 
 /// A small demo, whose pictures go to a folder of its own.
