@@ -333,7 +333,7 @@ fn levels_of_an_evaluation_can_be_fractions_of_white() {
         "{}",
         text(&words.stderr)
     );
-    assert!(text(&words.stdout).contains("on 1 image, 1 thread\n"), "{}", text(&words.stdout));
+    assert!(text(&words.stdout).contains("on 1 image, 1 thread;"), "{}", text(&words.stdout));
 }
 
 #[test]
