@@ -5,13 +5,17 @@
 
 use std::borrow::Cow;
 
-use ndarray::ArrayD;
+use ndarray::{ArrayD, ArrayRef, IxDyn};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 
 /// An image, a volume, or the output of an operator, with axes (batch, channel, spatial…).
 pub type Array = ArrayD<f32>;
+
+/// An [`Array`] whose memory may be anyone's: what only reads takes `&View`, to which references to arrays and to views of
+/// foreign memory coerce.
+pub type View = ArrayRef<f32, IxDyn>;
 
 /// The elements of one piece of a sum: long enough to be worth a thread's while.
 const PIECE: usize = 1 << 14;
@@ -56,7 +60,7 @@ pub fn distance(a: &[f32], b: &[f32]) -> f64 {
 
 /// The smallest and the largest value, ignoring NaN; +∞ and −∞ for an empty array.
 #[must_use]
-pub fn extremes(image: &Array) -> (f32, f32) {
+pub fn extremes(image: &View) -> (f32, f32) {
     image.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), value| {
         (low.min(*value), high.max(*value))
     })
@@ -104,7 +108,7 @@ pub fn scale(y: &mut [f32], a: f32) {
 ///
 /// # Errors
 /// If the array is not in standard layout, for example a transposed or sliced view.
-pub fn elements<'a>(what: &'static str, array: &'a Array) -> Result<&'a [f32]> {
+pub fn elements<'a>(what: &'static str, array: &'a View) -> Result<&'a [f32]> {
     array.as_slice().ok_or_else(|| {
         Error::argument(
             what,
@@ -114,7 +118,7 @@ pub fn elements<'a>(what: &'static str, array: &'a Array) -> Result<&'a [f32]> {
 }
 
 /// The elements in logical order, copied only if their order in memory differs.
-pub(crate) fn slice(array: &Array) -> Cow<'_, [f32]> {
+pub(crate) fn slice(array: &View) -> Cow<'_, [f32]> {
     match array.as_slice() {
         Some(slice) => slice.into(),
         None => array.iter().copied().collect::<Vec<_>>().into(),
@@ -122,7 +126,7 @@ pub(crate) fn slice(array: &Array) -> Cow<'_, [f32]> {
 }
 
 /// The elements of a newly made array, which is in standard layout.
-pub(crate) fn slice_mut(array: &mut Array) -> &mut [f32] {
+pub(crate) fn slice_mut(array: &mut View) -> &mut [f32] {
     array.as_slice_mut().expect("an array that was just made is in standard layout")
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use xxhash_rust::xxh3::Xxh3Default;
 
-use crate::array::Array;
+use crate::array::View;
 
 /// XXH3 (64 bits) over the bits of numbers and bytes, written as 16 digits.
 ///
@@ -29,7 +29,7 @@ impl Default for Digest {
 impl Digest {
     /// Of an array's values, in the order of its axes.
     #[must_use]
-    pub fn of(array: &Array) -> Self {
+    pub fn of(array: &View) -> Self {
         let mut digest = Self::default();
         digest.add(array);
         digest

@@ -11,7 +11,7 @@ pub enum Error {
     #[error("{what}: {reason}")]
     Argument {
         /// The operator, function or parameter.
-        what: &'static str,
+        what: String,
         /// What was given and what would be accepted.
         reason: String,
     },
@@ -31,7 +31,7 @@ pub enum Error {
     #[error("{what}: {reason}")]
     Numeric {
         /// The method.
-        what: &'static str,
+        what: String,
         /// What happened, and what may help.
         reason: String,
     },
@@ -92,7 +92,7 @@ pub enum Error {
 
 impl Error {
     /// An invalid parameter, with what was given and what would be accepted.
-    pub fn argument(what: &'static str, reason: impl Into<String>) -> Self {
-        Self::Argument { what, reason: reason.into() }
+    pub fn argument(what: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::Argument { what: what.into(), reason: reason.into() }
     }
 }

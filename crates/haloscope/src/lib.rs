@@ -22,7 +22,7 @@ pub mod tiling;
 #[doc(hidden)]
 pub mod words;
 
-pub use array::Array;
+pub use array::{Array, View};
 pub use digest::Digest;
 pub use error::{Error, Result};
 pub use haloscope_comm::Context;

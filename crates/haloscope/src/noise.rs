@@ -11,7 +11,7 @@ use rayon::prelude::*;
 
 pub use level::level;
 
-use crate::array::Array;
+use crate::array::View;
 use crate::error::{Error, Result};
 use crate::measurements::Measurements;
 use crate::random::Draws;
@@ -68,7 +68,7 @@ enum Kind {
 /// # Ok::<(), haloscope::Error>(())
 /// ```
 #[must_use]
-pub fn estimate_deviation(measurement: &Array, axes: usize) -> f64 {
+pub fn estimate_deviation(measurement: &View, axes: usize) -> f64 {
     /// Enough for three digits, and sorted in no time.
     const MOST: usize = 1 << 22;
     let shape = measurement.shape();
@@ -146,7 +146,7 @@ impl Noise {
     ///
     /// # Errors
     /// If the noise is Poisson and an element is negative or not finite.
-    pub fn add(&self, measurement: &mut Array, source: NoiseSource) -> Result<()> {
+    pub fn add(&self, measurement: &mut View, source: NoiseSource) -> Result<()> {
         if let Some(values) = measurement.as_slice_mut() {
             return self.add_to_range(values, 0, source);
         }
@@ -283,6 +283,7 @@ fn ln_factorial(n: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::array::Array;
 
     const SOURCE: NoiseSource = NoiseSource { seed: 11, operator: 3 };
 

@@ -136,11 +136,11 @@ fn bad_assignments_say_what_would_be_accepted() {
 #[test]
 fn a_denoiser_that_fails_on_one_tile_fails_on_all_ranks() {
     let messages = failures(|ctx| {
-        let picky = denoiser_fn("picky", |image: &Array, _| {
+        let picky = denoiser_fn("picky", |image, _| {
             if image.iter().any(|value| *value > 0.5) {
                 return Err(Error::argument("picky", "too bright"));
             }
-            Ok(image.clone())
+            Ok(image.to_owned())
         });
         let tiling = Tiling { patch: 8.into(), ..Tiling::new(Strategy::Basic) };
         let mut image = Array::zeros(vec![1, 1, 32, 32]);
@@ -152,7 +152,7 @@ fn a_denoiser_that_fails_on_one_tile_fails_on_all_ranks() {
 
 #[test]
 fn bad_tilings_and_levels_fail_on_all_ranks() {
-    let copy = || denoiser_fn("copy", |image: &Array, _| Ok(image.clone()));
+    let copy = || denoiser_fn("copy", |image, _| Ok(image.to_owned()));
     let with = move |tiling: Tiling| {
         failures(move |ctx| {
             let options: DenoiserOptions = tiling.clone().into();
@@ -171,7 +171,7 @@ fn bad_tilings_and_levels_fail_on_all_ranks() {
     });
     assert_all_say(&messages, "not negative");
     let messages = failures(|ctx| {
-        let shrink = denoiser_fn("shrink", |_: &Array, _| Ok(Array::zeros(vec![1, 1, 2, 2])));
+        let shrink = denoiser_fn("shrink", |_, _| Ok(Array::zeros(vec![1, 1, 2, 2])));
         let image = Array::zeros(vec![1, 1, 32, 32]);
         distribute(shrink, ctx)?.denoise(&image, &0.1.into()).map(drop)
     });
@@ -191,7 +191,7 @@ impl Tiles for Rows {
         &self.0
     }
 
-    fn extract(&self, image: &Array, tile: usize) -> Result<Array> {
+    fn extract(&self, image: &haloscope::View, tile: usize) -> Result<Array> {
         Ok(image.slice_axis(Axis(2), (tile..=tile).into()).to_owned())
     }
 
@@ -223,7 +223,7 @@ fn tiles_of_a_strategy_of_ones_own_are_shared_and_put_together() {
     let shape = [2, 3, 11, 7];
     for ranks in [1, 2, 3, 5, 8, 16] {
         let results = Context::threads(ranks, move |ctx| {
-            let double = denoiser_fn("double", |image: &Array, _| Ok(image * 2.0));
+            let double = denoiser_fn("double", |image, _| Ok(image * 2.0));
             let cutting = Cutting::Custom(Arc::new(Rows(shape)), 4);
             let options = DenoiserOptions { cutting, dealing: Dealing::Blocks };
             let denoiser = distribute_with(double, ctx, options)?;
@@ -251,7 +251,7 @@ fn the_denoiser_moves_half_of_what_an_all_reduce_would() {
     ] {
         let bytes = 4 * shape.iter().product::<usize>() as u64;
         let sent = Context::threads(ranks, move |ctx| {
-            let copy = denoiser_fn("copy", |image: &Array, _| Ok(image.clone()));
+            let copy = denoiser_fn("copy", |image, _| Ok(image.to_owned()));
             let tiling =
                 Tiling { patch: 64.into(), overlap: 16.into(), ..Tiling::new(Strategy::Overlap) };
             let denoiser = distribute_with(copy, ctx, tiling)?;

@@ -234,7 +234,7 @@ fn a_rank_that_stays_away_from_a_round_is_named_at_the_deadline() {
 #[test]
 fn what_cannot_be_exact_is_refused_on_all_ranks() {
     let errors = Context::threads(2, |ctx| {
-        let mean = denoiser_fn("mean", |image: &Array, _: &NoiseLevel| Ok(image.clone()));
+        let mean = denoiser_fn("mean", |image, _| Ok(image.to_owned()));
         let mut errors = Vec::new();
         let denoiser = distribute_with(mean, ctx, exact())?;
         errors.push(denoiser.denoise(&image(&[1, 1, 8, 8]), &0.1.into()).expect_err("no network"));

@@ -90,7 +90,7 @@ impl Prior for Ridge {
 
 /// A linear denoiser, which shrinks.
 fn shrinking(factor: f32) -> Plug {
-    Plug::new(Arc::new(denoiser_fn("shrink", move |image: &Array, _| Ok(image * factor))), 0.1)
+    Plug::new(Arc::new(denoiser_fn("shrink", move |image, _| Ok(image * factor))), 0.1)
 }
 
 fn run(algorithm: &dyn Algorithm, iterations: usize) -> Array {
@@ -256,7 +256,7 @@ impl Prior for InRange {
 #[test]
 fn a_normalised_denoiser_does_not_depend_on_the_units_of_the_data() {
     // It takes values towards their mean, by the level that it is told.
-    let denoiser = denoiser_fn("towards the mean", |image: &Array, level| {
+    let denoiser = denoiser_fn("towards the mean", |image, level| {
         let NoiseLevel::Uniform(level) = *level else { unreachable!("the levels are uniform") };
         assert!(image.iter().all(|value| (0.0..=1.0).contains(value)), "{image}");
         let mean = image.sum() / image.len() as f32;

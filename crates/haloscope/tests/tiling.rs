@@ -18,8 +18,8 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 /// The mean over a neighbourhood of 5 pixels along each axis, with zeros beyond the edge.
-fn mean(image: &Array) -> Array {
-    let mut result = image.clone();
+fn mean(image: &haloscope::View) -> Array {
+    let mut result = image.to_owned();
     for axis in 2..image.ndim() {
         let source = result.clone();
         let length = image.shape()[axis];

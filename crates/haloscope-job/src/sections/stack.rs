@@ -221,7 +221,7 @@ impl Frames {
             self.means.get_or_init(|| (flat, dark))
         };
         let counts = match means {
-            (Some(flat), dark) => frames::transmission(counts, flat, dark.as_ref()),
+            (Some(flat), dark) => frames::transmission(counts, flat, dark.as_deref()),
             (None, Some(dark)) => frames::subtract_dark(counts, dark),
             (None, None) => Ok(counts),
         };

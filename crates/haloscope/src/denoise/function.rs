@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{Denoiser, NoiseLevel};
-use crate::array::Array;
+use crate::array::{Array, View};
 use crate::error::Result;
 
 /// A closure with a name; see [`denoiser_fn`].
@@ -24,7 +24,7 @@ pub struct FunctionDenoiser<F> {
 /// ```
 pub fn denoiser_fn<F>(name: impl Into<String>, function: F) -> FunctionDenoiser<F>
 where
-    F: Fn(&Array, &NoiseLevel) -> Result<Array> + Send + Sync,
+    F: Fn(&View, &NoiseLevel) -> Result<Array> + Send + Sync,
 {
     FunctionDenoiser { name: name.into(), function }
 }
@@ -37,13 +37,13 @@ impl<F> fmt::Debug for FunctionDenoiser<F> {
 
 impl<F> Denoiser for FunctionDenoiser<F>
 where
-    F: Fn(&Array, &NoiseLevel) -> Result<Array> + Send + Sync,
+    F: Fn(&View, &NoiseLevel) -> Result<Array> + Send + Sync,
 {
     fn name(&self) -> &str {
         &self.name
     }
 
-    fn denoise(&self, image: &Array, level: &NoiseLevel) -> Result<Array> {
+    fn denoise(&self, image: &View, level: &NoiseLevel) -> Result<Array> {
         (self.function)(image, level)
     }
 }

@@ -14,7 +14,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::array::Array;
+use crate::array::{Array, View};
 use crate::error::{Error, Result};
 
 pub use function::{FunctionDenoiser, denoiser_fn};
@@ -32,13 +32,13 @@ pub trait Denoiser: Send + Sync + fmt::Debug {
     fn name(&self) -> &str;
 
     /// The images without their noise, whose standard deviation is `level`.
-    fn denoise(&self, image: &Array, level: &NoiseLevel) -> Result<Array>;
+    fn denoise(&self, image: &View, level: &NoiseLevel) -> Result<Array>;
 
     /// [`denoise`](Self::denoise), where `observe` is called for each part of the work as it ends, with the time that it
     /// took: a network's layers.
     fn denoise_observed(
         &self,
-        image: &Array,
+        image: &View,
         level: &NoiseLevel,
         observe: &mut dyn FnMut(&str, Duration),
     ) -> Result<Array> {
@@ -74,13 +74,13 @@ impl<D: Denoiser + ?Sized> Denoiser for Arc<D> {
         (**self).name()
     }
 
-    fn denoise(&self, image: &Array, level: &NoiseLevel) -> Result<Array> {
+    fn denoise(&self, image: &View, level: &NoiseLevel) -> Result<Array> {
         (**self).denoise(image, level)
     }
 
     fn denoise_observed(
         &self,
-        image: &Array,
+        image: &View,
         level: &NoiseLevel,
         observe: &mut dyn FnMut(&str, Duration),
     ) -> Result<Array> {
@@ -105,11 +105,11 @@ impl<D: Denoiser + ?Sized> Denoiser for Arc<D> {
 }
 
 /// Rejects arrays that are not images, before they spread through the reconstruction.
-pub(crate) fn check_finite(what: &'static str, image: &Array) -> Result<()> {
+pub(crate) fn check_finite(what: &'static str, image: &View) -> Result<()> {
     match image.iter().position(|value| !value.is_finite()) {
         None => Ok(()),
         Some(index) => Err(Error::Numeric {
-            what,
+            what: what.into(),
             reason: format!(
                 "element {index} of the image of shape {:?} is not finite; a step size that is too \
                  large makes an iteration diverge",

@@ -10,7 +10,7 @@ use haloscope_nn::{Footprint, Shape};
 use ndarray::{ArrayD, IxDyn};
 
 use super::{Denoiser, NoiseLevel, check_finite};
-use crate::array::Array;
+use crate::array::{Array, View};
 use crate::error::{Error, Result};
 use crate::words::count;
 
@@ -78,7 +78,7 @@ impl NetworkDenoiser {
     }
 
     /// Refuses an image that is none, and levels that the network was not made for.
-    pub fn check(&self, image: &Array, level: &NoiseLevel) -> Result<()> {
+    pub fn check(&self, image: &View, level: &NoiseLevel) -> Result<()> {
         level.check(image.shape())?;
         check_finite("denoise", image)?;
         for level in level.extremes() {
@@ -143,13 +143,13 @@ impl Denoiser for NetworkDenoiser {
         self.model.network().name()
     }
 
-    fn denoise(&self, image: &Array, level: &NoiseLevel) -> Result<Array> {
+    fn denoise(&self, image: &View, level: &NoiseLevel) -> Result<Array> {
         self.denoise_observed(image, level, &mut |_, _| ())
     }
 
     fn denoise_observed(
         &self,
-        image: &Array,
+        image: &View,
         level: &NoiseLevel,
         observe: &mut dyn FnMut(&str, Duration),
     ) -> Result<Array> {
@@ -198,7 +198,7 @@ impl Members {
     /// Calls `run` with one input after the other, and puts the outputs together.
     pub(super) fn run(
         &self,
-        image: &Array,
+        image: &View,
         level: &NoiseLevel,
         mut run: impl FnMut(&[f32], &mut [f32]) -> Result<()>,
     ) -> Result<Array> {
@@ -261,7 +261,7 @@ mod tests {
         let map = ramp(&[2, 1, 5, 12, 10]);
         let whole = denoiser.denoise(&volume, &NoiseLevel::Map(map.clone())).expect("cut up");
         for (image, channel, slice) in [(0, 0, 0), (0, 2, 4), (1, 1, 3)] {
-            let cut = |array: &Array, channel: usize| {
+            let cut = |array: &View, channel: usize| {
                 let plane =
                     array.slice(ndarray::s![image..=image, channel..=channel, slice, .., ..]);
                 plane.to_owned().into_dyn()

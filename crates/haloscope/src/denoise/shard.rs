@@ -9,7 +9,7 @@ use haloscope_nn::engine::{Grain, Halo, HaloPlan, Memory, Plan, Scratch, Shard, 
 
 use super::NoiseLevel;
 use super::network::{Members, NetworkDenoiser};
-use crate::array::Array;
+use crate::array::{Array, View};
 use crate::error::Result;
 
 /// One part of an image, planned. All parts denoise at once, and the results are those of the whole image to the bit.
@@ -96,7 +96,7 @@ impl NetworkShard {
     /// [checked](NetworkDenoiser::check), so that all parts begin or none does.
     pub fn denoise(
         &self,
-        part: &Array,
+        part: &View,
         level: &NoiseLevel,
         halo: &mut dyn Halo,
         observe: &mut dyn FnMut(&str, Duration),

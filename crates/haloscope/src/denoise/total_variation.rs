@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::differences::{gradient, gradient_adjoint, lengths, project};
 use super::{Denoiser, NoiseLevel, check_finite};
-use crate::array::{Array, add_scaled, distance, norm, ordered_sum, scale_and_add, slice};
+use crate::array::{Array, View, add_scaled, distance, norm, ordered_sum, scale_and_add, slice};
 use crate::error::{Error, Result};
 
 /// The denoiser whose prior is total variation; the noise level is the weight `λ` of TV.
@@ -38,7 +38,7 @@ impl Default for TotalVariation {
 impl TotalVariation {
     /// `TV(x)`, summed over the batch.
     #[must_use]
-    pub fn value(image: &Array) -> f64 {
+    pub fn value(image: &View) -> f64 {
         let rise = gradient(&slice(image), image.shape());
         let lengths = lengths(&rise, image.shape());
         ordered_sum(lengths.len(), |range| {
@@ -94,7 +94,7 @@ impl Denoiser for TotalVariation {
         "total variation"
     }
 
-    fn denoise(&self, image: &Array, level: &NoiseLevel) -> Result<Array> {
+    fn denoise(&self, image: &View, level: &NoiseLevel) -> Result<Array> {
         level.check(image.shape())?;
         check_finite("total variation", image)?;
         if image.ndim() < 3 {
@@ -141,7 +141,7 @@ mod tests {
         for shape in [&[1, 1, 30][..], &[1, 3, 9, 7], &[1, 1, 5, 4, 6]] {
             let noisy = image(shape);
             let weight = 0.15;
-            let value = |x: &Array| {
+            let value = |x: &View| {
                 let distance =
                     x.iter().zip(&noisy).map(|(x, y)| f64::from(x - y).powi(2)).sum::<f64>();
                 distance / 2.0 + f64::from(weight) * TotalVariation::value(x)

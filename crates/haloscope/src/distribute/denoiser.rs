@@ -18,7 +18,7 @@ use super::Distribute;
 use super::agree::agree;
 use super::halo::RankHalo;
 use super::workers::Workers;
-use crate::array::{Array, slice, slice_mut};
+use crate::array::{Array, View, slice, slice_mut};
 use crate::denoise::{Denoiser, NetworkDenoiser, NetworkShard, NoiseLevel};
 use crate::error::{Error, Result};
 use crate::tiling::{Batch, ShardPlan, Strategy, Tiles, Tiling};
@@ -134,7 +134,7 @@ impl DistributedDenoiser {
 
     /// As [`denoise`](Denoiser::denoise), but each rank keeps what its tiles contribute. Nothing is sent, unless the
     /// denoiser is exact: then all ranks call it, and exchange halos.
-    pub fn denoise_local(&self, image: &Array, level: &NoiseLevel) -> Result<LocalTiles> {
+    pub fn denoise_local(&self, image: &View, level: &NoiseLevel) -> Result<LocalTiles> {
         if self.is_exact() {
             return self.denoise_exact(image, level);
         }
@@ -150,7 +150,7 @@ impl DistributedDenoiser {
     }
 
     /// This rank's part of the whole image's result, while the other ranks compute theirs.
-    fn denoise_exact(&self, image: &Array, level: &NoiseLevel) -> Result<LocalTiles> {
+    fn denoise_exact(&self, image: &View, level: &NoiseLevel) -> Result<LocalTiles> {
         // Parts that run wait for each other, so all begin or none does. What fails after that fails between ranks.
         let ready = self.network().and_then(|network| network.check(image, level));
         let planned = agree(&self.ctx, ready.and_then(|()| self.planned(image.shape())))?;
@@ -218,7 +218,7 @@ impl DistributedDenoiser {
     /// The parts of some tiles, which the denoiser gets at once if they have one shape.
     fn denoise_group(
         &self,
-        image: &Array,
+        image: &View,
         level: &NoiseLevel,
         tiles: &dyn Tiles,
         group: &[usize],
@@ -381,7 +381,7 @@ impl Denoiser for DistributedDenoiser {
         self.denoiser.name()
     }
 
-    fn denoise(&self, image: &Array, level: &NoiseLevel) -> Result<Array> {
+    fn denoise(&self, image: &View, level: &NoiseLevel) -> Result<Array> {
         let _span = self.ctx.span("denoise");
         let local = self.denoise_local(image, level);
         // The ranks of an exact denoiser have agreed before they began.

@@ -10,7 +10,7 @@ use haloscope_comm::{Collectives, Context, Reduction};
 use super::agree::agree;
 use super::stack::part;
 use super::{Distribute, DistributedStack, Terms};
-use crate::array::{Array, scale, scale_and_add, slice, slice_mut};
+use crate::array::{Array, View, scale, scale_and_add, slice, slice_mut};
 use crate::error::{Error, Result};
 use crate::fidelity::{Fidelities, Fidelity};
 use crate::least_squares::{Options, Solution, prox_l2};
@@ -81,7 +81,7 @@ impl DistributedFidelity {
     pub fn value(
         &self,
         stack: &DistributedStack,
-        image: &Array,
+        image: &View,
         data: &Measurements,
     ) -> Result<f64> {
         self.check(stack, image, data)?;
@@ -93,7 +93,7 @@ impl DistributedFidelity {
     pub fn local_values(
         &self,
         stack: &DistributedStack,
-        image: &Array,
+        image: &View,
         data: &Measurements,
     ) -> Result<Vec<(usize, f64)>> {
         self.check(stack, image, data)?;
@@ -104,7 +104,7 @@ impl DistributedFidelity {
     pub fn gradient(
         &self,
         stack: &DistributedStack,
-        image: &Array,
+        image: &View,
         data: &Measurements,
     ) -> Result<Array> {
         let terms = self.gradient_terms(stack, image, data)?;
@@ -119,7 +119,7 @@ impl DistributedFidelity {
     pub fn gradient_terms<'a>(
         &self,
         stack: &'a DistributedStack,
-        image: &Array,
+        image: &View,
         data: &Measurements,
     ) -> Result<Terms<'a>> {
         let batch = self.check(stack, image, data)?;
@@ -132,7 +132,7 @@ impl DistributedFidelity {
     pub fn value_and_gradient(
         &self,
         stack: &DistributedStack,
-        image: &Array,
+        image: &View,
         data: &Measurements,
     ) -> Result<(f64, Array)> {
         let batch = self.check(stack, image, data)?;
@@ -210,7 +210,7 @@ impl DistributedFidelity {
         &self,
         stack: &DistributedStack,
         dual: &Measurements,
-        image: &Array,
+        image: &View,
         data: &Measurements,
         gamma: f64,
     ) -> Result<Measurements> {
@@ -234,7 +234,7 @@ impl DistributedFidelity {
     fn own_values(
         &self,
         stack: &DistributedStack,
-        image: &Array,
+        image: &View,
         data: &Measurements,
     ) -> Result<Vec<(usize, f64)>> {
         stack.map_values(|index, operator| {
@@ -242,7 +242,7 @@ impl DistributedFidelity {
         })
     }
 
-    fn check(&self, stack: &DistributedStack, image: &Array, data: &Measurements) -> Result<usize> {
+    fn check(&self, stack: &DistributedStack, image: &View, data: &Measurements) -> Result<usize> {
         match &self.source {
             Source::List(list) => list.check_count(stack.len())?,
             Source::Factory(factory) if factory.count != stack.len() => {

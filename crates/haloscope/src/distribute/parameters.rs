@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use haloscope_comm::{Collectives, Context};
 use ndarray::{ArrayD, IxDyn};
 
-use crate::array::Array;
+use crate::array::{Array, View};
 use crate::error::{Error, Result};
 
 /// Named values that all operators of a [`Factory`](super::Factory) may need: a common kernel, the angles, how to pad.
@@ -81,7 +81,7 @@ macro_rules! parameters {
 
 parameters! {
     /// An array.
-    array, Array, Array, &Array, "an array", |value| value;
+    array, Array, Array, &View, "an array", |value| value;
     /// A number.
     number, Number, f64, f64, "a number", |value| *value;
     /// An integer.

@@ -9,7 +9,7 @@ use super::factory::Factory;
 use super::terms::Terms;
 use super::workers::Workers;
 use super::{Assignment, Distribute, Gather};
-use crate::array::Array;
+use crate::array::{Array, View};
 use crate::error::{Error, Result};
 use crate::measurements::Measurements;
 use crate::noise::{Noise, NoiseSource};
@@ -105,23 +105,23 @@ impl DistributedStack {
     }
 
     /// What all operators measure of the images, without noise.
-    pub fn forward(&self, image: &Array) -> Result<Measurements> {
+    pub fn forward(&self, image: &View) -> Result<Measurements> {
         self.forward_terms(image)?.gather()
     }
 
     /// What the rank's own operators measure.
-    pub fn forward_terms(&self, image: &Array) -> Result<Terms<'_>> {
+    pub fn forward_terms(&self, image: &View) -> Result<Terms<'_>> {
         self.map_measurements("forward", image, |_, operator| operator.forward(image))
     }
 
     /// What all operators measure of the images, with noise: one kind for all operators, or one for
     /// each. It is the same on any number of ranks.
-    pub fn measure(&self, image: &Array, noise: &[Noise], seed: u64) -> Result<Measurements> {
+    pub fn measure(&self, image: &View, noise: &[Noise], seed: u64) -> Result<Measurements> {
         self.measure_terms(image, noise, seed)?.gather()
     }
 
     /// What the rank's own operators measure, with noise.
-    pub fn measure_terms(&self, image: &Array, noise: &[Noise], seed: u64) -> Result<Terms<'_>> {
+    pub fn measure_terms(&self, image: &View, noise: &[Noise], seed: u64) -> Result<Terms<'_>> {
         if noise.len() != 1 && noise.len() != self.len() {
             let (kinds, operators) = (count(noise.len(), "kind"), count(self.len(), "operator"));
             let reason = format!("{kinds} for {operators}; give one, or one for each");
@@ -158,12 +158,12 @@ impl DistributedStack {
     }
 
     /// `Σ Jᵢᵀ vᵢ`, where `Jᵢ` is the derivative of operator i at `image`.
-    pub fn vjp(&self, image: &Array, v: &Measurements) -> Result<Array> {
+    pub fn vjp(&self, image: &View, v: &Measurements) -> Result<Array> {
         self.vjp_terms(image, v)?.sum()
     }
 
     /// `Jᵢᵀ vᵢ` of the rank's own operators.
-    pub fn vjp_terms(&self, image: &Array, v: &Measurements) -> Result<Terms<'_>> {
+    pub fn vjp_terms(&self, image: &View, v: &Measurements) -> Result<Terms<'_>> {
         let batch = self.check_image(image)?;
         self.check_count(v)?;
         let vjp = |index: usize, operator: &dyn Physics| operator.vjp(image, part(v, index)?);
@@ -171,12 +171,12 @@ impl DistributedStack {
     }
 
     /// `AᵀA x = Σ AᵢᵀAᵢ x`.
-    pub fn normal(&self, image: &Array) -> Result<Array> {
+    pub fn normal(&self, image: &View) -> Result<Array> {
         self.normal_terms(image)?.sum()
     }
 
     /// `AᵢᵀAᵢ x` of the rank's own operators.
-    pub fn normal_terms(&self, image: &Array) -> Result<Terms<'_>> {
+    pub fn normal_terms(&self, image: &View) -> Result<Terms<'_>> {
         self.check_linear("normal")?;
         let batch = self.check_image(image)?;
         let normal = |index, operator: &dyn Physics| linear(index, operator)?.normal(image);
@@ -198,7 +198,7 @@ impl DistributedStack {
     pub(crate) fn map_measurements(
         &self,
         name: &'static str,
-        image: &Array,
+        image: &View,
         f: impl Fn(usize, &dyn Physics) -> Result<Array> + Send + Sync,
     ) -> Result<Terms<'_>> {
         let batch = self.check_image(image)?;
@@ -247,7 +247,7 @@ impl DistributedStack {
     }
 
     /// The number of images in a batch, which all ranks see alike.
-    pub(crate) fn check_image(&self, image: &Array) -> Result<usize> {
+    pub(crate) fn check_image(&self, image: &View) -> Result<usize> {
         let shape = image.shape();
         if shape.len() == self.image_shape.len() + 1
             && shape[1..] == self.image_shape

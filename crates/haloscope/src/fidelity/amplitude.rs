@@ -1,7 +1,7 @@
 //! The distance between amplitudes where intensities are measured, as in phase retrieval.
 
 use super::{Fidelity, Pair, check_gamma};
-use crate::array::Array;
+use crate::array::{Array, View};
 use crate::error::{Error, Result};
 
 /// `d(u, y) = Σ (√uᵢ − √yᵢ)²`, for intensities of at least 0.
@@ -22,7 +22,7 @@ pub struct Amplitude;
 const FLOOR: f64 = 1e-12;
 
 impl Amplitude {
-    fn pair<'a>(self, u: &'a Array, y: &'a Array) -> Result<Pair<'a>> {
+    fn pair<'a>(self, u: &'a View, y: &'a View) -> Result<Pair<'a>> {
         let pair = Pair::new(self.name(), u, y)?;
         if let Some((i, _, y)) = pair.find(|_, y| !(y.is_finite() && y >= 0.0)) {
             let reason =
@@ -39,29 +39,29 @@ impl Fidelity for Amplitude {
     }
 
     /// Infinite where an intensity is negative.
-    fn value(&self, u: &Array, y: &Array) -> Result<f64> {
+    fn value(&self, u: &View, y: &View) -> Result<f64> {
         let term =
             |u: f64, y: f64| if u < 0.0 { f64::INFINITY } else { (u.sqrt() - y.sqrt()).powi(2) };
         Ok(self.pair(u, y)?.sum(term))
     }
 
-    fn gradient(&self, u: &Array, y: &Array) -> Result<Array> {
+    fn gradient(&self, u: &View, y: &View) -> Result<Array> {
         let pair = self.pair(u, y)?;
         if let Some((i, u, _)) = pair.find(|u, _| u.is_nan() || u < 0.0) {
             let reason =
                 format!("element {i} of the measurement is {u}; intensities are at least 0");
-            return Err(Error::Numeric { what: self.name(), reason });
+            return Err(Error::Numeric { what: self.name().into(), reason });
         }
         Ok(pair.map(|u, y| (1.0 - (f64::from(y) / (f64::from(u) + FLOOR)).sqrt()) as f32))
     }
 
     /// The amplitude `s` of the minimiser has `s³ + (γ − u) s − γ √y = 0`, `s ≥ 0`.
-    fn prox(&self, u: &Array, y: &Array, gamma: f64) -> Result<Array> {
+    fn prox(&self, u: &View, y: &View, gamma: f64) -> Result<Array> {
         check_gamma(self.name(), gamma)?;
         let pair = self.pair(u, y)?;
         if let Some((i, u, _)) = pair.find(|u, _| !u.is_finite()) {
             let reason = format!("element {i} of the measurement is {u}; it must be finite");
-            return Err(Error::Numeric { what: self.name(), reason });
+            return Err(Error::Numeric { what: self.name().into(), reason });
         }
         Ok(pair.map(|u, y| {
             let root = largest_root(gamma - f64::from(u), gamma * f64::from(y).sqrt());

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::{Fidelity, Pair, check_gamma};
-use crate::array::{Array, distance};
+use crate::array::{Array, View, distance};
 use crate::error::{Error, Result};
 
 /// 0 where `‖u − y‖ ≤ radius`, for each image of the batch, and infinite elsewhere.
@@ -50,20 +50,20 @@ impl Fidelity for Ball {
         "ball"
     }
 
-    fn value(&self, u: &Array, y: &Array) -> Result<f64> {
+    fn value(&self, u: &View, y: &View) -> Result<f64> {
         let pair = Pair::new(self.name(), u, y)?;
         let inside = |&distance: &f64| distance <= self.radius * (1.0 + SLACK);
         let all = Self::distances(&pair).iter().all(inside);
         Ok(if all { 0.0 } else { f64::INFINITY })
     }
 
-    fn prox(&self, u: &Array, y: &Array, gamma: f64) -> Result<Array> {
+    fn prox(&self, u: &View, y: &View, gamma: f64) -> Result<Array> {
         check_gamma(self.name(), gamma)?;
         let pair = Pair::new(self.name(), u, y)?;
         let distances = Self::distances(&pair);
         if let Some(i) = distances.iter().position(|distance| !distance.is_finite()) {
             let reason = format!("image {i} of the batch or its data are not finite");
-            return Err(Error::Numeric { what: self.name(), reason });
+            return Err(Error::Numeric { what: self.name().into(), reason });
         }
         let mut result = u.as_standard_layout().into_owned();
         let len = image_len(&pair);

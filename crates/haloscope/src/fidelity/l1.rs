@@ -1,7 +1,7 @@
 //! Least absolute deviations: the likelihood of Laplacian noise, which is robust to outliers.
 
 use super::{Fidelity, Pair, check_gamma};
-use crate::array::Array;
+use crate::array::{Array, View};
 use crate::error::Result;
 
 /// `d(u, y) = Σ |uᵢ − yᵢ|`.
@@ -24,16 +24,16 @@ impl Fidelity for L1 {
         "l1"
     }
 
-    fn value(&self, u: &Array, y: &Array) -> Result<f64> {
+    fn value(&self, u: &View, y: &View) -> Result<f64> {
         Ok(Pair::new(self.name(), u, y)?.sum(|u, y| (u - y).abs()))
     }
 
-    fn gradient(&self, u: &Array, y: &Array) -> Result<Array> {
+    fn gradient(&self, u: &View, y: &View) -> Result<Array> {
         let sign = |difference: f32| if difference == 0.0 { 0.0 } else { difference.signum() };
         Ok(Pair::new(self.name(), u, y)?.map(|u, y| sign(u - y)))
     }
 
-    fn prox(&self, u: &Array, y: &Array, gamma: f64) -> Result<Array> {
+    fn prox(&self, u: &View, y: &View, gamma: f64) -> Result<Array> {
         check_gamma(self.name(), gamma)?;
         let gamma = gamma as f32;
         // Moving u by at most γ towards y keeps the bits of y where it is reached, and NaNs as NaNs.

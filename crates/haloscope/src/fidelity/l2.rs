@@ -1,7 +1,7 @@
 //! Least squares: the likelihood of Gaussian noise.
 
 use super::{Fidelity, Pair, check_gamma, check_positive};
-use crate::array::Array;
+use crate::array::{Array, View};
 use crate::error::Result;
 
 /// `d(u, y) = ‖u − y‖² / (2σ²)`.
@@ -41,16 +41,16 @@ impl Fidelity for L2 {
         "l2"
     }
 
-    fn value(&self, u: &Array, y: &Array) -> Result<f64> {
+    fn value(&self, u: &View, y: &View) -> Result<f64> {
         Ok(0.5 * self.weight * Pair::new(self.name(), u, y)?.sum(|u, y| (u - y) * (u - y)))
     }
 
-    fn gradient(&self, u: &Array, y: &Array) -> Result<Array> {
+    fn gradient(&self, u: &View, y: &View) -> Result<Array> {
         let weight = self.weight as f32;
         Ok(Pair::new(self.name(), u, y)?.map(|u, y| (u - y) * weight))
     }
 
-    fn prox(&self, u: &Array, y: &Array, gamma: f64) -> Result<Array> {
+    fn prox(&self, u: &View, y: &View, gamma: f64) -> Result<Array> {
         check_gamma(self.name(), gamma)?;
         // (u + γw y) / (1 + γw) = u + t (y − u) with t = γw / (1 + γw), which is exact at u = y.
         let step = gamma * self.weight;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::Fidelity;
-use crate::array::Array;
+use crate::array::{Array, View};
 use crate::error::{Error, Result};
 use crate::measurements::Measurements;
 use crate::physics::Stack;
@@ -90,7 +90,7 @@ impl Fidelities {
     }
 
     /// The sum over all operators.
-    pub fn value(&self, stack: &Stack, image: &Array, data: &Measurements) -> Result<f64> {
+    pub fn value(&self, stack: &Stack, image: &View, data: &Measurements) -> Result<f64> {
         stack.check_complete(data)?;
         self.check_count(stack.len())?;
         let term = |i: usize| self.term(i)?.value_at(&*stack.operators()[i], image, part(data, i)?);
@@ -98,7 +98,7 @@ impl Fidelities {
     }
 
     /// The gradient of the sum with respect to the image.
-    pub fn gradient(&self, stack: &Stack, image: &Array, data: &Measurements) -> Result<Array> {
+    pub fn gradient(&self, stack: &Stack, image: &View, data: &Measurements) -> Result<Array> {
         stack.check_complete(data)?;
         self.check_count(stack.len())?;
         stack.sum(|i, operator| self.term(i)?.gradient_at(operator, image, part(data, i)?))

@@ -16,7 +16,7 @@ use std::fmt;
 
 use rayon::prelude::*;
 
-use crate::array::{Array, lanes, ordered_sum};
+use crate::array::{Array, View, lanes, ordered_sum};
 use crate::error::{Error, Result};
 use crate::physics::Physics;
 
@@ -30,30 +30,30 @@ pub use poisson::Poisson;
 /// A distance between measurements `u = A x` and data `y`, convex in `u`.
 pub trait Fidelity: Send + Sync + fmt::Debug {
     /// Its name in messages and job files: `l2`.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
 
     /// `d(u, y)`, which may be infinite.
-    fn value(&self, u: &Array, y: &Array) -> Result<f64>;
+    fn value(&self, u: &View, y: &View) -> Result<f64>;
 
     /// `∇d(u, y)` with respect to `u`.
-    fn gradient(&self, u: &Array, y: &Array) -> Result<Array> {
+    fn gradient(&self, u: &View, y: &View) -> Result<Array> {
         let _ = (u, y);
         Err(Error::argument(self.name(), "this fidelity has no gradient; use its prox"))
     }
 
     /// The minimiser of `γ d(v, y) + ½‖v − u‖²` over `v`.
-    fn prox(&self, u: &Array, y: &Array, gamma: f64) -> Result<Array> {
+    fn prox(&self, u: &View, y: &View, gamma: f64) -> Result<Array> {
         let _ = (u, y, gamma);
         Err(Error::argument(self.name(), "this fidelity has no prox; use its gradient"))
     }
 
     /// The prox of the convex conjugate, by Moreau's identity:
     /// `prox of γd* at u = u − γ · (prox of d/γ at u/γ)`.
-    fn prox_conjugate(&self, u: &Array, y: &Array, gamma: f64) -> Result<Array> {
+    fn prox_conjugate(&self, u: &View, y: &View, gamma: f64) -> Result<Array> {
         check_gamma(self.name(), gamma)?;
         let scaled = (u * (1.0 / gamma) as f32).as_standard_layout().into_owned();
         let prox = self.prox(&scaled, y, 1.0 / gamma)?;
-        Ok(u - &(prox * gamma as f32))
+        Ok(u.to_owned() - &(prox * gamma as f32))
     }
 
     /// `w` where `d(u, y) = w/2 ‖u − y‖²`: then the prox of `d(A·, y)` is a linear system.
@@ -63,18 +63,18 @@ pub trait Fidelity: Send + Sync + fmt::Debug {
 
     /// The least second derivative of `d(·, y)` where it is smallest, for a fidelity that is smooth there and has no bound on
     /// its curvature elsewhere: a step of one over it, times `‖A‖⁻²`, is where backtracking begins. `None` for all others.
-    fn curvature_at_best(&self, y: &Array) -> Option<f64> {
+    fn curvature_at_best(&self, y: &View) -> Option<f64> {
         let _ = y;
         None
     }
 
     /// `d(A x, y)`.
-    fn value_at(&self, physics: &dyn Physics, image: &Array, y: &Array) -> Result<f64> {
+    fn value_at(&self, physics: &dyn Physics, image: &View, y: &View) -> Result<f64> {
         self.value(&physics.forward(image)?, y)
     }
 
     /// `Jᵀ ∇d(A x, y)`, where `J` is the derivative of `A` at the image.
-    fn gradient_at(&self, physics: &dyn Physics, image: &Array, y: &Array) -> Result<Array> {
+    fn gradient_at(&self, physics: &dyn Physics, image: &View, y: &View) -> Result<Array> {
         physics.vjp(image, &self.gradient(&physics.forward(image)?, y)?)
     }
 }
@@ -87,7 +87,7 @@ struct Pair<'a> {
 }
 
 impl<'a> Pair<'a> {
-    fn new(name: &'static str, u: &'a Array, y: &'a Array) -> Result<Self> {
+    fn new(name: &str, u: &'a View, y: &'a View) -> Result<Self> {
         if u.shape() == y.shape() {
             return Ok(Self { shape: u.shape(), u: in_order(u), y: in_order(y) });
         }
@@ -134,18 +134,18 @@ impl<'a> Pair<'a> {
     }
 }
 
-fn in_order(array: &Array) -> Cow<'_, [f32]> {
+fn in_order(array: &View) -> Cow<'_, [f32]> {
     match array.as_slice() {
         Some(slice) => slice.into(),
         None => array.iter().copied().collect::<Vec<_>>().into(),
     }
 }
 
-fn check_gamma(name: &'static str, gamma: f64) -> Result<()> {
+fn check_gamma(name: &str, gamma: f64) -> Result<()> {
     check_positive(name, "the step γ of its prox", gamma)
 }
 
-fn check_positive(name: &'static str, parameter: &str, value: f64) -> Result<()> {
+fn check_positive(name: &str, parameter: &str, value: f64) -> Result<()> {
     if value.is_finite() && value > 0.0 {
         return Ok(());
     }

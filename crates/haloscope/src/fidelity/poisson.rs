@@ -5,7 +5,7 @@
 //! is right (the gradient for a gain of 1).
 
 use super::{Fidelity, Pair, check_gamma, check_positive};
-use crate::array::Array;
+use crate::array::{Array, View};
 use crate::error::{Error, Result};
 
 /// `d(u, y) = Σ vᵢ − zᵢ − zᵢ ln vᵢ`, where `v = u / gain + background` are the expected and `z` the
@@ -67,7 +67,7 @@ impl Poisson {
         -f64::from(16.0 * f32::EPSILON) * pair.largest() / self.gain
     }
 
-    fn pair<'a>(&self, u: &'a Array, y: &'a Array) -> Result<Pair<'a>> {
+    fn pair<'a>(&self, u: &'a View, y: &'a View) -> Result<Pair<'a>> {
         let pair = Pair::new(self.name(), u, y)?;
         let negative = |_, y: f32| !(y.is_finite() && y >= 0.0);
         if let Some((i, _, y)) = pair.find(negative) {
@@ -86,7 +86,7 @@ impl Fidelity for Poisson {
 
     /// Infinite where counts are expected to be negative by more than rounding, or not to be above zero where some were
     /// measured.
-    fn value(&self, u: &Array, y: &Array) -> Result<f64> {
+    fn value(&self, u: &View, y: &View) -> Result<f64> {
         let pair = self.pair(u, y)?;
         let least = self.least(&pair);
         Ok(pair.sum(|u, y| {
@@ -101,7 +101,7 @@ impl Fidelity for Poisson {
         }))
     }
 
-    fn gradient(&self, u: &Array, y: &Array) -> Result<Array> {
+    fn gradient(&self, u: &View, y: &View) -> Result<Array> {
         let pair = self.pair(u, y)?;
         let least = self.least(&pair);
         let outside = |u: f32, y: f32| {
@@ -114,7 +114,7 @@ impl Fidelity for Poisson {
                  gradient; keep the image above 0, or give a larger background",
                 self.expected(f64::from(u))
             );
-            return Err(Error::Numeric { what: self.name(), reason });
+            return Err(Error::Numeric { what: self.name().into(), reason });
         }
         Ok(pair.map(|u, y| {
             let (v, z) = (self.expected(f64::from(u)), self.measured(f64::from(y)));
@@ -124,7 +124,7 @@ impl Fidelity for Poisson {
     }
 
     /// With `u = g (v − b)`, the minimiser has `g² v² + B v − γ z = 0`, `B = γ − g u − g² b`, `v ≥ 0`.
-    fn prox(&self, u: &Array, y: &Array, gamma: f64) -> Result<Array> {
+    fn prox(&self, u: &View, y: &View, gamma: f64) -> Result<Array> {
         check_gamma(self.name(), gamma)?;
         let (gain, background) = (self.gain, self.background);
         let square = gain * gain;
@@ -144,7 +144,7 @@ impl Fidelity for Poisson {
 
     /// `d″ = z / (g v)²`, which is `1 / (g² z)` where `v = z`; without a count there is no curvature at all, so one is the
     /// least that counts.
-    fn curvature_at_best(&self, y: &Array) -> Option<f64> {
+    fn curvature_at_best(&self, y: &View) -> Option<f64> {
         let largest = y.iter().fold(0.0_f32, |largest, y| largest.max(*y));
         let counts = self.measured(f64::from(largest)).max(1.0);
         Some(1.0 / (self.gain * self.gain * counts))
@@ -178,7 +178,7 @@ mod tests {
         let array =
             |values: [f32; 3]| Array::from_shape_vec(vec![1, 3], values.to_vec()).expect("3");
         let (u, y) = (array([1000.0, -1e-3, 0.0]), array([1000.0, 0.0, 0.0]));
-        let value = |u: &Array| poisson.value(u, &y).expect("counts");
+        let value = |u: &View| poisson.value(u, &y).expect("counts");
         let line = value(&u) - value(&array([1000.0, 0.0, 0.0]));
         assert!((line + 2e-3).abs() < 1e-9, "{line}");
         assert_eq!(poisson.gradient(&u, &y), Ok(array([0.0, 2.0, 2.0])));

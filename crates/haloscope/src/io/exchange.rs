@@ -9,7 +9,7 @@ use hdf5_pure::{AttrValue, DType, Dataset, File, FileBuilder};
 use ndarray::IxDyn;
 
 use super::{Axes, Format, Image, Limits, ReadOptions, Sample, Scaling, Target, frames, guarded};
-use crate::array::Array;
+use crate::array::{Array, View};
 use crate::error::{Error, Result};
 
 /// Deflate shrinks to one in 1032 at most.
@@ -101,12 +101,12 @@ impl Scan {
                 "there are no frames without the object (data_white)",
             ));
         };
-        let mean = |frames: &Array| {
+        let mean = |frames: &View| {
             let mean = frames.mean_axis(ndarray::Axis(0));
             mean.ok_or_else(|| Error::argument("scan", "data_white or data_dark has no frames"))
         };
-        let dark = self.dark.as_ref().map(mean).transpose()?;
-        frames::transmission(self.projections.clone(), &mean(white)?, dark.as_ref())
+        let dark = self.dark.as_deref().map(mean).transpose()?;
+        frames::transmission(self.projections.clone(), &mean(white)?, dark.as_deref())
     }
 
     /// The integrals of the attenuation along each ray, −ln of the transmission, as a batch of
@@ -268,7 +268,7 @@ fn angles_of(name: &str, theta: &Dataset, count: usize) -> Result<Vec<f64>> {
 }
 
 /// Writes one dataset, under the name of the options.
-pub(super) fn write_dataset(target: &Target, path: &Path, array: &Array) -> Result<()> {
+pub(super) fn write_dataset(target: &Target, path: &Path, array: &View) -> Result<()> {
     let entry = target.options.entry.as_deref().unwrap_or(STANDARD).trim_matches('/');
     let standard = array.as_standard_layout();
     let values = standard.as_slice().unwrap_or_default();

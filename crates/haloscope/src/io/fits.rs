@@ -15,7 +15,7 @@ use super::samples::{self, Encoded, Order, failed_read};
 use super::{
     Axes, FitsHeader, Format, Image, Metadata, ReadOptions, Sample, Scaling, Source, Target,
 };
-use crate::array::Array;
+use crate::array::{Array, View};
 use crate::error::Result;
 
 const BLOCK: usize = 2880;
@@ -216,7 +216,7 @@ fn read_values(source: &mut Source, header: &Header, sides: &[u64]) -> Result<Im
 }
 
 /// One image as the primary unit; a batch and channels of 1 are left out.
-pub(super) fn write(target: &Target, path: &Path, array: &Array) -> Result<()> {
+pub(super) fn write(target: &Target, path: &Path, array: &View) -> Result<()> {
     let sides = match array.shape() {
         [1, 1, sides @ ..] if (2..=3).contains(&sides.len()) => sides,
         all if (4..=5).contains(&all.len()) => all,

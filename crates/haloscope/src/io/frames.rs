@@ -2,7 +2,7 @@
 
 use ndarray::{IxDyn, Zip};
 
-use crate::array::Array;
+use crate::array::{Array, View};
 use crate::error::{Error, Result};
 
 /// Less of a beam than this cannot be told from none.
@@ -27,7 +27,7 @@ const LEAST: f32 = 1e-6;
 ///
 /// # Errors
 /// If a frame has not the last axes of the counts.
-pub fn transmission(counts: Array, flat: &Array, dark: Option<&Array>) -> Result<Array> {
+pub fn transmission(counts: Array, flat: &View, dark: Option<&View>) -> Result<Array> {
     let zeros = Array::zeros(flat.raw_dim());
     let dark = dark.unwrap_or(&zeros);
     check_frame("flat", flat, &counts)?;
@@ -41,7 +41,7 @@ pub fn transmission(counts: Array, flat: &Array, dark: Option<&Array>) -> Result
 ///
 /// # Errors
 /// If the frame has not the last axes of the counts.
-pub fn subtract_dark(counts: Array, dark: &Array) -> Result<Array> {
+pub fn subtract_dark(counts: Array, dark: &View) -> Result<Array> {
     check_frame("dark", dark, &counts)?;
     each_frame(counts, dark, |counts, dark| counts - dark)
 }
@@ -53,7 +53,7 @@ pub fn line_integrals(transmission: Array) -> Array {
     transmission.mapv_into(|part| -part.max(LEAST).ln())
 }
 
-fn check_frame(name: &'static str, frame: &Array, counts: &Array) -> Result<()> {
+fn check_frame(name: &'static str, frame: &View, counts: &View) -> Result<()> {
     if frame.ndim() <= counts.ndim() && counts.shape().ends_with(frame.shape()) {
         return Ok(());
     }
@@ -65,7 +65,7 @@ fn check_frame(name: &'static str, frame: &Array, counts: &Array) -> Result<()> 
 }
 
 /// Frames of one shape, one after the other, with another.
-fn each_frame(mut counts: Array, frame: &Array, with: impl Fn(f32, f32) -> f32) -> Result<Array> {
+fn each_frame(mut counts: Array, frame: &View, with: impl Fn(f32, f32) -> f32) -> Result<Array> {
     let frame = frame.broadcast(IxDyn(counts.shape()));
     let Some(frame) = frame else {
         return Err(Error::argument("frames", "they have not the sides of the measurements"));

@@ -53,7 +53,7 @@ pub(crate) use atomic::{PART, write_atomically_as};
 pub use metadata::{FitsHeader, LengthUnit, Metadata};
 pub use options::{Axes, Limits, ReadOptions, Sample, Scaling, WriteOptions};
 
-use crate::array::Array;
+use crate::array::{Array, View};
 use crate::error::{Error, Result};
 
 /// A kind of file.
@@ -330,7 +330,7 @@ pub fn decode(name: &str, mut reader: impl Read + Seek, options: &ReadOptions) -
 /// io::write(folder.path().join("small.jpg"), &picture, &WriteOptions::default())?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn write(path: impl AsRef<Path>, array: &Array, options: &WriteOptions) -> Result<()> {
+pub fn write(path: impl AsRef<Path>, array: &View, options: &WriteOptions) -> Result<()> {
     let path = path.as_ref();
     let name = path.display().to_string();
     let Some(format) = Format::of_name(&name) else {
@@ -434,7 +434,7 @@ impl Target<'_> {
         if self.options.raw { 1.0 } else { self.sample.white().unwrap_or(1.0) }
     }
 
-    fn refuse(&self, array: &Array, expected: &str) -> Error {
+    fn refuse(&self, array: &View, expected: &str) -> Error {
         Error::Shape {
             what: format!("{}: the array", self.name),
             expected: format!("this format takes {expected}"),

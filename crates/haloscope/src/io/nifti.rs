@@ -14,7 +14,7 @@ use ndarray::IxDyn;
 use super::picture::separate;
 use super::samples::{self, Encoded, Order, failed_read};
 use super::{Format, Image, LengthUnit, Metadata, ReadOptions, Sample, Scaling, Source, Target};
-use crate::array::Array;
+use crate::array::{Array, View};
 use crate::error::{Error, Result};
 
 /// The bytes of a header.
@@ -241,12 +241,7 @@ impl Fields<'_> {
     }
 }
 
-pub(super) fn write(
-    target: &Target,
-    path: &Path,
-    array: &Array,
-    is_compressed: bool,
-) -> Result<()> {
+pub(super) fn write(target: &Target, path: &Path, array: &View, is_compressed: bool) -> Result<()> {
     let header = make_header(target, array)?;
     let write = |file: &mut dyn Write| {
         file.write_all(&header)?;
@@ -262,7 +257,7 @@ pub(super) fn write(
     })
 }
 
-fn make_header(target: &Target, array: &Array) -> Result<Vec<u8>> {
+fn make_header(target: &Target, array: &View) -> Result<Vec<u8>> {
     let (channels, sides) = match array.shape() {
         [1, channels, sides @ ..] if (2..=3).contains(&sides.len()) => (*channels, sides),
         _ => {

@@ -12,7 +12,7 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
 use super::samples::{self, Encoded, Order, failed_read};
 use super::{Axes, Format, Image, ReadOptions, Sample, Scaling, Source, Target};
-use crate::array::Array;
+use crate::array::{Array, View};
 use crate::error::{Error, Result};
 
 /// Longer headers than this are those of arrays of records, which are not read.
@@ -204,12 +204,12 @@ fn sample_of(descr: &str) -> Option<(Sample, Order)> {
     Some((sample, order))
 }
 
-pub(super) fn write(path: &Path, array: &Array, sample: Sample) -> Result<()> {
+pub(super) fn write(path: &Path, array: &View, sample: Sample) -> Result<()> {
     super::write_atomically(path, |file| write_array(file, array, sample))
 }
 
 /// Writes an archive of one array, called `array` unless the options say otherwise.
-pub(super) fn write_archive(target: &Target, path: &Path, array: &Array) -> Result<()> {
+pub(super) fn write_archive(target: &Target, path: &Path, array: &View) -> Result<()> {
     let entry = target.options.entry.as_deref().unwrap_or("array");
     super::write_seekable(path, |file| {
         let mut archive = ZipWriter::new(file);
@@ -223,7 +223,7 @@ pub(super) fn write_archive(target: &Target, path: &Path, array: &Array) -> Resu
     })
 }
 
-fn write_array(file: &mut dyn Write, array: &Array, sample: Sample) -> std::io::Result<()> {
+fn write_array(file: &mut dyn Write, array: &View, sample: Sample) -> std::io::Result<()> {
     let kind = match sample {
         Sample::U8 => "|u1",
         Sample::I8 => "|i1",

@@ -11,7 +11,7 @@ use ndarray::{Axis, IxDyn};
 
 use super::samples::{Encoded, Order, failed_read, reserve};
 use super::{Format, Image, Sample, Scaling, Source, Target};
-use crate::array::Array;
+use crate::array::{Array, View};
 use crate::error::{Error, Result};
 
 /// Deflate shrinks to one in 1032 at most, and JPEG needs a bit for each block of a component.
@@ -151,7 +151,7 @@ pub(super) fn interleave(planes: &[&[f32]]) -> impl Iterator<Item = f32> {
     (0..pixels).flat_map(move |pixel| planes.iter().map(move |plane| plane[pixel]))
 }
 
-pub(super) fn write(target: &Target, path: &Path, array: &Array, format: Format) -> Result<()> {
+pub(super) fn write(target: &Target, path: &Path, array: &View, format: Format) -> Result<()> {
     let &[1, channels @ (1 | 3), height, width] = array.shape() else {
         return Err(target.refuse(array, "(1, 1 or 3, height, width)"));
     };

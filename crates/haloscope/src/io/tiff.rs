@@ -13,7 +13,7 @@ use tiff::{ColorType, TiffError};
 use super::picture::{interleave, separate, upright};
 use super::samples::reserve;
 use super::{Format, Image, ReadOptions, Sample, Scaling, Source, Target};
-use crate::array::Array;
+use crate::array::{Array, View};
 use crate::error::{Error, Result};
 
 /// How a file begins: either byte order, small and big files.
@@ -230,7 +230,7 @@ impl Pages {
     }
 }
 
-pub(super) fn write(target: &Target, path: &Path, array: &Array) -> Result<()> {
+pub(super) fn write(target: &Target, path: &Path, array: &View) -> Result<()> {
     let (channels, depth, height, width) = match *array.shape() {
         [1, channels @ (1 | 3), height, width] => (channels, 1, height, width),
         [1, channels @ (1 | 3), depth, height, width] => (channels, depth, height, width),

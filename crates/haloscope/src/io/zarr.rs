@@ -17,7 +17,7 @@ use super::samples::{Encoded, Order};
 use super::{
     Axes, Format, Image, LengthUnit, Metadata, ReadOptions, Sample, Scaling, WriteOptions, guarded,
 };
-use crate::array::Array;
+use crate::array::{Array, View};
 use crate::error::{Error, Result};
 
 /// Larger descriptions than this are not those of an image.
@@ -57,7 +57,7 @@ pub struct Layout {
 impl Layout {
     /// Chunks of 64³ or 512² values (about a megabyte) in shards of 8³ or 8² of them.
     #[must_use]
-    pub fn of(array: &Array, options: &WriteOptions) -> Self {
+    pub fn of(array: &View, options: &WriteOptions) -> Self {
         let chunk = if array.ndim() >= 5 { 64 } else { 512 };
         let unit = options.metadata.unit.unwrap_or(LengthUnit::Millimetre);
         Self { chunk, shard: 8 * chunk, spacing: options.spacing.clone(), unit }
@@ -79,7 +79,7 @@ pub fn read_region(path: &Path, region: &[Range<usize>], options: &ReadOptions) 
 /// Writes an OME-Zarr image of one scale, at `0` of a group, compressed by gzip.
 ///
 /// The folder appears when it is whole; one that was there stays until then.
-pub fn write(path: &Path, array: &Array, layout: &Layout) -> Result<()> {
+pub fn write(path: &Path, array: &View, layout: &Layout) -> Result<()> {
     let name = path.display().to_string();
     if !(4..=5).contains(&array.ndim()) || array.is_empty() {
         return Err(Error::Shape {
@@ -130,7 +130,7 @@ pub fn write(path: &Path, array: &Array, layout: &Layout) -> Result<()> {
 
 type Failure = Box<dyn std::error::Error>;
 
-fn fill(folder: &Path, array: &Array, layout: &Layout) -> std::result::Result<(), Failure> {
+fn fill(folder: &Path, array: &View, layout: &Layout) -> std::result::Result<(), Failure> {
     std::fs::create_dir(folder)?;
     let store = Arc::new(FilesystemStore::new(folder)?);
     let names = &["b", "c", "z", "y", "x"][..];

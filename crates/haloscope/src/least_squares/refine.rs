@@ -157,7 +157,7 @@ pub(super) fn finite(what: &'static str, value: f64) -> Result<f64> {
     let reason = format!(
         "a sum over it is {value}; the input or what the operator made of it holds infinities or NaNs"
     );
-    Err(Error::Numeric { what, reason })
+    Err(Error::Numeric { what: what.into(), reason })
 }
 
 pub(super) fn check_options(options: &Options) -> Result<()> {

@@ -7,7 +7,7 @@
 
 mod ssim;
 
-use crate::array::{Array, ordered_sum};
+use crate::array::{View, ordered_sum};
 use crate::error::{Error, Result};
 
 pub use ssim::{Border, Ssim};
@@ -22,7 +22,7 @@ pub use ssim::{Border, Ssim};
 /// assert_eq!(mse(&zeros, &ones)?, [1.0, 1.0]);
 /// # Ok::<(), haloscope::Error>(())
 /// ```
-pub fn mse(image: &Array, reference: &Array) -> Result<Vec<f64>> {
+pub fn mse(image: &View, reference: &View) -> Result<Vec<f64>> {
     per_image("mse", image, reference, |image, reference| {
         mean_of(image, reference, |a, b| (a - b) * (a - b))
     })
@@ -38,7 +38,7 @@ pub fn mse(image: &Array, reference: &Array) -> Result<Vec<f64>> {
 /// assert_eq!(mae(&zeros, &halves)?, [0.5]);
 /// # Ok::<(), haloscope::Error>(())
 /// ```
-pub fn mae(image: &Array, reference: &Array) -> Result<Vec<f64>> {
+pub fn mae(image: &View, reference: &View) -> Result<Vec<f64>> {
     per_image("mae", image, reference, |image, reference| {
         mean_of(image, reference, |a, b| (a - b).abs())
     })
@@ -56,7 +56,7 @@ pub fn mae(image: &Array, reference: &Array) -> Result<Vec<f64>> {
 /// assert_eq!(nmse(&ones, &twos)?, [0.25]);
 /// # Ok::<(), haloscope::Error>(())
 /// ```
-pub fn nmse(image: &Array, reference: &Array) -> Result<Vec<f64>> {
+pub fn nmse(image: &View, reference: &View) -> Result<Vec<f64>> {
     per_image("nmse", image, reference, |image, reference| {
         let error = mean_of(image, reference, |a, b| (a - b) * (a - b));
         if error == 0.0 { 0.0 } else { error / mean_of(reference, reference, |_, b| b * b) }
@@ -77,7 +77,7 @@ pub fn nmse(image: &Array, reference: &Array) -> Result<Vec<f64>> {
 /// assert!((psnr(&tenths, &zeros, 1.0)?[0] - 20.0).abs() < 1e-6);
 /// # Ok::<(), haloscope::Error>(())
 /// ```
-pub fn psnr(image: &Array, reference: &Array, data_range: f64) -> Result<Vec<f64>> {
+pub fn psnr(image: &View, reference: &View, data_range: f64) -> Result<Vec<f64>> {
     check_range("psnr", data_range)?;
     let errors = mse(image, reference)?;
     Ok(errors.iter().map(|error| 10.0 * (data_range * data_range / error).log10()).collect())
@@ -96,7 +96,7 @@ pub fn psnr(image: &Array, reference: &Array, data_range: f64) -> Result<Vec<f64
 /// assert!(ssim(&ramp.mapv(|v| 1.0 - v), &ramp, 1.0)?[0] < 0.0);
 /// # Ok::<(), haloscope::Error>(())
 /// ```
-pub fn ssim(image: &Array, reference: &Array, data_range: f64) -> Result<Vec<f64>> {
+pub fn ssim(image: &View, reference: &View, data_range: f64) -> Result<Vec<f64>> {
     Ssim::new(data_range)?.per_image(image, reference)
 }
 
@@ -113,8 +113,8 @@ pub fn mean(values: &[f64]) -> f64 {
 /// `metric` of each image of two batches, whose shapes are checked.
 fn per_image(
     name: &'static str,
-    image: &Array,
-    reference: &Array,
+    image: &View,
+    reference: &View,
     metric: impl Fn(&[f32], &[f32]) -> f64,
 ) -> Result<Vec<f64>> {
     let (shape, found) = (reference.shape(), image.shape());
@@ -157,6 +157,7 @@ fn check_range(name: &'static str, data_range: f64) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::array::Array;
     use ndarray::ArrayD;
 
     #[test]

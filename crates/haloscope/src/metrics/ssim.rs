@@ -8,7 +8,7 @@
 use rayon::prelude::*;
 
 use super::{check_range, per_image};
-use crate::array::Array;
+use crate::array::View;
 use crate::error::{Error, Result};
 
 /// Output rows of one task; a task filters a window's length of rows more than it has results.
@@ -101,7 +101,7 @@ impl Ssim {
     ///
     /// Images have two or three spatial axes, each at least as long as the window; with a mirrored
     /// border, longer than half of it.
-    pub fn per_image(&self, image: &Array, reference: &Array) -> Result<Vec<f64>> {
+    pub fn per_image(&self, image: &View, reference: &View) -> Result<Vec<f64>> {
         let shape = image.shape();
         let least = match self.border {
             Border::Reflect => self.window.len() / 2 + 1,
@@ -294,6 +294,7 @@ fn add_weighted(total: &mut [f64], weight: f64, row: &[f64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::array::Array;
 
     fn noise(shape: &[usize], seed: u64) -> Array {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -301,7 +302,7 @@ mod tests {
     }
 
     /// Straight from the definition: every window of a volume on its own.
-    fn plain(x: &Array, y: &Array, data_range: f64) -> f64 {
+    fn plain(x: &View, y: &View, data_range: f64) -> f64 {
         let ssim = Ssim::new(data_range).expect("a range");
         let sides = &x.shape()[2..];
         let inside: Vec<usize> = sides.iter().map(|side| side - 10).collect();
@@ -347,7 +348,7 @@ mod tests {
     fn mirrored_border_is_that_of_a_padded_image() {
         for shape in [vec![1, 1, 20, 23], vec![1, 1, 8, 12, 9], vec![1, 1, 6, 6]] {
             let (x, y) = (noise(&shape, 1), noise(&shape, 2));
-            let padded = |a: &Array| {
+            let padded = |a: &View| {
                 let larger: Vec<usize> = shape
                     .iter()
                     .enumerate()

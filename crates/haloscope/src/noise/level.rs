@@ -2,7 +2,7 @@
 
 use ndarray::{Axis, Slice};
 
-use crate::array::Array;
+use crate::array::{Array, View};
 use crate::error::{Error, Result};
 
 /// The high-pass filter of Daubechies' wavelet with two vanishing moments: it sees no ramps, and keeps the variance of
@@ -27,7 +27,7 @@ const MEDIAN_OF_NORMAL: f64 = 0.674_489_750_196_081_7;
 /// assert!((level(&image)? - 0.05).abs() < 0.005);
 /// # Ok::<(), haloscope::Error>(())
 /// ```
-pub fn level(images: &Array) -> Result<f64> {
+pub fn level(images: &View) -> Result<f64> {
     if images.ndim() < 3 || images.is_empty() {
         return Err(Error::Shape {
             what: "the image whose noise is estimated".into(),
@@ -35,7 +35,7 @@ pub fn level(images: &Array) -> Result<f64> {
             found: images.shape().to_vec(),
         });
     }
-    let mut details = images.clone();
+    let mut details = images.to_owned();
     for axis in 2..images.ndim() {
         if images.shape()[axis] >= HIGH_PASS.len() {
             details = high_pass(&details, Axis(axis));
@@ -53,7 +53,7 @@ pub fn level(images: &Array) -> Result<f64> {
 }
 
 /// The coefficients along one axis, every second one, so that the noise in them stays independent.
-fn high_pass(image: &Array, axis: Axis) -> Array {
+fn high_pass(image: &View, axis: Axis) -> Array {
     let count = (image.len_of(axis) - HIGH_PASS.len()) / 2 + 1;
     let mut shape = image.shape().to_vec();
     shape[axis.index()] = count;

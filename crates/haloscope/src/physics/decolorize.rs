@@ -1,7 +1,7 @@
 //! A grey image from one of several channels.
 
 use super::{LinearPhysics, Physics, slice_mut};
-use crate::array::Array;
+use crate::array::{Array, View};
 use crate::error::{Error, Result};
 
 /// A weighted sum of the channels.
@@ -108,7 +108,7 @@ impl LinearPhysics for Decolorize {
     }
 
     /// At each pixel, the part of `b` along the weights and the part across them have one eigenvalue each.
-    fn solve_normal(&self, b: &Array, shift: f64) -> Option<Result<Array>> {
+    fn solve_normal(&self, b: &View, shift: f64) -> Option<Result<Array>> {
         let solve = || {
             self.check_image(b)?;
             let (samples, eigenvalue) = (self.samples(), self.eigenvalue());

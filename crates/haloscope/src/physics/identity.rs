@@ -1,7 +1,7 @@
 //! The identity; with noise, the denoising problem.
 
 use super::{LinearPhysics, Physics};
-use crate::array::{Array, scale};
+use crate::array::{Array, View, scale};
 use crate::error::Result;
 
 /// `A x = x`.
@@ -59,7 +59,7 @@ impl LinearPhysics for Identity {
         Some(1.0)
     }
 
-    fn solve_normal(&self, b: &Array, shift: f64) -> Option<Result<Array>> {
+    fn solve_normal(&self, b: &View, shift: f64) -> Option<Result<Array>> {
         let mut solution = b.as_standard_layout().into_owned();
         scale(solution.as_slice_mut()?, (1.0 / (1.0 + shift)) as f32);
         Some(Ok(solution))

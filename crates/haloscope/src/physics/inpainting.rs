@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{LinearPhysics, Physics, slice, slice_mut};
-use crate::array::Array;
+use crate::array::{Array, View};
 use crate::error::{Error, Result};
 
 /// `A x = m x`, pixel by pixel, with a mask of 0 for what is missing and 1 for what is there; weights
@@ -35,7 +35,7 @@ impl fmt::Debug for Inpainting {
 
 impl Inpainting {
     /// For images of a shape (channel, spatial…), with a mask of that shape or of one channel for all.
-    pub fn new(shape: &[usize], mask: &Array) -> Result<Self> {
+    pub fn new(shape: &[usize], mask: &View) -> Result<Self> {
         let found = mask.shape();
         let fits = !shape.is_empty()
             && found.len() == shape.len()
@@ -98,7 +98,7 @@ impl LinearPhysics for Inpainting {
         Some(self.mask.iter().map(|&mask| f64::from(mask).powi(2)).fold(0.0, f64::max))
     }
 
-    fn solve_normal(&self, b: &Array, shift: f64) -> Option<Result<Array>> {
+    fn solve_normal(&self, b: &View, shift: f64) -> Option<Result<Array>> {
         let solve = || {
             self.check_image(b)?;
             let mut solution = b.as_standard_layout().into_owned();

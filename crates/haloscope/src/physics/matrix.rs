@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{LinearPhysics, Physics, slice};
-use crate::array::{Array, dot};
+use crate::array::{Array, View, dot};
 use crate::error::{Error, Result};
 
 /// `y = M x`, with the samples of an image in memory order.
@@ -32,7 +32,7 @@ impl fmt::Debug for Matrix {
 
 impl Matrix {
     /// For images of a shape, with a matrix of (measurements, samples of an image).
-    pub fn new(shape: &[usize], matrix: &Array) -> Result<Self> {
+    pub fn new(shape: &[usize], matrix: &View) -> Result<Self> {
         let samples: usize = shape.iter().product();
         match *matrix.shape() {
             [rows, columns] if columns == samples && rows * columns > 0 => {
@@ -118,7 +118,7 @@ impl LinearPhysics for Matrix {
     }
 
     /// By Gaussian elimination on `MᵀM + shift`, if that has an inverse.
-    fn solve_normal(&self, b: &Array, shift: f64) -> Option<Result<Array>> {
+    fn solve_normal(&self, b: &View, shift: f64) -> Option<Result<Array>> {
         let samples: usize = self.shape.iter().product();
         let mut normal = vec![0.0; samples * samples];
         for row in self.rows.chunks(samples) {

@@ -21,7 +21,7 @@ use std::fmt;
 
 use ndarray::{ArrayD, IxDyn};
 
-use crate::array::{Array, slice, slice_mut};
+use crate::array::{Array, View, slice, slice_mut};
 use crate::error::{Error, Result};
 
 pub use blur::{Blur, Method, Padding, gaussian_width, kernels};
@@ -38,7 +38,7 @@ pub use stack::Stack;
 /// A differentiable map from images to measurements.
 pub trait Physics: Send + Sync + fmt::Debug {
     /// What it is called in messages and job files: `blur`.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
 
     /// The shape of an image, without the batch: (channel, spatial…).
     fn image_shape(&self) -> &[usize];
@@ -73,7 +73,7 @@ pub trait Physics: Send + Sync + fmt::Debug {
     }
 
     /// What the instrument measures of the images, without noise.
-    fn forward(&self, image: &Array) -> Result<Array> {
+    fn forward(&self, image: &View) -> Result<Array> {
         let batch = self.check_image(image)?;
         let mut measurement = zeros(batch, self.measurement_shape());
         self.apply_forward(batch, &slice(image), slice_mut(&mut measurement))?;
@@ -81,14 +81,14 @@ pub trait Physics: Send + Sync + fmt::Debug {
     }
 
     /// [`forward`](Self::forward) into an array that is there already.
-    fn forward_into(&self, image: &Array, measurement: &mut Array) -> Result<()> {
+    fn forward_into(&self, image: &View, measurement: &mut View) -> Result<()> {
         let batch = self.check_image(image)?;
         check(self.name(), "measurement", self.measurement_shape(), measurement, Some(batch))?;
         with_slice_mut(measurement, |to| self.apply_forward(batch, &slice(image), to))
     }
 
     /// `Jᵀ v`, where `J` is the derivative at `image`.
-    fn vjp(&self, image: &Array, v: &Array) -> Result<Array> {
+    fn vjp(&self, image: &View, v: &View) -> Result<Array> {
         let batch = self.check_image(image)?;
         check(self.name(), "measurement", self.measurement_shape(), v, Some(batch))?;
         let mut result = zeros(batch, self.image_shape());
@@ -97,12 +97,12 @@ pub trait Physics: Send + Sync + fmt::Debug {
     }
 
     /// The number of images in a batch of this operator's images.
-    fn check_image(&self, image: &Array) -> Result<usize> {
+    fn check_image(&self, image: &View) -> Result<usize> {
         check(self.name(), "image", self.image_shape(), image, None)
     }
 
     /// The number of measurements in a batch of this operator's measurements.
-    fn check_measurement(&self, measurement: &Array) -> Result<usize> {
+    fn check_measurement(&self, measurement: &View) -> Result<usize> {
         check(self.name(), "measurement", self.measurement_shape(), measurement, None)
     }
 }
@@ -115,7 +115,7 @@ pub trait LinearPhysics: Physics {
     fn apply_adjoint(&self, batch: usize, measurement: &[f32], image: &mut [f32]) -> Result<()>;
 
     /// `Aᵀ y`.
-    fn adjoint(&self, measurement: &Array) -> Result<Array> {
+    fn adjoint(&self, measurement: &View) -> Result<Array> {
         let batch = self.check_measurement(measurement)?;
         let mut image = zeros(batch, self.image_shape());
         self.apply_adjoint(batch, &slice(measurement), slice_mut(&mut image))?;
@@ -123,14 +123,14 @@ pub trait LinearPhysics: Physics {
     }
 
     /// [`adjoint`](Self::adjoint) into an array that is there already.
-    fn adjoint_into(&self, measurement: &Array, image: &mut Array) -> Result<()> {
+    fn adjoint_into(&self, measurement: &View, image: &mut View) -> Result<()> {
         let batch = self.check_measurement(measurement)?;
         check(self.name(), "image", self.image_shape(), image, Some(batch))?;
         with_slice_mut(image, |to| self.apply_adjoint(batch, &slice(measurement), to))
     }
 
     /// `AᵀA x`.
-    fn normal(&self, image: &Array) -> Result<Array> {
+    fn normal(&self, image: &View) -> Result<Array> {
         self.adjoint(&self.forward(image)?)
     }
 
@@ -143,7 +143,7 @@ pub trait LinearPhysics: Physics {
     /// 0 it is the one of least norm.
     ///
     /// Pseudo-inverse (`b = Aᵀy`, shift 0) and prox of the L2 fidelity both come down to this.
-    fn solve_normal(&self, b: &Array, shift: f64) -> Option<Result<Array>> {
+    fn solve_normal(&self, b: &View, shift: f64) -> Option<Result<Array>> {
         let _ = (b, shift);
         None
     }
@@ -151,10 +151,10 @@ pub trait LinearPhysics: Physics {
 
 /// The batch of an array that must be `shape` behind its first axis.
 fn check(
-    operator: &'static str,
+    operator: &str,
     role: &str,
     shape: &[usize],
-    array: &Array,
+    array: &View,
     batch: Option<usize>,
 ) -> Result<usize> {
     let found = array.shape();
@@ -175,7 +175,7 @@ fn zeros(batch: usize, shape: &[usize]) -> Array {
     ArrayD::zeros(IxDyn(&full))
 }
 
-fn with_slice_mut(array: &mut Array, write: impl FnOnce(&mut [f32]) -> Result<()>) -> Result<()> {
+fn with_slice_mut(array: &mut View, write: impl FnOnce(&mut [f32]) -> Result<()>) -> Result<()> {
     if let Some(slice) = array.as_slice_mut() {
         return write(slice);
     }

@@ -92,11 +92,11 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::array::{Array, dot};
+    use crate::array::{Array, View, dot};
     use crate::physics::{Blur, Compose, Padding, kernels, slice};
 
     /// ⟨v, (f(x + h d) − f(x − h d)) / 2h⟩, the differences in f64.
-    fn slope(operator: &dyn Physics, x: &Array, direction: &Array, v: &Array) -> Result<f64> {
+    fn slope(operator: &dyn Physics, x: &Array, direction: &Array, v: &View) -> Result<f64> {
         let step = 1e-2;
         let (after, before) = (
             operator.forward(&(x + &(direction * step)))?,

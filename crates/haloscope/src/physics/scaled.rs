@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{LinearPhysics, Physics};
-use crate::array::{Array, scale};
+use crate::array::{Array, View, scale};
 use crate::error::{Error, Result};
 
 /// `c A(x)`; linear if `A` is, with the norm and the closed form that follow from those of `A`.
@@ -92,7 +92,7 @@ impl LinearPhysics for Scaled {
     }
 
     /// `(c² AᵀA + s)⁻¹ b = (AᵀA + s / c²)⁻¹ b / c²`.
-    fn solve_normal(&self, b: &Array, shift: f64) -> Option<Result<Array>> {
+    fn solve_normal(&self, b: &View, shift: f64) -> Option<Result<Array>> {
         let squared = f64::from(self.factor).powi(2);
         let linear = self.operator.as_linear()?;
         if squared == 0.0 {

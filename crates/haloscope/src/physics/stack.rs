@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::{LinearPhysics, Physics, slice, slice_mut, zeros};
-use crate::array::{Array, add_scaled};
+use crate::array::{Array, View, add_scaled};
 use crate::error::{Error, Result};
 use crate::measurements::Measurements;
 use crate::words::count;
@@ -94,7 +94,7 @@ impl Stack {
     }
 
     /// What all operators measure of the images, without noise.
-    pub fn forward(&self, image: &Array) -> Result<Measurements> {
+    pub fn forward(&self, image: &View) -> Result<Measurements> {
         let parts = self.operators.iter().map(|operator| operator.forward(image));
         Ok(Measurements::new(parts.collect::<Result<_>>()?))
     }
@@ -103,7 +103,7 @@ impl Stack {
     ///
     /// # Errors
     /// If an index is not one of the stack or is given twice.
-    pub fn forward_some(&self, image: &Array, indices: &[usize]) -> Result<Measurements> {
+    pub fn forward_some(&self, image: &View, indices: &[usize]) -> Result<Measurements> {
         let mut parts = Vec::with_capacity(indices.len());
         for &index in indices {
             let Some(operator) = self.get(index) else {
@@ -116,7 +116,7 @@ impl Stack {
     }
 
     /// `Σ Jᵢᵀ vᵢ`, where `Jᵢ` is the derivative of operator i at `image`.
-    pub fn vjp(&self, image: &Array, v: &Measurements) -> Result<Array> {
+    pub fn vjp(&self, image: &View, v: &Measurements) -> Result<Array> {
         self.check_complete(v)?;
         self.sum(|i, operator| operator.vjp(image, part(v, i)))
     }
@@ -131,7 +131,7 @@ impl Stack {
     }
 
     /// `AᵀA x = Σ AᵢᵀAᵢ x`, holding no more than one operator's measurements at a time.
-    pub fn normal(&self, image: &Array) -> Result<Array> {
+    pub fn normal(&self, image: &View) -> Result<Array> {
         self.sum(|i, _| self.linear(i)?.normal(image))
     }
 

@@ -81,7 +81,7 @@ impl Algorithm for Backtracking {
             halvings += 1;
             if halvings > MOST_HALVINGS {
                 return Err(Error::Numeric {
-                    what: self.name,
+                    what: self.name.into(),
                     reason: format!(
                         "no step above {step:e} keeps the data term finite and makes it smaller; keep the image \
                          above 0 with a range, or give the fidelity a background"
@@ -151,7 +151,7 @@ impl Backtracking {
             }
         }
         Err(Error::Numeric {
-            what: self.name,
+            what: self.name.into(),
             reason: "the data term is infinite at the image to begin with, and at one that is raised above 0; begin \
                      with another image, or give the fidelity a background"
                 .into(),

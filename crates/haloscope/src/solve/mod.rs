@@ -137,7 +137,7 @@ fn advance(problem: &Problem, algorithm: &dyn Algorithm, state: &mut State) -> R
     let length = norm(&slice(&state.image));
     if !length.is_finite() {
         return Err(Error::Numeric {
-            what: algorithm.name(),
+            what: algorithm.name().into(),
             reason: format!(
                 "the image is not finite after iteration {}; a smaller step size may help",
                 state.iteration

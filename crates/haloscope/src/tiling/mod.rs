@@ -15,7 +15,7 @@ mod standard;
 
 use std::fmt;
 
-use crate::array::Array;
+use crate::array::{Array, View};
 use crate::denoise::Denoiser;
 use crate::error::{Error, Result};
 
@@ -220,7 +220,7 @@ pub trait Tiles: Send + Sync + fmt::Debug {
 
     /// Cuts tile `tile` out of an image, or out of a map that has other channels or batches. Tiles of
     /// the same shape can be denoised at once.
-    fn extract(&self, image: &Array, tile: usize) -> Result<Array>;
+    fn extract(&self, image: &View, tile: usize) -> Result<Array>;
 
     /// What the image needs of a tile's result: it is this that ranks send each other.
     fn finish(&self, result: Array, tile: usize) -> Result<Array>;

@@ -7,7 +7,7 @@ use ndarray::{ArrayD, IxDyn};
 
 use super::axis::{AxisTiling, Cut, Span};
 use super::{Batch, Border, Extent, Overlap, Patch, Strategy, Tiles, Tiling, auto, standard};
-use crate::array::Array;
+use crate::array::{Array, View};
 use crate::denoise::Denoiser;
 use crate::error::{Error, Result};
 
@@ -264,7 +264,7 @@ impl Tiles for TilePlan {
         &self.image
     }
 
-    fn extract(&self, image: &Array, tile: usize) -> Result<Array> {
+    fn extract(&self, image: &View, tile: usize) -> Result<Array> {
         let spatial = &self.image[2..];
         if image.ndim() != self.image.len() || image.shape()[2..] != *spatial {
             return Err(Error::Shape {
@@ -418,7 +418,7 @@ mod tests {
         })
     }
 
-    fn through(plan: &TilePlan, image: &Array) -> Array {
+    fn through(plan: &TilePlan, image: &View) -> Array {
         let mut result = Array::zeros(image.raw_dim());
         for tile in 0..plan.len() {
             let window = plan.extract(image, tile).expect("a window");

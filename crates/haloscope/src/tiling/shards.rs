@@ -9,7 +9,7 @@ use haloscope_nn::engine::Grain;
 use ndarray::{Axis, Slice};
 
 use super::Tiles;
-use crate::array::Array;
+use crate::array::{Array, View};
 use crate::error::{Error, Result};
 
 /// A grid of boxes, one for each rank.
@@ -158,7 +158,7 @@ impl Tiles for ShardPlan {
         &self.image
     }
 
-    fn extract(&self, image: &Array, tile: usize) -> Result<Array> {
+    fn extract(&self, image: &View, tile: usize) -> Result<Array> {
         if image.ndim() != self.image.len() || image.shape()[2..] != self.image[2..] {
             return Err(Error::Shape {
                 what: "the image to cut into parts".into(),

@@ -391,14 +391,14 @@ fn put_together(ctx: &Context, local: LocalTiles, shape: &[usize]) -> Result<Arr
 
 /// A denoiser whose result at a pixel depends on its neighbour in the row and on the level.
 fn smooth() -> impl Denoiser {
-    denoiser_fn("smooth", |image: &Array, level: &NoiseLevel| {
+    denoiser_fn("smooth", |image, level| {
         let level = match level {
             NoiseLevel::Uniform(level) => Array::from_elem(image.raw_dim(), *level),
             NoiseLevel::PerImage(levels) => Array::from_shape_fn(image.raw_dim(), |i| levels[i[0]]),
             NoiseLevel::Map(map) => map.broadcast(image.raw_dim()).expect("a map").to_owned(),
         };
         let last = image.ndim() - 1;
-        let mut result = image.clone();
+        let mut result = image.to_owned();
         for (index, value) in result.indexed_iter_mut() {
             let mut beside = index.clone();
             beside[last] = (index[last] + 1) % image.shape()[last];

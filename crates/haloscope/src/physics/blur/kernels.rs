@@ -8,7 +8,7 @@ use std::f64::consts::{PI, SQRT_2};
 
 use ndarray::{ArrayD, Dimension, IxDyn};
 
-use crate::array::Array;
+use crate::array::{Array, View};
 use crate::error::{Error, Result};
 
 /// A Gaussian of given standard deviations, (height, width) or (depth, height, width), in samples.
@@ -202,7 +202,7 @@ pub fn sinc(factor: usize, length: usize) -> Result<Array> {
 }
 
 /// The kernel divided by its sum.
-pub fn normalised(kernel: &Array) -> Result<Array> {
+pub fn normalised(kernel: &View) -> Result<Array> {
     let sum: f64 = kernel.iter().map(|&value| f64::from(value)).sum();
     if !sum.is_finite() || sum.abs() < 1e-30 {
         let reason = format!("its samples sum to {sum}; a sum other than 0 is expected");

@@ -23,7 +23,7 @@ use rayon::prelude::*;
 use rustfft::num_complex::Complex;
 
 use super::{LinearPhysics, Physics, slice};
-use crate::array::Array;
+use crate::array::{Array, View};
 use crate::error::{Error, Result};
 pub use width::gaussian_width;
 
@@ -146,14 +146,14 @@ impl Blur {
     /// The kernel is an array (image, channel, spatial…): one for each image of a batch or 1 for all,
     /// one for each channel or 1 for all. With one for each image the operator takes batches of just
     /// that size.
-    pub fn new(shape: &[usize], kernel: &Array, padding: Padding) -> Result<Self> {
+    pub fn new(shape: &[usize], kernel: &View, padding: Padding) -> Result<Self> {
         Self::with_method(shape, kernel, padding, Method::Automatic)
     }
 
     /// Like [`new`](Self::new), with a choice of how it is computed.
     pub fn with_method(
         shape: &[usize],
-        kernel: &Array,
+        kernel: &View,
         padding: Padding,
         method: Method,
     ) -> Result<Self> {
@@ -335,7 +335,7 @@ impl LinearPhysics for Blur {
 
     /// For circular padding. With a shift of 0, frequencies whose eigenvalue is below 1e-6 of the
     /// greatest count as not measured: what f32 says of them is mostly rounding.
-    fn solve_normal(&self, b: &Array, shift: f64) -> Option<Result<Array>> {
+    fn solve_normal(&self, b: &View, shift: f64) -> Option<Result<Array>> {
         let diagonal = self.diagonal()?;
         let greatest = self.exact_squared_norm()?;
         let filter = Filter::Solve { shift: shift as f32, floor: (1e-6 * greatest) as f32 };
@@ -395,7 +395,7 @@ impl Diagonal {
 }
 
 impl Kernels {
-    fn new(shape: &[usize], kernel: &Array) -> Result<Self> {
+    fn new(shape: &[usize], kernel: &View) -> Result<Self> {
         let found = kernel.shape();
         let channels = shape[0];
         let fits = found.len() == shape.len() + 1 && (found[1] == 1 || found[1] == channels);

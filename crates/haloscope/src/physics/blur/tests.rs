@@ -8,7 +8,7 @@ fn random(shape: &[usize], seed: u64) -> Array {
     Array::from_shape_fn(shape, |_| random.f32() * 2.0 - 1.0)
 }
 
-fn relative(a: &Array, b: &Array) -> f64 {
+fn relative(a: &View, b: &View) -> f64 {
     let a_b = crate::array::distance(&slice(a), &slice(b));
     a_b / crate::array::norm(&slice(b)).max(1e-30)
 }
@@ -63,7 +63,7 @@ fn each_image_and_channel_has_its_kernel() -> Result<()> {
     let whole = Blur::new(&[3, 12, 10], &kernel, Padding::Reflect)?.forward(&x)?;
     for image in 0..2 {
         for channel in 0..3 {
-            let part = |array: &Array| {
+            let part = |array: &View| {
                 array
                     .slice_each_axis(|axis| match axis.axis.index() {
                         0 => (image..=image).into(),
@@ -167,7 +167,7 @@ fn the_norm_of_a_circular_blur_is_the_greatest_eigenvalue() -> Result<()> {
 #[test]
 fn large_kernels_go_through_fourier_transforms_and_small_ones_do_not() -> Result<()> {
     let method =
-        |kernel: &Array| Blur::new(&[1, 256, 256], kernel, Padding::Circular).map(|b| b.method());
+        |kernel: &View| Blur::new(&[1, 256, 256], kernel, Padding::Circular).map(|b| b.method());
     assert_eq!(method(&random(&[1, 1, 5, 5], 0))?, Method::Direct);
     assert_eq!(method(&random(&[1, 1, 41, 41], 0))?, Method::Fourier);
     // A product of a column and a row stays direct for longer.
@@ -177,7 +177,7 @@ fn large_kernels_go_through_fourier_transforms_and_small_ones_do_not() -> Result
 
 #[test]
 fn what_cannot_be_is_refused_with_the_value() {
-    let message = |shape: &[usize], kernel: &Array, padding| {
+    let message = |shape: &[usize], kernel: &View, padding| {
         Blur::new(shape, kernel, padding).expect_err("refused").to_string()
     };
     let kernel = |shape: &[usize]| Array::ones(shape);

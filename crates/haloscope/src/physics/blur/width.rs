@@ -1,6 +1,6 @@
 //! How blurred an image is, from its sharpest edges.
 
-use crate::array::Array;
+use crate::array::View;
 
 /// How much the image is smoothed before its edges are looked at, against noise, and once more to compare with; in pixels.
 const SMOOTHED: (f64, f64) = (1.0, 2.0);
@@ -18,7 +18,7 @@ const SHARPEST: f64 = 0.3;
 /// A slope of an ideal edge that was blurred by σ and smoothed by `s` is proportional to `1 / √(σ² + s²)`, so that the ratio
 /// of two slopes gives σ. Blurs of other shapes give a Gaussian of about their width.
 #[must_use]
-pub fn gaussian_width(image: &Array) -> Option<f64> {
+pub fn gaussian_width(image: &View) -> Option<f64> {
     let &[_, channels, height, width] = image.shape() else { return None };
     if height < 16 || width < 16 || image.iter().any(|value| !value.is_finite()) {
         return None;
@@ -94,6 +94,7 @@ fn smoothed(values: &[f64], height: usize, width: usize, sigma: f64) -> Vec<f64>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::array::Array;
     use crate::noise::{Noise, NoiseSource};
 
     /// Squares of several grays, blurred, with noise.

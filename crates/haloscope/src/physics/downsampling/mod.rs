@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use ndarray::{Axis, Slice};
 
 use super::{Blur, LinearPhysics, Padding, Physics, kernels, slice, slice_mut};
-use crate::array::Array;
+use crate::array::{Array, View};
 use crate::error::{Error, Result};
 use closed_form::Aliases;
 
@@ -215,7 +215,7 @@ impl Downsampling {
     }
 
     /// Without a blur the normal operator is a mask.
-    fn solve_mask(&self, b: &Array, shift: f64) -> Result<Array> {
+    fn solve_mask(&self, b: &View, shift: f64) -> Result<Array> {
         self.check_image(b)?;
         let inverse = |value: f64| if value > 0.0 { (1.0 / value) as f32 } else { 0.0 };
         let (measured, missing) = (inverse(1.0 + shift), inverse(shift));
@@ -287,7 +287,7 @@ impl LinearPhysics for Downsampling {
 
     /// Without a filter, and for a circular blur of an image that the factor divides (Zhao et al.,
     /// 2016). With a shift of 0, eigenvalues below 1e-6 of the greatest count as not measured.
-    fn solve_normal(&self, b: &Array, shift: f64) -> Option<Result<Array>> {
+    fn solve_normal(&self, b: &View, shift: f64) -> Option<Result<Array>> {
         let Some(blur) = &self.blur else { return Some(self.solve_mask(b, shift)) };
         let aliases = self.aliases()?;
         let solve = || {

@@ -15,7 +15,7 @@ use rayon::prelude::*;
 
 use super::coverage::Coverage;
 use super::filter::{Ramp, Window};
-use crate::array::Array;
+use crate::array::View;
 use crate::error::{Error, Result};
 
 /// The rotation axis of a scan, as its detector sees it.
@@ -73,7 +73,7 @@ const SAME_MASS: f64 = 0.05;
 /// assert!((rotation_centre(&sinogram, &angles)?.bin - 36.0).abs() < 0.5);
 /// # Ok::<(), haloscope::Error>(())
 /// ```
-pub fn rotation_centre(sinograms: &Array, angles: &[f64]) -> Result<RotationCentre> {
+pub fn rotation_centre(sinograms: &View, angles: &[f64]) -> Result<RotationCentre> {
     let &[_, _, views, bins] = sinograms.shape() else {
         return Err(Error::Shape {
             what: "the sinogram whose rotation axis is looked for".into(),
@@ -448,6 +448,7 @@ fn opposite(angles: &[f64]) -> Vec<Pair> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::array::Array;
     use crate::noise::{Noise, NoiseSource};
     use crate::phantom::{SheppLogan, Table};
     use crate::physics::Physics;

@@ -15,7 +15,7 @@ use super::coverage::Coverage;
 use super::filter::{Ramp, Window};
 use super::geometry::{Scan2d, Scan3d};
 use super::{Tomography2d, Tomography3d};
-use crate::array::Array;
+use crate::array::{Array, View};
 use crate::error::{Error, Result};
 use crate::physics::Physics;
 
@@ -35,7 +35,7 @@ impl Tomography2d {
     /// assert!((again[[0, 0, 16, 16]] - 1.0).abs() < 0.02);
     /// # Ok::<(), haloscope::Error>(())
     /// ```
-    pub fn filtered_back_projection(&self, sinogram: &Array, window: Window) -> Result<Array> {
+    pub fn filtered_back_projection(&self, sinogram: &View, window: Window) -> Result<Array> {
         let [height, width] = [self.image_shape()[1], self.image_shape()[2]];
         let [pixel_height, pixel_width] = self.pixel();
         let image = Axes {
@@ -81,7 +81,7 @@ impl Tomography2d {
 impl Tomography3d {
     /// The volume by the method of Feldkamp, Davis and Kress from projections of cone beams, or by
     /// filtered back-projection from those of parallel beams.
-    pub fn filtered_back_projection(&self, projections: &Array, window: Window) -> Result<Array> {
+    pub fn filtered_back_projection(&self, projections: &View, window: Window) -> Result<Array> {
         let size = &self.image_shape()[1..];
         let [depth, height, width] = self.voxel();
         let image = Axes {
@@ -165,7 +165,7 @@ impl Circle<'_> {
     fn reconstruct(
         &self,
         operator: &dyn Physics,
-        measurement: &Array,
+        measurement: &View,
         image: &Axes,
         factor: f64,
         window: Window,
