@@ -1,8 +1,10 @@
-//! Random numbers by counting: Philox4x32-10 of Salmon, Moraes, Dror and Shaw (2011).
+//! Random numbers that are the same everywhere and for good: they are part of what a seed means in job files, so they
+//! come from published generators, written down here, and not from a crate that may improve its own.
 //!
-//! The generator has no state. Each number is a function of a seed and of where it is used: which
+//! [`Draws`] counts: Philox4x32-10 of Salmon, Moraes, Dror and Shaw (2011). It has no state. Each number is a function of a seed and of where it is used: which
 //! operator, which element, which draw. So noise does not depend on how elements are divided over
-//! ranks and threads, and any part of it can be made again on its own. Not for cryptography.
+//! ranks and threads, and any part of it can be made again on its own. [`Sequence`] is for what is drawn one after the
+//! other, such as the shape of a kernel: SplitMix64 of Steele, Lea and Flood (2014). Neither is for cryptography.
 
 use std::f64::consts::TAU;
 
@@ -30,6 +32,35 @@ impl Draws {
     pub(crate) fn normal(&mut self) -> f64 {
         let (radius, angle) = self.uniforms();
         (-2.0 * radius.ln()).sqrt() * (TAU * angle).cos()
+    }
+}
+
+/// Random numbers one after the other.
+#[derive(Clone, Debug)]
+pub(crate) struct Sequence(u64);
+
+impl Sequence {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+
+    /// From 0 to below 1.
+    pub(crate) fn uniform(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Of the standard normal distribution, by Box and Muller's cosine.
+    pub(crate) fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
+        radius * (TAU * self.uniform()).cos()
     }
 }
 
@@ -73,6 +104,14 @@ mod tests {
         let counter = [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344];
         let expected = [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1];
         assert_eq!(philox(counter, [0xa409_3822, 0x299f_31d0]), expected);
+    }
+
+    #[test]
+    fn splitmix_gives_the_numbers_of_its_authors() {
+        let mut sequence = Sequence::new(1_234_567);
+        let published =
+            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
+        assert_eq!(published.map(|_| sequence.bits()), published);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use haloscope::physics::{
     kernels,
 };
 use haloscope::{Array, Error, Result};
-use ndarray::{Axis, IxDyn};
+use ndarray::Axis;
 
 use super::beam::{Beam, Measured, Projector, Rays, Scan};
 use super::kernel::Kernel;
@@ -439,24 +439,9 @@ impl Mask {
                 let mask = io::read(path, &ReadOptions::default())?.array.mapv_into(present);
                 Ok(if mask.shape()[0] == 1 { mask.index_axis_move(Axis(0), 0) } else { mask })
             }
-            Self::Random(part, seed) => {
-                let mut state = *seed;
-                let mut shape = image.to_vec();
-                shape[0] = 1;
-                let pixel = || f32::from(uniform(&mut state) >= *part);
-                Ok(Array::from_shape_simple_fn(IxDyn(&shape), pixel))
-            }
+            Self::Random(part, seed) => Inpainting::random_mask(image, *part, *seed),
         }
     }
-}
-
-/// A number from 0 to below 1, by `SplitMix64`: the same everywhere.
-fn uniform(state: &mut u64) -> f64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut word = *state;
-    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((word ^ (word >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
 }
 
 fn padding(section: &Section) -> Result<Padding> {

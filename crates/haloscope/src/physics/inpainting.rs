@@ -5,6 +5,7 @@ use std::fmt;
 use super::{LinearPhysics, Physics, slice, slice_mut};
 use crate::array::{Array, View};
 use crate::error::{Error, Result};
+use crate::random::Sequence;
 
 /// `A x = m x`, pixel by pixel, with a mask of 0 for what is missing and 1 for what is there; weights
 /// in between are possible.
@@ -54,6 +55,22 @@ impl Inpainting {
         }
         let mask = slice(mask).repeat(shape[0] / found[0]);
         Ok(Self { shape: shape.to_vec(), mask })
+    }
+
+    /// The mask of images of a shape, of one channel, that leaves out `missing` of the pixels, from 0 for none to 1 for all
+    /// of them, wherever chance has it; the same seed gives the same mask everywhere.
+    pub fn random_mask(shape: &[usize], missing: f64, seed: u64) -> Result<Array> {
+        if !(0.0..=1.0).contains(&missing) {
+            let reason = format!("the missing part of the pixels is {missing}; 0 to 1 is expected");
+            return Err(Error::argument("inpainting", reason));
+        }
+        let [_, sides @ ..] = shape else {
+            let reason = "an image of no axes has no pixels; (channel, spatial…) is expected";
+            return Err(Error::argument("inpainting", reason));
+        };
+        let mut random = Sequence::new(seed);
+        let shape: Vec<usize> = [1].into_iter().chain(sides.iter().copied()).collect();
+        Ok(Array::from_shape_simple_fn(shape, || f32::from(random.uniform() >= missing)))
     }
 
     fn multiply(&self, from: &[f32], to: &mut [f32]) {
@@ -146,5 +163,21 @@ mod tests {
         assert!(message(&[1, 4, 4]).contains("[1, 4, 4]"));
         assert!(message(&[2, 4, 5]).contains("[3, 4, 5]"));
         assert!(message(&[4, 5]).contains("[4, 5]"));
+    }
+
+    #[test]
+    fn a_random_mask_leaves_out_the_part_that_is_asked_for() -> Result<()> {
+        let mask = Inpainting::random_mask(&[3, 100, 100], 0.3, 7)?;
+        assert_eq!(mask.shape(), [1, 100, 100]);
+        assert!((mask.mean().expect("pixels") - 0.7).abs() < 0.02);
+        assert_eq!(mask, Inpainting::random_mask(&[3, 100, 100], 0.3, 7)?);
+        assert_ne!(mask, Inpainting::random_mask(&[3, 100, 100], 0.3, 8)?);
+        assert_eq!(Inpainting::random_mask(&[1, 9], 1.0, 7)?.sum(), 0.0);
+        for wrong in [-0.1, 1.1, f64::NAN] {
+            let error = Inpainting::random_mask(&[1, 9], wrong, 7).expect_err("refused");
+            assert!(error.to_string().contains("0 to 1 is expected"), "{error}");
+        }
+        assert!(Inpainting::random_mask(&[], 0.5, 7).is_err());
+        Ok(())
     }
 }

@@ -10,6 +10,7 @@ use ndarray::{ArrayD, Dimension, IxDyn};
 
 use crate::array::{Array, View};
 use crate::error::{Error, Result};
+use crate::random::Sequence;
 
 /// A Gaussian of given standard deviations, (height, width) or (depth, height, width), in samples.
 ///
@@ -119,7 +120,7 @@ pub fn random_motion(side: usize, seed: u64) -> Result<Array> {
         let reason = format!("the side is {side}; 3 to 10000 samples are expected");
         return Err(Error::argument(MOTION, reason));
     }
-    let mut random = SplitMix(seed);
+    let mut random = Sequence::new(seed);
     let mut coordinate = || {
         let terms: Vec<(f64, f64)> = (1..=5)
             .map(|n| (random.normal() / f64::from(n), random.uniform() * 2.0 * PI))
@@ -289,25 +290,6 @@ fn bessel_i0(x: f64) -> f64 {
         k += 1.0;
     }
     sum
-}
-
-/// A small generator whose numbers are part of the definition of [`random_motion`].
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn uniform(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((bits ^ (bits >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    /// By the method of Box and Muller.
-    fn normal(&mut self) -> f64 {
-        let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
-        radius * (2.0 * PI * self.uniform()).cos()
-    }
 }
 
 #[cfg(test)]
