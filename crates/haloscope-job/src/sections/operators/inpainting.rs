@@ -1,0 +1,129 @@
+//! `kind = "inpainting"`: a mask from a file, or one that chance makes.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use haloscope::array::extremes;
+use haloscope::io::{self, ReadOptions};
+use haloscope::physics::{Inpainting, Physics};
+use haloscope::{Array, Result};
+use ndarray::Axis;
+
+use super::identity::Same;
+use super::{Kind, Measured, Single};
+use crate::document::{Place, Section};
+
+#[derive(Clone, Debug)]
+struct Masked {
+    place: Place,
+    mask: Mask,
+}
+
+#[derive(Clone, Debug)]
+enum Mask {
+    File(PathBuf),
+    /// This part of the pixels is missing, by this seed.
+    Random(f64, u64),
+}
+
+pub(super) fn read(section: &Section) -> Result<Arc<dyn Kind>> {
+    Ok(Arc::new(Masked { place: section.place(), mask: Mask::read(section)? }))
+}
+
+impl Kind for Masked {
+    fn image_shape(&self, measured: &[usize]) -> Option<Vec<usize>> {
+        Some(measured.to_vec())
+    }
+
+    fn operators(&self, _: &[usize], _: Option<&Measured>) -> Result<Vec<Arc<dyn Single>>> {
+        Ok(vec![Arc::new(self.clone())])
+    }
+
+    fn keeps_places(&self) -> bool {
+        true
+    }
+
+    fn has_gaps(&self) -> bool {
+        true
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        match &self.mask {
+            Mask::File(path) => vec![path.clone()],
+            Mask::Random(..) => Vec::new(),
+        }
+    }
+}
+
+impl Single for Masked {
+    fn name(&self) -> &'static str {
+        "inpainting"
+    }
+
+    fn draft(&self, image: &[usize]) -> Result<Arc<dyn Physics>> {
+        let mask = self.mask.make(image).map_err(|error| self.place.refuse(error))?;
+        Ok(Arc::new(Inpainting::new(image, &mask)?))
+    }
+
+    fn stand_in(&self) -> Option<Arc<dyn Single>> {
+        Some(Arc::new(Same))
+    }
+
+    fn doubt(&self, image: &[usize], measured: &Array) -> Option<String> {
+        let Mask::File(path) = &self.mask else { return None };
+        // What is wrong with the mask itself is said elsewhere.
+        let mask = self.mask.make(image).ok()?;
+        let mask = mask.broadcast(measured.raw_dim())?;
+        let (low, high) = extremes(measured);
+        let (mut least, mut most) = (f32::INFINITY, f32::NEG_INFINITY);
+        for (value, _) in measured.iter().zip(&mask).filter(|(_, present)| **present != 0.0) {
+            (least, most) = (least.min(*value), most.max(*value));
+        }
+        (most - least <= CONSTANT * (high - low) && high > low).then(|| {
+            format!(
+                "all pixels that {} says are there are {least}, and the others are not; 0 marks missing pixels, so the \
+                 mask may be inverted",
+                path.display()
+            )
+        })
+    }
+}
+
+/// Pixels that differ by less than this part of the range of all are of one value, after a compression with loss as well.
+const CONSTANT: f32 = 0.02;
+
+impl Mask {
+    fn read(section: &Section) -> Result<Self> {
+        let file = section.path("mask")?;
+        let missing = section.not_negative("missing")?;
+        match (file, missing) {
+            (Some(path), None) => Ok(Self::File(path)),
+            (None, Some(part)) if part < 1.0 => {
+                Ok(Self::Random(part, section.get::<usize>("seed")?.unwrap_or(0) as u64))
+            }
+            (None, Some(part)) => Err(section
+                .place_of("missing")
+                .refuse(format!("{part} is given; a part of the pixels below 1 is expected"))),
+            (Some(_), Some(_)) => {
+                Err(section.place().refuse("`mask` and `missing` are given; one of them is expected"))
+            }
+            (None, None) => Err(section.place().refuse(
+                "`mask` is missing: a file in which 0 is a missing pixel; or `missing`, the part of the \
+                 pixels that a mask made for the purpose leaves out",
+            )),
+        }
+    }
+
+    /// The mask of images of a shape, without the batch.
+    fn make(&self, image: &[usize]) -> Result<Array> {
+        match self {
+            Self::File(path) => {
+                // A mask says what is there, and 255 does so as well as 1; what is no number is left to be refused.
+                let present = |v: f32| if v.is_finite() { f32::from(v != 0.0) } else { v };
+                let mask = io::read(path, &ReadOptions::default())?.array.mapv_into(present);
+                Ok(if mask.shape()[0] == 1 { mask.index_axis_move(Axis(0), 0) } else { mask })
+            }
+            Self::Random(part, seed) => Inpainting::random_mask(image, *part, *seed),
+        }
+    }
+}

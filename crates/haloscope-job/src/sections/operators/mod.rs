@@ -1,0 +1,285 @@
+//! The operators of a job: `[[operators]]`, each of which makes one operator or several.
+//!
+//! An [`Entry`] is what the file says; a [`Recipe`] is one operator of it for images of a known shape, made only
+//! where it is needed. An entry of several operators (blurs at several angles, groups of views) is so many recipes.
+//! Each kind has a file with a [`Kind`] for what an entry says and a [`Single`] for one operator of it, and a line in
+//! [`KINDS`].
+
+mod blur;
+mod decolorize;
+mod downsampling;
+mod identity;
+mod inpainting;
+mod scan;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use haloscope::physics::{Padding, Physics};
+use haloscope::{Array, Error, Result};
+
+use super::beam::{Beam, Measured, Scan};
+use crate::document::{Place, Section};
+
+/// What makes the operators of an entry, by what its `kind` says.
+pub(crate) const KINDS: [(&str, Read); 8] = [
+    ("blur", blur::read),
+    ("downsampling", downsampling::read),
+    ("inpainting", inpainting::read),
+    ("decolorize", decolorize::read),
+    ("identity", identity::read),
+    ("parallel-beam", scan::parallel),
+    ("fan-beam", scan::fan),
+    ("cone-beam", scan::cone),
+];
+
+type Read = fn(&Section) -> Result<Arc<dyn Kind>>;
+
+/// What an entry says, for one kind of operators. Shapes of images are (channel, spatial…).
+pub(crate) trait Kind: Send + Sync + fmt::Debug {
+    /// The shape of an image that a measurement of this shape suggests.
+    fn image_shape(&self, measured: &[usize]) -> Option<Vec<usize>>;
+
+    /// Its operators for images of a shape; `measured` is of the entry's own measurements.
+    fn operators(
+        &self,
+        image: &[usize],
+        measured: Option<&Measured>,
+    ) -> Result<Vec<Arc<dyn Single>>>;
+
+    /// Whether each pixel that it measures is at the place of one of the image.
+    fn keeps_places(&self) -> bool {
+        false
+    }
+
+    /// Whether it leaves pixels out, so that differences of its neighbours tell nothing of noise.
+    fn has_gaps(&self) -> bool {
+        false
+    }
+
+    /// Files that it needs, apart from measurements.
+    fn files(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    /// The beam, if its operators are groups of views, which share a file.
+    fn beam(&self) -> Option<&Beam> {
+        None
+    }
+}
+
+/// One operator of an entry, to be made where it is needed.
+pub(crate) trait Single: Send + Sync + fmt::Debug {
+    /// What it is called.
+    fn name(&self) -> &'static str;
+
+    /// The operator up to a factor, without long calculations.
+    fn draft(&self, image: &[usize]) -> Result<Arc<dyn Physics>>;
+
+    /// The operator.
+    fn make(&self, image: &[usize]) -> Result<Arc<dyn Physics>> {
+        self.draft(image)
+    }
+
+    /// How many pixels of the image each measured one stands for, along a side.
+    fn thinning(&self) -> usize {
+        1
+    }
+
+    /// About how many values it measures of an image, without making it.
+    fn measured_values(&self, image: &[usize]) -> usize {
+        pixels(image)
+    }
+
+    /// Whether it is for images of one size alone.
+    fn has_own_size(&self) -> bool {
+        false
+    }
+
+    /// One that costs as much for each pixel, where it itself cannot be made for smaller images.
+    fn stand_in(&self) -> Option<Arc<dyn Single>> {
+        None
+    }
+
+    /// Its part of what its file has.
+    fn own(&self, measured: &Array) -> Array {
+        measured.clone()
+    }
+
+    /// What is suspicious about its measurements, (batch, channel, spatial…).
+    fn doubt(&self, image: &[usize], measured: &Array) -> Option<String> {
+        let _ = (image, measured);
+        None
+    }
+
+    /// The scan that it is a group of.
+    fn scan(&self) -> Option<&Arc<Scan>> {
+        None
+    }
+}
+
+/// One of `[[operators]]`.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    place: Place,
+    kind: Arc<dyn Kind>,
+}
+
+/// One operator, to be made where it is needed.
+#[derive(Clone, Debug)]
+pub struct Recipe {
+    place: Place,
+    image: Vec<usize>,
+    single: Arc<dyn Single>,
+    /// The file with its measurements, counted over the whole job.
+    pub file: usize,
+}
+
+impl Entry {
+    pub fn read(section: &Section) -> Result<Self> {
+        let kind = section.require_choice("kind", &KINDS)?(section)?;
+        Ok(Self { place: section.place(), kind })
+    }
+
+    /// The shape of an image, (channel, spatial…), that a measurement of this shape suggests.
+    pub fn image_shape(&self, measured: &[usize]) -> Option<Vec<usize>> {
+        self.kind.image_shape(measured)
+    }
+
+    /// The operators for images of a shape (channel, spatial…). `measured` is of the entry's own measurements;
+    /// `file` is where its files begin.
+    pub fn recipes(
+        &self,
+        image: &[usize],
+        measured: Option<&Measured>,
+        file: usize,
+    ) -> Result<Vec<Recipe>> {
+        let recipe = |(index, single)| Recipe {
+            place: self.place.clone(),
+            image: image.to_vec(),
+            single,
+            // The groups of a scan share its file; all others have one each.
+            file: if self.is_scan() { file } else { file + index },
+        };
+        Ok(self.kind.operators(image, measured)?.into_iter().enumerate().map(recipe).collect())
+    }
+
+    /// Whether each pixel that it measures is at the place of one of the image.
+    pub fn keeps_places(&self) -> bool {
+        self.kind.keeps_places()
+    }
+
+    /// Whether it leaves pixels out, so that differences of its neighbours tell nothing of noise.
+    pub fn has_gaps(&self) -> bool {
+        self.kind.has_gaps()
+    }
+
+    /// Whether its operators are groups of views, which share a file.
+    pub fn is_scan(&self) -> bool {
+        self.kind.beam().is_some()
+    }
+
+    /// Whether it is a scan of slices and never of volumes.
+    pub fn is_fan(&self) -> bool {
+        self.kind.beam().is_some_and(Beam::is_fan)
+    }
+
+    /// Files that it needs, apart from measurements.
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.kind.files()
+    }
+}
+
+impl Recipe {
+    /// Where it is in the job file.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &'static str {
+        self.single.name()
+    }
+
+    /// The scan that it is a group of.
+    pub fn scan(&self) -> Option<&Arc<Scan>> {
+        self.single.scan()
+    }
+
+    /// How many pixels of the image each measured one stands for, along a side.
+    pub fn thinning(&self) -> usize {
+        self.single.thinning()
+    }
+
+    /// About how many values it measures of an image, without making it.
+    pub fn measured_values(&self) -> usize {
+        self.single.measured_values(&self.image)
+    }
+
+    /// The same operator for an image of at most so many pixels along each side, to find out what it costs; `None` for one
+    /// that has a size of its own.
+    pub fn smaller(&self, most: usize) -> Option<Self> {
+        if self.single.has_own_size() {
+            return None;
+        }
+        let single = self.single.stand_in().unwrap_or_else(|| self.single.clone());
+        let step = self.thinning().max(1);
+        let side = |(axis, side): (usize, &usize)| match axis {
+            0 => *side,
+            _ if *side <= most => *side,
+            _ => most.next_multiple_of(step),
+        };
+        let image = self.image.iter().enumerate().map(side).collect();
+        Some(Self { image, single, ..self.clone() })
+    }
+
+    /// The shape of its image, (channel, spatial…).
+    pub fn image(&self) -> &[usize] {
+        &self.image
+    }
+
+    /// The operator.
+    pub fn make(&self) -> Result<Arc<dyn Physics>> {
+        self.single.make(&self.image).map_err(|error| self.locate(error))
+    }
+
+    /// The operator up to a factor, without long calculations.
+    pub fn draft(&self) -> Result<Arc<dyn Physics>> {
+        self.single.draft(&self.image).map_err(|error| self.locate(error))
+    }
+
+    /// What is suspicious about its measurements, (batch, channel, spatial…): a mask by which nothing is there.
+    pub fn doubt(&self, measured: &Array) -> Option<String> {
+        self.single.doubt(&self.image, measured)
+    }
+
+    /// Its part of what its file has.
+    pub fn own(&self, measured: &Array) -> Array {
+        self.single.own(measured)
+    }
+
+    /// An error with its place, unless it has one.
+    fn locate(&self, error: Error) -> Error {
+        match error {
+            error @ Error::Content { .. } => error,
+            error => self.place.refuse(error),
+        }
+    }
+}
+
+fn padding(section: &Section) -> Result<Padding> {
+    let paddings = [
+        ("circular", Padding::Circular),
+        ("reflect", Padding::Reflect),
+        ("replicate", Padding::Replicate),
+        ("zero", Padding::Constant),
+        ("valid", Padding::Valid),
+    ];
+    Ok(section.choose("padding", &paddings)?.unwrap_or(Padding::Circular))
+}
+
+/// The values of an image.
+fn pixels(image: &[usize]) -> usize {
+    image.iter().fold(1, |pixels: usize, side| pixels.saturating_mul(*side))
+}
