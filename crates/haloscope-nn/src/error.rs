@@ -87,6 +87,10 @@ pub enum Error {
         reason: String,
     },
 
+    /// Somebody asked for an end: see [`Stop`](crate::Stop).
+    #[error("interrupted")]
+    Interrupted,
+
     /// The names and shapes of the weights are of no architecture that is known.
     #[error("no known architecture has these weights: {reason}")]
     Unrecognized {

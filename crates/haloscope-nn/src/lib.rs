@@ -9,6 +9,7 @@ mod network;
 mod op;
 mod reference;
 mod shape;
+mod stop;
 mod tensor;
 pub mod weights;
 
@@ -19,5 +20,6 @@ pub use network::{Network, Node, NodeId};
 pub use op::{Activation, Conv, ConvTranspose, Op, PaddingMode, Pool, PoolKind, UpsampleMode};
 pub use reference::{Accumulate, run_reference, run_reference_as};
 pub use shape::Shape;
+pub use stop::Stop;
 pub use tensor::Tensor;
 pub use weights::StateDict;

@@ -24,6 +24,6 @@ pub mod words;
 
 pub use array::{Array, View};
 pub use digest::Digest;
-pub use error::{Error, Result};
+pub use error::{Error, ForeignError, Result};
 pub use haloscope_comm::Context;
 pub use measurements::Measurements;

@@ -14,6 +14,7 @@ use super::stock::OpenShelf;
 use super::weights::{DirectWeights, Fill, Weights, WinogradWeights};
 use crate::engine::options::Options;
 use crate::error::{Error, Result};
+use crate::stop::Stop;
 use crate::tensor::Tensor;
 
 /// Chooses how to convolve, and makes the operations with their weights.
@@ -39,7 +40,7 @@ impl Builder<'_> {
         &mut self,
         program: &mut Program,
         methods: &[Method],
-    ) -> (Vec<Box<dyn Operation>>, usize) {
+    ) -> Result<(Vec<Box<dyn Operation>>, usize)> {
         let mut methods = methods.iter();
         let mut jobs = Vec::new();
         let operations: Vec<Box<dyn Operation>> = (program.steps.iter_mut())
@@ -52,11 +53,16 @@ impl Builder<'_> {
                 Work::Done => unreachable!("each step is taken once"),
             })
             .collect();
-        fill(&jobs, self.options.threads);
+        if let Err(interrupted) = fill(&jobs, self.options.threads) {
+            // Nobody may find weights that are not filled.
+            drop((operations, jobs));
+            self.shelf.tidy();
+            return Err(interrupted);
+        }
         self.shelf.tidy();
         let weights = operations.iter().filter_map(|operation| operation.weights());
         let bytes = weights.map(|weights| weights.bytes()).sum();
-        (operations, bytes)
+        Ok((operations, bytes))
     }
 
     fn convolution(
@@ -175,7 +181,7 @@ impl Job {
 }
 
 /// Fills all weights, layer by layer, on several threads.
-fn fill(jobs: &[Job], threads: usize) {
+fn fill(jobs: &[Job], threads: usize) -> Result<()> {
     /// Bytes that may be let go before the system gets them back.
     const KEPT: usize = 16 << 20;
     let panels: Vec<(usize, usize)> = (jobs.iter().enumerate())
@@ -183,8 +189,11 @@ fn fill(jobs: &[Job], threads: usize) {
         .collect();
     let next = AtomicUsize::new(0);
     let released = AtomicUsize::new(0);
+    let stop = Stop::current();
     let work = || {
-        while let Some(&(job, panel)) = panels.get(next.fetch_add(1, Ordering::Relaxed)) {
+        while !stop.is_requested()
+            && let Some(&(job, panel)) = panels.get(next.fetch_add(1, Ordering::Relaxed))
+        {
             // SAFETY: each panel is taken once, and the weights are not read before all are filled.
             let bytes = unsafe { jobs[job].fill(panel) };
             let before = released.fetch_add(bytes, Ordering::Relaxed);
@@ -205,4 +214,5 @@ fn fill(jobs: &[Job], threads: usize) {
     if released.into_inner() > 0 {
         return_free_memory();
     }
+    if stop.is_requested() { Err(Error::Interrupted) } else { Ok(()) }
 }

@@ -24,6 +24,7 @@ use crate::engine::{Grain, Memory, Plan, Scratch, Shard, Step};
 use crate::error::{Error, Result};
 use crate::network::Network;
 use crate::shape::Shape;
+use crate::stop::Stop;
 
 /// A network planned for one shape of input.
 pub(crate) struct CpuPlan {
@@ -127,7 +128,7 @@ impl CpuPlan {
         // From here on only the program holds the weights of a network that is consumed.
         drop(network);
         let mut builder = Builder { instructions, options, shelf: shelf.open() };
-        let (operations, weights) = builder.operations(&mut program, &methods);
+        let (operations, weights) = builder.operations(&mut program, &methods)?;
         drop(builder);
         let may_overwrite = |step: usize, input: usize| operations[step].may_overwrite(input);
         let (values, activations) = place(&program, &may_overwrite);
@@ -317,6 +318,7 @@ impl Plan for CpuPlan {
             // SAFETY: the scratch is borrowed by this run, and each plane is loaded once.
             unsafe { load_plane(input, sizes, &source, plane) };
         });
+        let stop = Stop::current();
         let mut exchanges = self.exchanges.iter().peekable();
         for (index, (step, stage)) in self.steps.iter().zip(&self.stages).enumerate() {
             let start = Instant::now();
@@ -332,12 +334,18 @@ impl Plan for CpuPlan {
                 border_is_clear: *border_is_clear,
             };
             scratch.team.for_each(operation.items(), &|thread, item| {
+                if stop.is_requested() {
+                    return;
+                }
                 let workspaces = &workspaces;
                 let workspace = workspaces.data.wrapping_add(thread * workspace_len);
                 // SAFETY: `place` gave each value its own memory as long as it lives; the team runs
                 // each item once; each thread has its own workspace of the largest length.
                 unsafe { operation.run(item, &operands, workspace) };
             });
+            if stop.is_requested() {
+                return Err(Error::Interrupted);
+            }
             observe(step, start.elapsed());
         }
         let result = tensor(self.output_value);
