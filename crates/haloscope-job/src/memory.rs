@@ -52,7 +52,9 @@ impl Expected {
                 let has_range = job.prior.has_range();
                 forecast::Prior::Network(Denoising { denoiser, tiling: plan.tiling(), has_range })
             }
-            (PriorKind::TotalVariation { .. }, _) => forecast::Prior::TotalVariation,
+            (PriorKind::TotalVariation { denoiser, .. }, _) => {
+                forecast::Prior::TotalVariation(*denoiser)
+            }
             _ => forecast::Prior::None,
         };
         let prior = cut(prior, patch);
@@ -60,7 +62,7 @@ impl Expected {
             image: layout.image.clone(),
             measurements: measured.iter().map(|values| vec![*values]).collect(),
             ranks,
-            method: job.solver.method.kind(),
+            method: job.solver.kind(),
             inner_iterations: job.solver.inner_iterations(),
             prior,
         }
@@ -75,11 +77,6 @@ impl Expected {
         let needs_all = is_scan
             && (job.output.folder.is_some() || matches!(job.start, StartPlan::BackProjection(..)));
         let preparing = if needs_all { 3 * all + 2 * image } else { 0 };
-        // Some methods have a dual variable for each measurement, and a point ahead of the image.
-        let own = measured.iter().step_by(ranks.max(1)).sum::<usize>();
-        let has_duals = job.solver.has_data_duals();
-        let duals = if has_duals { 2 * bytes_of(&[layout.image[0], own]) + image } else { 0 };
-        let held = held + duals;
         let rank_bytes = held + preparing.max(forecast.largest_memory() as u64);
         let weights = forecast.ranks.iter().map(|share| share.memory.weights).max();
         let shared_bytes = (weights.unwrap_or(0) as u64).min(rank_bytes);

@@ -70,13 +70,13 @@ fn estimate(
             let uneven = most as f64 * ranks / tiles.max(1) as f64;
             network_rate(denoiser)? * forecast.flops * uneven
         }
-        // On every rank; as one step of a method with its own dual variable, or as many as its prox takes.
+        // On every rank as one step of a method with its own dual variable, or shared by them as many as its prox takes.
         (PriorKind::TotalVariation { denoiser, .. }, _) => {
-            let steps = match job.solver.method.kind() {
-                haloscope::forecast::Method::PrimalDual => 1.0,
+            let steps = match job.solver.kind().priors {
+                haloscope::solve::Priors::TotalVariation => ranks,
                 _ => denoiser.iterations as f64,
             };
-            variation_rate(layout)? * image as f64 * steps * ranks
+            variation_rate(layout)? * image as f64 * steps
         }
         _ => 0.0,
     };

@@ -82,7 +82,6 @@ pub fn ordered_sum(len: usize, sum: impl Fn(std::ops::Range<usize>) -> f64 + Syn
 /// # Panics
 /// If the arrays differ in length.
 pub fn add_scaled(y: &mut [f32], a: f32, x: &[f32]) {
-    assert_eq!(x.len(), y.len(), "a sum of arrays of different lengths");
     update(y, x, |y, x| *y += a * x);
 }
 
@@ -91,7 +90,6 @@ pub fn add_scaled(y: &mut [f32], a: f32, x: &[f32]) {
 /// # Panics
 /// If the arrays differ in length.
 pub fn scale_and_add(y: &mut [f32], b: f32, x: &[f32]) {
-    assert_eq!(x.len(), y.len(), "a sum of arrays of different lengths");
     update(y, x, |y, x| *y = x + b * *y);
 }
 
@@ -130,12 +128,52 @@ pub(crate) fn slice_mut(array: &mut View) -> &mut [f32] {
     array.as_slice_mut().expect("an array that was just made is in standard layout")
 }
 
-fn update(y: &mut [f32], x: &[f32], f: impl Fn(&mut f32, f32) + Sync) {
+/// The array in standard layout, copied only if it is not.
+pub(crate) fn standard(array: Array) -> Array {
+    if array.is_standard_layout() { array } else { array.as_standard_layout().into_owned() }
+}
+
+/// `f(y, x)` of every element.
+///
+/// # Panics
+/// If the arrays differ in length.
+pub(crate) fn update(y: &mut [f32], x: &[f32], f: impl Fn(&mut f32, f32) + Sync) {
+    assert_eq!(x.len(), y.len(), "arrays of different lengths");
     y.par_chunks_mut(PIECE).zip(x.par_chunks(PIECE)).for_each(|(y, x)| {
         for (y, &x) in y.iter_mut().zip(x) {
             f(y, x);
         }
     });
+}
+
+/// `f(y, a, b)` of every element.
+///
+/// # Panics
+/// If the arrays differ in length.
+pub(crate) fn update_from_two(
+    y: &mut [f32],
+    (a, b): (&[f32], &[f32]),
+    f: impl Fn(&mut f32, f32, f32) + Sync,
+) {
+    assert!(a.len() == y.len() && b.len() == y.len(), "arrays of different lengths");
+    let pairs = a.par_chunks(PIECE).zip(b.par_chunks(PIECE));
+    y.par_chunks_mut(PIECE).zip(pairs).for_each(|(y, (a, b))| {
+        for (y, (&a, &b)) in y.iter_mut().zip(a.iter().zip(b)) {
+            f(y, a, b);
+        }
+    });
+}
+
+/// Replaces every value by `f` of it.
+pub(crate) fn map_in_place(array: &mut Array, f: impl Fn(f32) -> f32 + Sync) {
+    match array.as_slice_mut() {
+        Some(values) => values.par_chunks_mut(PIECE).for_each(|piece| {
+            for value in piece {
+                *value = f(*value);
+            }
+        }),
+        None => array.mapv_inplace(f),
+    }
 }
 
 /// A sum in eight interleaved parts, which the compiler can keep in vector registers.

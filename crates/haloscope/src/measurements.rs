@@ -84,6 +84,23 @@ impl Measurements {
         self.parts.get_mut(index)?.as_mut()
     }
 
+    /// Gives up the parts for which `keep(index)` does not hold: those that another rank holds.
+    ///
+    /// ```
+    /// use haloscope::{Array, Measurements};
+    ///
+    /// let mut all = Measurements::new(vec![Array::ones(vec![1, 4]); 3]);
+    /// all.retain(|index| index == 1);
+    /// assert_eq!(all.iter().map(|(index, _)| index).collect::<Vec<_>>(), [1]);
+    /// ```
+    pub fn retain(&mut self, keep: impl Fn(usize) -> bool) {
+        for (index, part) in self.parts.iter_mut().enumerate() {
+            if !keep(index) {
+                *part = None;
+            }
+        }
+    }
+
     /// The parts that are present with the indices of their operators, in order.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &Array)> {
         self.parts.iter().enumerate().filter_map(|(i, part)| Some((i, part.as_ref()?)))

@@ -72,7 +72,7 @@ fn most_likely(background: f64) -> Vec<f64> {
 struct NotNegative;
 
 impl Prior for NotNegative {
-    fn prox(&self, image: &Array, _step: f64) -> Result<Array> {
+    fn prox(&self, image: Array, _step: f64) -> Result<Array> {
         Ok(image.mapv(|value| value.max(0.0)))
     }
 }

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use haloscope::denoise::{Denoiser, NetworkDenoiser, NoiseLevel, denoiser_fn};
 use haloscope::distribute::{agree, distribute_with};
-use haloscope::forecast::{Denoising, Job, Method, Prior};
+use haloscope::forecast::{Denoising, Job, Prior};
+use haloscope::solve::ProximalGradient;
 use haloscope::tiling::{ShardPlan, Strategy, Tiles, Tiling};
 use haloscope::{Array, Error};
 use haloscope_comm::{Collectives, Context, ContextOptions};
@@ -98,7 +99,7 @@ fn a_reconstruction_sends_what_was_foretold_and_computes_nothing_twice() {
             image: [&[1], &shape[..]].concat(),
             measurements: vec![shape; small.operators],
             ranks,
-            method: Method::ProximalGradient,
+            method: ProximalGradient::METHOD,
             inner_iterations: 0,
             prior: Prior::Network(Denoising {
                 denoiser: &denoiser,

@@ -79,7 +79,7 @@ fn problem_in_units(ctx: &Context, unit: f32) -> Result<Problem> {
 struct Ridge(f64);
 
 impl Prior for Ridge {
-    fn prox(&self, image: &Array, step: f64) -> Result<Array> {
+    fn prox(&self, image: Array, step: f64) -> Result<Array> {
         Ok(image * (1.0 / (1.0 + step * self.0)) as f32)
     }
 
@@ -248,7 +248,7 @@ fn methods_that_keep_to_a_range_find_the_best_image_in_it() {
 struct InRange(TotalVariationPrior, f32, f32);
 
 impl Prior for InRange {
-    fn prox(&self, image: &Array, step: f64) -> Result<Array> {
+    fn prox(&self, image: Array, step: f64) -> Result<Array> {
         Ok(self.0.prox(image, step)?.mapv(|value| value.clamp(self.1, self.2)))
     }
 }

@@ -11,8 +11,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
-use haloscope::denoise::NetworkDenoiser;
+use haloscope::denoise::{NetworkDenoiser, TotalVariation};
 use haloscope::forecast::{Denoising, Forecast, Job, Memory, Method, Prior, Share};
+use haloscope::solve::PrimalDual;
 use haloscope::tiling::{Overlap, Patch, Strategy, TilePlan, Tiling};
 use haloscope_nn::Footprint;
 use haloscope_nn::engine::Options;
@@ -277,7 +278,7 @@ impl<'a> Setup<'a> {
             Ok(Arc::new(NetworkDenoiser::new(model, options)?))
         };
         let denoiser = arguments.model.as_ref().map(open).transpose()?;
-        let usual = if denoiser.is_some() { Method::default() } else { Method::PrimalDual };
+        let usual = if denoiser.is_some() { Method::default() } else { PrimalDual::METHOD };
         let method = arguments.solver.unwrap_or(usual);
         if denoiser.is_some() && !method.takes_network() {
             anyhow::bail!(
@@ -305,7 +306,7 @@ impl<'a> Setup<'a> {
             // The jobs of all templates clamp or scale images around their network.
             (Some(denoiser), _) => Prior::Network(Denoising { denoiser, tiling, has_range: true }),
             (None, method) if method.takes_no_prior() => Prior::None,
-            (None, _) => Prior::TotalVariation,
+            (None, _) => Prior::TotalVariation(TotalVariation::default()),
         }
     }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use haloscope::denoise::{Denoiser, NetworkDenoiser, TotalVariation};
-use haloscope::distribute::distribute_with;
+use haloscope::distribute::{DistributedTotalVariation, distribute_with};
 use haloscope::solve::{Plug, Prior, Range, TotalVariationPrior};
 use haloscope::tiling::{Batch, Border, Extent, Overlap, Patch, Strategy, Tiling};
 use haloscope::{Array, Error, Result};
@@ -114,7 +114,7 @@ impl<'a> Value<'a> for PatchLength {
 #[derive(Clone, Debug)]
 pub enum RankedPrior {
     None(Option<(f32, f32)>),
-    TotalVariation(TotalVariationPrior, Option<(f32, f32)>),
+    TotalVariation(TotalVariationPrior<DistributedTotalVariation>, Option<(f32, f32)>),
     Network(Plug),
 }
 
@@ -269,7 +269,8 @@ impl PriorPlan {
     ) -> Result<RankedPrior> {
         match (&self.kind, denoiser) {
             (PriorKind::TotalVariation { weight, denoiser }, _) => {
-                let prior = TotalVariationPrior { weight: *weight, denoiser: *denoiser };
+                let denoiser = DistributedTotalVariation::new(*denoiser, ctx)?;
+                let prior = TotalVariationPrior { weight: *weight, denoiser };
                 Ok(RankedPrior::TotalVariation(prior, self.clamp))
             }
             (PriorKind::Network(network), Some(denoiser)) => {
@@ -532,15 +533,15 @@ impl RankedPrior {
 /// A prior, or none, in a range: what its prox leaves is brought back to the range.
 #[derive(Debug)]
 struct Clamped {
-    inner: Option<TotalVariationPrior>,
+    inner: Option<TotalVariationPrior<DistributedTotalVariation>>,
     clamp: Option<(f32, f32)>,
 }
 
 impl Prior for Clamped {
-    fn prox(&self, image: &Array, step: f64) -> Result<Array> {
+    fn prox(&self, image: Array, step: f64) -> Result<Array> {
         let mut result = match &self.inner {
             Some(prior) => prior.prox(image, step)?,
-            None => image.clone(),
+            None => image,
         };
         if let Some((low, high)) = self.clamp {
             result.mapv_inplace(|value| value.clamp(low, high));

@@ -5,14 +5,13 @@ use std::time::Duration;
 use haloscope::Result;
 use haloscope::array::extremes;
 use haloscope::fidelity::{Fidelities, L1, L2, Poisson};
-use haloscope::forecast::Method as Kind;
 use haloscope::least_squares::NormOptions;
 use haloscope::noise::estimate_deviation;
 use haloscope::physics::tomography::Window;
 use haloscope::solve::{
-    Admm, Algorithm, Backtracking, ConjugateGradient, DouglasRachford, Fista, HalfQuadratic,
-    Landweber, PrimalDual, Problem, ProxPrimalDual, ProximalGradient, RedFixedPoint, RedGradient,
-    Schedule, Start, Stopping,
+    Admm, Algorithm, Backtracking, ConjugateGradient, DouglasRachford, FilteredBackProjection,
+    Fista, HalfQuadratic, Landweber, Method as Kind, PrimalDual, Problem, ProxPrimalDual,
+    ProximalGradient, RedFixedPoint, RedGradient, Schedule, Start, Stopping,
 };
 use haloscope_comm::{Collectives, Reduction};
 use toml::de::DeValue;
@@ -196,9 +195,15 @@ impl SolverPlan {
         }
     }
 
-    /// Whether each operator has another dual variable on its rank.
-    pub fn has_data_duals(&self) -> bool {
-        self.is_proximal
+    /// The algorithm that the fidelity leads to, without its numbers.
+    pub fn kind(&self) -> Kind {
+        match self.method {
+            _ if self.is_proximal => ProxPrimalDual::METHOD,
+            Method::Pgd { .. } if self.backtracks => Backtracking::PGD_METHOD,
+            Method::Fista if self.backtracks => Backtracking::FISTA_METHOD,
+            Method::Landweber if self.backtracks => Backtracking::LANDWEBER_METHOD,
+            _ => self.method.kind(),
+        }
     }
 
     /// About how often an iteration applies the operators forward and back, at most.
@@ -404,17 +409,18 @@ impl Method {
     /// The method without its numbers.
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Pgd { .. } => Kind::ProximalGradient,
-            Self::Fista => Kind::Fista,
-            Self::Hqs { .. } => Kind::HalfQuadratic,
-            Self::Admm => Kind::Admm,
-            Self::Drs { .. } => Kind::DouglasRachford,
-            Self::Red { .. } => Kind::Red,
-            Self::RedFixedPoint { .. } => Kind::RedFixedPoint,
-            Self::PrimalDual => Kind::PrimalDual,
-            Self::Cg => Kind::ConjugateGradient,
-            Self::Landweber => Kind::Landweber,
-            Self::BackProjection { .. } => Kind::FilteredBackProjection,
+            Self::Pgd { relaxation: None } => ProximalGradient::METHOD,
+            Self::Pgd { relaxation: Some(_) } => ProximalGradient::RELAXED_METHOD,
+            Self::Fista => Fista::METHOD,
+            Self::Hqs { .. } => HalfQuadratic::METHOD,
+            Self::Admm => Admm::METHOD,
+            Self::Drs { .. } => DouglasRachford::METHOD,
+            Self::Red { .. } => RedGradient::METHOD,
+            Self::RedFixedPoint { .. } => RedFixedPoint::METHOD,
+            Self::PrimalDual => PrimalDual::METHOD,
+            Self::Cg => ConjugateGradient::METHOD,
+            Self::Landweber => Landweber::METHOD,
+            Self::BackProjection { .. } => FilteredBackProjection::METHOD,
         }
     }
 

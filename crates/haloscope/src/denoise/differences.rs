@@ -41,38 +41,51 @@ impl Rows {
 
 /// The gradient of an image.
 pub(crate) fn gradient(image: &[f32], shape: &[usize]) -> Vec<f32> {
+    let mut result = vec![0.0; image.len() * Rows::of(shape).dimensions()];
+    add_gradient(&mut result, 1.0, image, shape);
+    result
+}
+
+/// `dual ← dual + factor · ∇image`.
+pub(crate) fn add_gradient(dual: &mut [f32], factor: f32, image: &[f32], shape: &[usize]) {
     let rows = Rows::of(shape);
-    let mut result = vec![0.0; image.len() * rows.dimensions()];
-    result.par_chunks_mut(rows.length).enumerate().for_each(|(index, to)| {
+    dual.par_chunks_mut(rows.length).enumerate().for_each(|(index, to)| {
         let (plane, row) = (index / rows.count, index % rows.count);
         let (channel, axis) = (plane / rows.dimensions(), plane % rows.dimensions());
         let begin = channel * rows.pixels() + row * rows.length;
         let here = &image[begin..begin + rows.length];
         if axis == rows.axes.len() {
             for (to, pair) in to.iter_mut().zip(here.windows(2)) {
-                *to = pair[1] - pair[0];
+                *to += factor * (pair[1] - pair[0]);
             }
         } else if rows.place(row, axis) + 1 < rows.axes[axis].0 {
             let beside = &image[begin + rows.axes[axis].1 * rows.length..][..rows.length];
             for (to, (here, beside)) in to.iter_mut().zip(here.iter().zip(beside)) {
-                *to = beside - here;
+                *to += factor * (beside - here);
             }
         }
     });
-    result
 }
 
 /// The adjoint of [`gradient`].
 pub(crate) fn gradient_adjoint(dual: &[f32], shape: &[usize]) -> Vec<f32> {
+    let mut result = vec![0.0; dual.len() / Rows::of(shape).dimensions()];
+    gradient_adjoint_into(&mut result, dual, shape, true);
+    result
+}
+
+/// The same over whatever `result` holds, for an image that may be cut along its first axis: unless it `ends` here, its last
+/// difference along that axis is one to a pixel that is elsewhere.
+pub(crate) fn gradient_adjoint_into(result: &mut [f32], dual: &[f32], shape: &[usize], ends: bool) {
     let rows = Rows::of(shape);
-    let mut result = vec![0.0; dual.len() / rows.dimensions()];
     result.par_chunks_mut(rows.length).enumerate().for_each(|(index, to)| {
+        to.fill(0.0);
         let (channel, row) = (index / rows.count, index % rows.count);
         for axis in 0..rows.axes.len() {
             let begin = (channel * rows.dimensions() + axis) * rows.pixels() + row * rows.length;
             let (size, stride) = rows.axes[axis];
             let place = rows.place(row, axis);
-            if place + 1 < size {
+            if place + 1 < size || (axis == 0 && !ends) {
                 to.iter_mut().zip(&dual[begin..]).for_each(|(to, dual)| *to -= dual);
             }
             if place > 0 {
@@ -86,7 +99,6 @@ pub(crate) fn gradient_adjoint(dual: &[f32], shape: &[usize]) -> Vec<f32> {
         to.iter_mut().zip(along).for_each(|(to, dual)| *to -= dual);
         to[1..].iter_mut().zip(along).for_each(|(to, dual)| *to += dual);
     });
-    result
 }
 
 /// The length of the gradient of each pixel, over all its channels and axes.

@@ -8,6 +8,7 @@ mod function;
 mod level;
 mod network;
 mod shard;
+pub(crate) mod slab;
 mod total_variation;
 
 use std::fmt;

@@ -4,11 +4,10 @@
 //! (Beck and Teboulle's fast gradient projection), in any number of dimensions. TV is isotropic: the sum over
 //! pixels of the length of the gradient of all channels together.
 
-use rayon::prelude::*;
-
-use super::differences::{gradient, gradient_adjoint, lengths, project};
+use super::differences::{gradient, lengths};
+use super::slab::{Alone, Slab};
 use super::{Denoiser, NoiseLevel, check_finite};
-use crate::array::{Array, View, add_scaled, distance, norm, ordered_sum, scale_and_add, slice};
+use crate::array::{Array, View, ordered_sum, slice};
 use crate::error::{Error, Result};
 
 /// The denoiser whose prior is total variation; the noise level is the weight `λ` of TV.
@@ -46,55 +45,12 @@ impl TotalVariation {
         })
     }
 
-    /// One image of this shape, which has a batch of 1.
-    fn solve(&self, image: &[f32], shape: &[usize], weight: f32) -> Vec<f32> {
-        if weight == 0.0 {
-            return image.to_vec();
-        }
-        let axes = shape.len() - 2;
-        // image − weight ∇ᵀ dual
-        let primal = |dual: &[f32]| {
-            let mut result = gradient_adjoint(dual, shape);
-            scale_and_add(&mut result, -weight, image);
-            result
-        };
-        let mut dual = vec![0.0_f32; image.len() * axes];
-        let mut ahead = dual.clone();
-        let mut result = image.to_vec();
-        let mut momentum = 1.0_f32;
-        // ‖∇‖² is at most 4 per axis.
-        let step = 1.0 / (4.0 * axes as f32 * weight);
-        for iteration in 0..self.iterations {
-            let estimate = primal(&ahead);
-            let mut next = ahead.clone();
-            add_scaled(&mut next, step, &gradient(&estimate, shape));
-            project(&mut next, shape, 1.0);
-            let following = f32::midpoint(1.0, (1.0 + 4.0 * momentum * momentum).sqrt());
-            let factor = (momentum - 1.0) / following;
-            ahead.par_iter_mut().zip(next.par_iter().zip(&dual)).for_each(
-                |(ahead, (next, old))| {
-                    *ahead = next + factor * (next - old);
-                },
-            );
-            dual = next;
-            momentum = following;
-            let change = distance(&estimate, &result);
-            result = estimate;
-            // The first estimate is the image itself.
-            if iteration > 0 && change <= self.tolerance * norm(&result) {
-                break;
-            }
-        }
-        primal(&dual)
-    }
-}
-
-impl Denoiser for TotalVariation {
-    fn name(&self) -> &'static str {
-        "total variation"
-    }
-
-    fn denoise(&self, image: &View, level: &NoiseLevel) -> Result<Array> {
+    /// The images without their noise, each by `minimise(image, shape, weight)`; the shape has a batch of 1.
+    pub(crate) fn denoise_each(
+        image: &View,
+        level: &NoiseLevel,
+        minimise: impl Fn(&[f32], &[usize], f32) -> Result<Vec<f32>>,
+    ) -> Result<Array> {
         level.check(image.shape())?;
         check_finite("total variation", image)?;
         if image.ndim() < 3 {
@@ -107,7 +63,7 @@ impl Denoiser for TotalVariation {
         let values = slice(image);
         let mut shape = image.shape().to_vec();
         shape[0] = 1;
-        let mut result = Vec::with_capacity(values.len());
+        let mut result = Vec::new();
         for (index, values) in values.chunks(shape.iter().product::<usize>().max(1)).enumerate() {
             let weight = match level {
                 NoiseLevel::Uniform(level) => *level,
@@ -119,9 +75,29 @@ impl Denoiser for TotalVariation {
                     ));
                 }
             };
-            result.extend(self.solve(values, &shape, weight));
+            let next =
+                if weight == 0.0 { values.to_vec() } else { minimise(values, &shape, weight)? };
+            if index == 0 {
+                result = next;
+            } else {
+                result.extend(next);
+            }
         }
         Ok(Array::from_shape_vec(image.raw_dim(), result).expect("as many as the image has"))
+    }
+}
+
+impl Denoiser for TotalVariation {
+    fn name(&self) -> &'static str {
+        "total variation"
+    }
+
+    fn denoise(&self, image: &View, level: &NoiseLevel) -> Result<Array> {
+        Self::denoise_each(image, level, |values, shape, weight| {
+            let slab = Slab::whole(values, shape, weight);
+            let slab = self.minimise(Some(slab), &mut Alone)?;
+            Ok(slab.map(Slab::into_result).unwrap_or_default())
+        })
     }
 }
 

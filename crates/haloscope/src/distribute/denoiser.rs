@@ -320,9 +320,10 @@ impl DistributedDenoiser {
         let _span = self.ctx.span("stitch");
         let LocalTiles { parts, tiles } = local;
         let planes = shape[0] * shape[1];
-        let mut image = Array::zeros(IxDyn(shape));
-        let pixels = slice_mut(&mut image);
+        let blank = || Array::zeros(IxDyn(shape));
         if self.ctx.size() == 1 {
+            let mut image = blank();
+            let pixels = slice_mut(&mut image);
             for (tile, part) in parts {
                 tiles.place(pixels, &slice(&part), tile)?;
             }
@@ -336,7 +337,10 @@ impl DistributedDenoiser {
         }
         let mut all = vec![0.0_f32; counts.iter().sum()];
         self.ctx.comm().all_gather_into(&mine, &counts, &mut all)?;
+        // The image comes after what it is made of has been received, so that the two are never there with a third.
         drop(mine);
+        let mut image = blank();
+        let pixels = slice_mut(&mut image);
         let mut placed = vec![0..0; tiles.count()];
         let mut begin = 0;
         for tile in shares.iter().flatten() {

@@ -13,7 +13,7 @@ use super::{Distribute, DistributedStack, Terms};
 use crate::array::{Array, View, scale, scale_and_add, slice, slice_mut};
 use crate::error::{Error, Result};
 use crate::fidelity::{Fidelities, Fidelity};
-use crate::least_squares::{Options, Solution, prox_l2};
+use crate::least_squares::{Options, Solution, prox_l2, prox_l2_from_adjoint};
 use crate::measurements::Measurements;
 use crate::words::count;
 
@@ -107,11 +107,11 @@ impl DistributedFidelity {
         image: &View,
         data: &Measurements,
     ) -> Result<Array> {
-        let terms = self.gradient_terms(stack, image, data)?;
-        match self.reduction {
-            FidelityReduction::Sum => terms.sum(),
-            FidelityReduction::Mean => terms.mean(),
-        }
+        let batch = self.check(stack, image, data)?;
+        let gradient = stack.sum_images("gradient", batch, |index, operator| {
+            self.with(index, |fidelity| fidelity.gradient_at(operator, image, part(data, index)?))
+        })?;
+        Ok(self.reduced(gradient, stack))
     }
 
     /// `Jᵢᵀ ∇dᵢ(Aᵢ x, yᵢ)` of the rank's own operators, whatever the reduction: to keep, to gather, to add up on the rank or
@@ -138,22 +138,20 @@ impl DistributedFidelity {
         let batch = self.check(stack, image, data)?;
         let values = Mutex::new(Vec::new());
         let ctx = stack.context();
-        let terms = stack.map_to_images("gradient", batch, |index, operator| {
+        let gradient = stack.sum_images("gradient", batch, |index, operator| {
             let forward = ctx.span("forward");
             let (u, y) = (operator.forward(image)?, part(data, index)?);
             drop(forward);
             let (value, gradient) = self
                 .with(index, |fidelity| Ok((fidelity.value(&u, y)?, fidelity.gradient(&u, y)?)))?;
+            drop(u);
             values.lock().unwrap_or_else(PoisonError::into_inner).push((index, value));
             let _span = ctx.span("adjoint");
             operator.vjp(image, &gradient)
-        });
-        let gradient = match self.reduction {
-            FidelityReduction::Sum => terms.sum(),
-            FidelityReduction::Mean => terms.mean(),
-        }?;
+        })?;
         let values = values.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Ok((stack.sum_values(Ok(values))? / self.divisor(stack), gradient))
+        let value = stack.sum_values(Ok(values))? / self.divisor(stack);
+        Ok((value, self.reduced(gradient, stack)))
     }
 
     /// `w` where the whole is `w/2 ‖A x − y‖²`.
@@ -196,31 +194,57 @@ impl DistributedFidelity {
         options: &Options,
     ) -> Result<Solution> {
         self.check(stack, image, data)?;
-        let weight = self.quadratic_weight(stack).ok_or_else(|| {
-            let reason = "only quadratic fidelities of one weight have a prox over a stack";
-            Error::argument("fidelity", reason)
-        })?;
-        let own = agree(stack.context(), stack.own(data))?;
+        let weight = self.prox_weight(stack)?;
+        let own = agree(stack.context(), stack.only_own(data))?;
         prox_l2(&stack.as_map()?, image, &own, gamma * weight, options)
     }
 
+    /// [`prox`](Self::prox) for data of which `Aᵀy` is known: it is all that the prox needs of them, and stays the same from one
+    /// prox to the next.
+    pub fn prox_from_adjoint(
+        &self,
+        stack: &DistributedStack,
+        image: &Array,
+        adjoint: &Array,
+        gamma: f64,
+        options: &Options,
+    ) -> Result<Solution> {
+        let weight = self.prox_weight(stack)?;
+        stack.check_image(image)?;
+        prox_l2_from_adjoint(&stack.as_map()?, image, adjoint, gamma * weight, options)
+    }
+
+    fn prox_weight(&self, stack: &DistributedStack) -> Result<f64> {
+        self.quadratic_weight(stack).ok_or_else(|| {
+            let reason = "only quadratic fidelities of one weight have a prox over a stack";
+            Error::argument("fidelity", reason)
+        })
+    }
+
     /// The prox of `γ d*` at `dual + γ A x` for the rank's own operators, where `d*` is the conjugate of the fidelities: they
-    /// need a prox, and no gradient. The duals have the shapes of the measurements, and stay where they are.
+    /// need a prox, and no gradient. The duals have the shapes of the measurements, and stay on their ranks; each is given up as
+    /// soon as the next one of its operator is there.
     pub fn ascend(
         &self,
         stack: &DistributedStack,
-        dual: &Measurements,
+        dual: Measurements,
         image: &View,
         data: &Measurements,
         gamma: f64,
     ) -> Result<Measurements> {
-        stack.check_count(dual)?;
+        stack.check_count(&dual)?;
         self.check(stack, image, data)?;
+        let duals = Mutex::new(dual);
         // The conjugate of d/c is d*(c·)/c.
         let divisor = self.divisor(stack);
         let terms = stack.map_measurements("ascend", image, |index, operator| {
             let mut point = operator.forward(image)?;
-            scale_and_add(slice_mut(&mut point), gamma as f32, &slice(part(dual, index)?));
+            let mut duals = duals.lock().unwrap_or_else(PoisonError::into_inner);
+            part(&duals, index)?;
+            let dual = duals.get_mut(index).map(std::mem::take).unwrap_or_default();
+            drop(duals);
+            scale_and_add(slice_mut(&mut point), gamma as f32, &slice(&dual));
+            drop(dual);
             scale(slice_mut(&mut point), divisor as f32);
             let y = part(data, index)?;
             let mut next =
@@ -273,6 +297,14 @@ impl DistributedFidelity {
                 )),
             },
         }
+    }
+
+    /// The sum, or the mean that is made of it.
+    fn reduced(&self, mut sum: Array, stack: &DistributedStack) -> Array {
+        if self.reduction == FidelityReduction::Mean {
+            scale(slice_mut(&mut sum), 1.0 / stack.len() as f32);
+        }
+        sum
     }
 
     fn divisor(&self, stack: &DistributedStack) -> f64 {

@@ -1,11 +1,13 @@
 //! A distributed stack as least-squares methods see it: measurements stay on their ranks, and the ranks
 //! talk in sums and norms only.
 
+use std::borrow::Cow;
+
 use haloscope_comm::Collectives;
 
 use super::agree::agree;
 use super::stack::{DistributedStack, linear, part};
-use crate::array::{Array, slice, squared_norm};
+use crate::array::{Array, slice, squared_norm, standard};
 use crate::error::Result;
 use crate::least_squares::{self, LinearMap, NormOptions, Options, Solution, SquaredNorm};
 use crate::measurements::Measurements;
@@ -27,7 +29,7 @@ impl DistributedStack {
         measurements: &Measurements,
         options: &Options,
     ) -> Result<Solution> {
-        let own = agree(self.context(), self.own(measurements))?;
+        let own = agree(self.context(), self.only_own(measurements))?;
         least_squares::pseudo_inverse(&self.as_map()?, &own, options)
     }
 
@@ -73,6 +75,18 @@ impl DistributedStack {
         let parts =
             self.local_indices().map(|index| Ok((index, part(measurements, index)?.clone())));
         Measurements::partial(self.len(), parts.collect::<Result<Vec<_>>>()?)
+    }
+
+    /// The same, copied only if others are there too.
+    pub(crate) fn only_own<'a>(
+        &self,
+        measurements: &'a Measurements,
+    ) -> Result<Cow<'a, Measurements>> {
+        let present = measurements.iter().map(|(index, _)| index);
+        if measurements.len() == self.len() && present.eq(self.local_indices()) {
+            return Ok(Cow::Borrowed(measurements));
+        }
+        self.own(measurements).map(Cow::Owned)
     }
 
     /// The sum of a number for each operator, in their order.
@@ -136,17 +150,18 @@ impl LinearMap for DistributedMap<'_> {
             .local_operators()
             .first()
             .and_then(|(_, one)| one.as_linear()?.solve_normal(b, shift));
+        if self.0.context().size() == 1 {
+            return solution.map(|solution| solution.map(standard));
+        }
         let mut exists = [u8::from(solution.is_some())];
         if let Err(error) = self.0.context().comm().broadcast(*owner, &mut exists) {
             return Some(Err(error.into()));
         }
         (exists[0] == 1).then(|| {
-            let batch = self.0.check_image(b)?;
-            self.0
-                .map_to_images("solve", batch, |_, _| {
-                    solution.clone().unwrap_or_else(|| Ok(Array::zeros(b.raw_dim())))
-                })
-                .sum()
+            self.0.check_image(b)?;
+            let own = solution.transpose().map(|own| own.map(|image| (0, image)));
+            let local = own.and_then(|own| Measurements::partial(1, own));
+            self.0.terms(vec![b.shape().to_vec()], local).sum()
         })
     }
 }

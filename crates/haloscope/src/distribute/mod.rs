@@ -14,8 +14,10 @@ mod gather;
 mod halo;
 mod map;
 mod parameters;
+mod rounds;
 mod stack;
 mod terms;
+mod total_variation;
 mod workers;
 
 use haloscope_comm::Context;
@@ -32,6 +34,7 @@ pub use map::DistributedMap;
 pub use parameters::{Parameter, Parameters};
 pub use stack::{DistributedStack, StackOptions};
 pub use terms::Terms;
+pub use total_variation::DistributedTotalVariation;
 
 /// Something that ranks can share.
 pub trait Distribute: Sized {

@@ -1,15 +1,18 @@
 //! A stack of operators over ranks.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use haloscope_comm::{Collectives, Context};
+use ndarray::IxDyn;
 
 use super::agree::agree;
 use super::factory::Factory;
+use super::rounds::{self, rounds};
 use super::terms::Terms;
 use super::workers::Workers;
 use super::{Assignment, Distribute, Gather};
-use crate::array::{Array, View};
+use crate::array::{Array, View, add_scaled, slice, slice_mut, standard};
 use crate::error::{Error, Result};
 use crate::measurements::Measurements;
 use crate::noise::{Noise, NoiseSource};
@@ -38,6 +41,8 @@ pub struct DistributedStack {
     workers: Workers,
     local: Vec<(usize, Arc<dyn Physics>)>,
     owners: Vec<usize>,
+    /// The order in which terms are added up, if ranks have several operators.
+    rounds: Option<Vec<Range<usize>>>,
     image_shape: Vec<usize>,
     measurement_shapes: Vec<Vec<usize>>,
     is_linear: bool,
@@ -144,7 +149,12 @@ impl DistributedStack {
 
     /// `Aᵀ y = Σ Aᵢᵀ yᵢ`.
     pub fn adjoint(&self, measurements: &Measurements) -> Result<Array> {
-        self.adjoint_terms(measurements)?.sum()
+        self.check_linear("adjoint")?;
+        self.check_count(measurements)?;
+        let batch = self.batch(measurements)?;
+        self.sum_images("adjoint", batch, |index, operator| {
+            linear(index, operator)?.adjoint(part(measurements, index)?)
+        })
     }
 
     /// `Aᵢᵀ yᵢ` of the rank's own operators.
@@ -159,7 +169,9 @@ impl DistributedStack {
 
     /// `Σ Jᵢᵀ vᵢ`, where `Jᵢ` is the derivative of operator i at `image`.
     pub fn vjp(&self, image: &View, v: &Measurements) -> Result<Array> {
-        self.vjp_terms(image, v)?.sum()
+        let batch = self.check_image(image)?;
+        self.check_count(v)?;
+        self.sum_images("adjoint", batch, |index, operator| operator.vjp(image, part(v, index)?))
     }
 
     /// `Jᵢᵀ vᵢ` of the rank's own operators.
@@ -172,7 +184,9 @@ impl DistributedStack {
 
     /// `AᵀA x = Σ AᵢᵀAᵢ x`.
     pub fn normal(&self, image: &View) -> Result<Array> {
-        self.normal_terms(image)?.sum()
+        self.check_linear("normal")?;
+        let batch = self.check_image(image)?;
+        self.sum_images("normal", batch, |index, operator| linear(index, operator)?.normal(image))
     }
 
     /// `AᵢᵀAᵢ x` of the rank's own operators.
@@ -216,6 +230,32 @@ impl DistributedStack {
         self.map(name, vec![with_batch(batch, &self.image_shape); self.len()], f)
     }
 
+    /// The sum over all operators of the images that `f` makes of them: the bits of [`Terms::sum`], without the images of all of
+    /// the rank's operators at once. `name` is for traces.
+    pub(crate) fn sum_images(
+        &self,
+        name: &'static str,
+        batch: usize,
+        f: impl Fn(usize, &dyn Physics) -> Result<Array> + Send + Sync,
+    ) -> Result<Array> {
+        let term = |(index, operator): &(usize, Arc<dyn Physics>)| {
+            let _span = self.ctx.span(name).with("operator", *index as f64);
+            f(*index, &**operator)
+        };
+        let shape = with_batch(batch, &self.image_shape);
+        match &self.rounds {
+            _ if self.ctx.size() == 1 => {
+                self.workers.run(|| add_up(&shape, self.local.iter().map(term)))
+            }
+            None => self.map_to_images(name, batch, f).sum(),
+            Some(rounds) => rounds::sum(&self.ctx, &self.owners, rounds, &shape, |index| {
+                let own = self.local.iter().find(|(own, _)| *own == index);
+                let own = own.expect("a rank is asked for terms of its own operators");
+                self.workers.run(|| term(own))
+            }),
+        }
+    }
+
     /// Applies `f` to the rank's own operators, one after the other: each shares its work with the
     /// rank's threads.
     pub(crate) fn map(
@@ -233,6 +273,11 @@ impl DistributedStack {
             Measurements::partial(self.len(), results.collect::<Result<Vec<_>>>()?)
         };
         let local = self.workers.run(apply);
+        self.terms(shapes, local)
+    }
+
+    /// Terms of these shapes, of which the rank has its own.
+    pub(super) fn terms(&self, shapes: Vec<Vec<usize>>, local: Result<Measurements>) -> Terms<'_> {
         Terms { ctx: &self.ctx, how: self.gather, owners: &self.owners, shapes, local }
     }
 
@@ -287,7 +332,7 @@ impl DistributedStack {
     }
 
     /// The batch of the measurements, which a rank without operators must ask the others for.
-    pub(super) fn batch(&self, measurements: &Measurements) -> Result<usize> {
+    pub(crate) fn batch(&self, measurements: &Measurements) -> Result<usize> {
         let mine = measurements
             .iter()
             .next()
@@ -320,8 +365,18 @@ impl DistributedStack {
             });
         }
         let measurement_shapes = shapes.into_iter().map(|shapes| shapes.measurement).collect();
-        let ctx = ctx.clone();
-        Ok(Self { ctx, workers, local, owners, image_shape, measurement_shapes, is_linear, gather })
+        let (ctx, rounds) = (ctx.clone(), rounds(&owners));
+        Ok(Self {
+            ctx,
+            workers,
+            local,
+            owners,
+            rounds,
+            image_shape,
+            measurement_shapes,
+            is_linear,
+            gather,
+        })
     }
 }
 
@@ -409,6 +464,31 @@ fn exchange_shapes(
         }
     }
     Ok(shapes)
+}
+
+/// The sum of terms of a shape, from the first to the last, of which two exist at a time.
+fn add_up(shape: &[usize], terms: impl Iterator<Item = Result<Array>>) -> Result<Array> {
+    let mut sum: Option<Array> = None;
+    for term in terms {
+        let term = check_term(term?, shape)?;
+        match &mut sum {
+            None => sum = Some(term),
+            Some(sum) => add_scaled(slice_mut(sum), 1.0, &slice(&term)),
+        }
+    }
+    Ok(sum.unwrap_or_else(|| Array::zeros(IxDyn(shape))))
+}
+
+/// A term of a sum, in standard layout, if it has the shape of the others.
+pub(super) fn check_term(term: Array, shape: &[usize]) -> Result<Array> {
+    if term.shape() == shape {
+        return Ok(standard(term));
+    }
+    Err(Error::Shape {
+        what: "a term of the sum".into(),
+        expected: format!("{shape:?} is expected, as of the others"),
+        found: term.shape().to_vec(),
+    })
 }
 
 fn with_batch(batch: usize, shape: &[usize]) -> Vec<usize> {

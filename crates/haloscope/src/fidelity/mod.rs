@@ -16,7 +16,7 @@ use std::fmt;
 
 use rayon::prelude::*;
 
-use crate::array::{Array, View, lanes, ordered_sum};
+use crate::array::{Array, View, lanes, ordered_sum, slice_mut, standard, update};
 use crate::error::{Error, Result};
 use crate::physics::Physics;
 
@@ -51,9 +51,12 @@ pub trait Fidelity: Send + Sync + fmt::Debug {
     /// `prox of γd* at u = u − γ · (prox of d/γ at u/γ)`.
     fn prox_conjugate(&self, u: &View, y: &View, gamma: f64) -> Result<Array> {
         check_gamma(self.name(), gamma)?;
-        let scaled = (u * (1.0 / gamma) as f32).as_standard_layout().into_owned();
-        let prox = self.prox(&scaled, y, 1.0 / gamma)?;
-        Ok(u.to_owned() - &(prox * gamma as f32))
+        let scaled = standard(u * (1.0 / gamma) as f32);
+        let mut prox = standard(self.prox(&scaled, y, 1.0 / gamma)?);
+        drop(scaled);
+        let factor = gamma as f32;
+        update(slice_mut(&mut prox), &in_order(u), |prox, u| *prox = u - *prox * factor);
+        Ok(prox)
     }
 
     /// `w` where `d(u, y) = w/2 ‖u − y‖²`: then the prox of `d(A·, y)` is a linear system.

@@ -1,16 +1,18 @@
 //! The bytes that ranks send in one iteration: the calls of `solve`, `distribute` and their parts, one after the other.
 
-use haloscope_comm::{ElementKind, traffic};
+use haloscope_comm::{ElementKind, partition, traffic};
 
 /// What a method asks of the data term in an iteration.
 #[derive(Clone, Copy)]
 pub(super) enum DataTerm {
-    /// Its value and gradient.
-    Gradient,
+    /// Its value and gradient, and so many more values.
+    Gradient { values: usize },
     /// The normal operator.
     Normal,
     /// Its prox, by so many iterations at most.
     Prox { iterations: usize },
+    /// The prox of its conjugate on the measurements, and their adjoint.
+    Dual,
 }
 
 /// What each rank sends in an iteration, at most, with a denoiser to which the ranks contribute `parts` elements, if there
@@ -35,21 +37,21 @@ pub(super) fn iteration(
     // The ranks tell each other that they have not failed.
     let agree = || traffic::all_gather(&vec![1; ranks]);
     let sums = match data_term {
-        DataTerm::Gradient | DataTerm::Normal => 1,
-        // The right-hand side and the residual, which is computed anew at the beginning, at the end, and at times.
+        DataTerm::Gradient { .. } | DataTerm::Normal | DataTerm::Dual => 1,
+        // Of the first prox the right-hand side; the residual, which is computed anew at the beginning, at the end, and at times.
         DataTerm::Prox { iterations } => 4 + iterations + iterations / 32,
     };
     add(sums, agree());
-    add(sums, traffic::ordered_sum(ElementKind::F32, elements, terms));
+    add(sums, sum_of_images(elements, terms));
     match data_term {
-        DataTerm::Gradient => {
-            // The value of the data term.
-            add(1, agree());
-            add(1, traffic::ordered_sum(ElementKind::F64, 1, terms));
+        DataTerm::Gradient { values } => {
+            // The values of the data term.
+            add(1 + values, agree());
+            add(1 + values, traffic::ordered_sum(ElementKind::F64, 1, terms));
         }
-        // Whether each rank has its measurements.
-        DataTerm::Prox { .. } => add(1, agree()),
-        DataTerm::Normal => (),
+        // Whether each rank has its duals.
+        DataTerm::Dual => add(1, agree()),
+        DataTerm::Prox { .. } | DataTerm::Normal => (),
     }
     if let Some(parts) = parts {
         add(1, agree());
@@ -58,4 +60,47 @@ pub(super) fn iteration(
     // Whether to stop: by the clock, or by the watcher's word.
     add(1, traffic::all_reduce(ElementKind::U64, 2, ranks));
     sent
+}
+
+/// What each rank sends for a sum over the operators, of which ranks have so many: an ordered sum of all at once, or in rounds
+/// of one for each rank.
+fn sum_of_images(elements: usize, terms: &[usize]) -> Vec<u64> {
+    if terms.iter().all(|terms| *terms <= 1) {
+        return traffic::ordered_sum(ElementKind::F32, elements, terms);
+    }
+    // In every round a rank sends the others their segments of its term. At the end each has a segment of the sum.
+    let segments: Vec<usize> =
+        partition::even(elements, terms.len()).into_iter().map(|segment| segment.len()).collect();
+    let bytes: Vec<usize> = segments.iter().map(|segment| 4 * segment).collect();
+    let gathered = traffic::all_gather(&bytes);
+    let rank =
+        |rank: usize| gathered[rank] + (4 * terms[rank] * (elements - segments[rank])) as u64;
+    (0..terms.len()).map(rank).collect()
+}
+
+/// What each rank sends for a prox of total variation by so many iterations at most, whose rows the ranks share.
+pub(super) fn total_variation(image: &[usize], ranks: usize, iterations: usize) -> Vec<u64> {
+    if ranks == 1 || image.len() < 4 {
+        return vec![0; ranks];
+    }
+    let (channels, axes) = (image[1], image.len() - 2);
+    let length: usize = image[3..].iter().product();
+    let rows: Vec<usize> =
+        partition::even(image[2], ranks).into_iter().map(|rows| rows.len()).collect();
+    let filled = rows.iter().filter(|rows| **rows > 0).count();
+    // Two sums of each row, in every iteration but the first; in the end the rows themselves, channel by channel.
+    let sums = traffic::all_gather(&rows.iter().map(|rows| 16 * rows).collect::<Vec<_>>());
+    let result =
+        traffic::all_gather(&rows.iter().map(|rows| 4 * rows * length).collect::<Vec<_>>());
+    let rank = |rank: usize| {
+        // All of a row's dual to the rank before, and one axis of it to the rank after, if they have rows.
+        let before = if rank > 0 && rank < filled { axes } else { 0 };
+        let after = usize::from(rank + 1 < filled);
+        let halo = (4 * channels * length * (before + after)) as u64;
+        let one = (halo.saturating_mul(iterations.max(1) as u64))
+            .saturating_add(sums[rank].saturating_mul(iterations.saturating_sub(1) as u64))
+            .saturating_add(channels as u64 * result[rank]);
+        one.saturating_mul(image[0] as u64)
+    };
+    (0..ranks).map(rank).collect()
 }

@@ -2,9 +2,10 @@
 
 use std::ops::Add;
 
-use super::{Denoised, Job, Method, Prior};
+use super::{Denoised, Job, Prior};
 use crate::denoise::{NetworkDenoiser, NetworkShard};
 use crate::error::Result;
+use crate::solve::{Arrays, DataUse};
 
 /// The bytes of a rank at the moment when it holds the most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,29 +45,38 @@ impl Add for Memory {
     }
 }
 
-/// Arrays as large as the image that a prox of the data term holds: two of the right-hand side, the image, the best one, the
-/// residual, the direction, and two more when the residual is computed anew.
-const PROX: f64 = 8.0;
+/// Arrays as large as the image that a prox of the data term holds: the image, the best one, the residual and the direction.
+const PROX: f64 = 4.0;
 
 impl Job<'_> {
     /// What each rank holds at most.
     pub(super) fn memory(&self, denoised: Option<&Denoised>) -> Vec<Memory> {
         let image = 4 * self.image.iter().product::<usize>();
-        let held = self.method.held(&self.image);
+        let held = self.method.holds;
+        let count = |arrays: Arrays| arrays.count(&self.image);
         let arrays =
             |count: f64| Memory { images: (count * image as f64) as usize, ..Memory::default() };
         let tiles = |bytes: usize| Memory { tiles: bytes, ..Memory::default() };
-        if self.method == Method::FilteredBackProjection {
+        if self.method.is_direct() {
             // As they are read, put together, and filtered.
             let values: usize =
                 self.measurements.iter().map(|shape| shape.iter().product::<usize>()).sum();
             let measured =
                 Memory { measurements: 12 * self.image[0] * values, ..Memory::default() };
-            return vec![measured + arrays(held.other); self.ranks];
+            return vec![measured + arrays(count(held.other)); self.ranks];
         }
         let (channels, axes) = (self.image[1] as f64, (self.image.len() - 2) as f64);
-        // Of its dual variables there are four, of one array for each axis.
-        let total_variation = 4.0 * axes + 2.0 + 1.0 / channels;
+        // Two dual variables, of one array for each axis, their lengths, and two estimates: of all rows, or of the rank's own,
+        // those beside them, and so much of the image.
+        let total_variation = if self.ranks == 1 || self.image.len() < 4 {
+            2.0 * axes + 2.0 + 1.0 / channels
+        } else {
+            let rows = (self.image[2].div_ceil(self.ranks) + 2).min(self.image[2]);
+            let share = rows as f64 / self.image[2] as f64;
+            // In the end one dual, the image, the estimate, and the whole that becomes of it.
+            let [during, after] = [2.0 * axes + 3.0 + 1.0 / channels, axes + 2.0];
+            (share * during).max(share * after + 1.0)
+        };
         let of_rank = |rank: usize| {
             let own: Vec<usize> = (rank..self.measurements.len())
                 .step_by(self.ranks)
@@ -76,29 +86,47 @@ impl Job<'_> {
             let base_measurements = measured(own.iter().sum());
             let network = denoised.map(|denoised| denoised.ranks[rank].memory).unwrap_or_default();
             let base = base_measurements + network.resident;
-            // What an operator measures, and the derivative of the fidelity there.
-            let largest = measured(2 * own.iter().copied().max().unwrap_or(0));
-            let terms = own.len() as f64;
-            let data = if self.method.has_prox() {
-                // The prox has the measurements of its own.
-                arrays(held.data + PROX + terms) + base_measurements
-            } else {
-                arrays(held.data + terms)
-            };
-            let mut moments = vec![data + largest, data + arrays(1.0), arrays(held.other)];
+            // `Aᵀy`, which proxes keep.
+            let kept = f64::from(u8::from(self.method.has_prox()));
+            let largest = own.iter().copied().max().unwrap_or(0);
+            let several = own.len() > 1;
+            let mut data = count(held.data) + kept;
+            if self.method.has_prox() {
+                data += PROX;
+            }
+            // The sum over the operators so far and the next term, or the rank's own term and the sum over all ranks.
+            let sum = if several || self.ranks > 1 { 2.0 } else { 1.0 };
+            let mut moments = vec![
+                // What an operator measures, and the derivative of the fidelity there.
+                arrays(data + f64::from(u8::from(several))) + measured(2 * largest),
+                arrays(data + sum) + measured(largest),
+                arrays(count(held.other) + kept),
+            ];
+            let mut base = base;
+            if self.method.data_term == DataUse::Dual {
+                // Each measurement has a dual; the next one is computed from three more, one of which replaces it.
+                base = base + base_measurements;
+                moments.push(arrays(count(held.prior)) + measured(2 * largest));
+            }
+            let prior = count(held.prior) + kept;
             match (&self.prior, denoised) {
                 (Prior::Network(network_prior), Some(denoised)) => {
-                    let held = held.prior + f64::from(u8::from(network_prior.has_range));
+                    let copies = network_prior.has_range && held.prior_copies;
+                    let held = prior + f64::from(u8::from(copies));
                     let part = 4 * denoised.ranks[rank].elements;
                     let all: usize =
                         4 * denoised.ranks.iter().map(|part| part.elements).sum::<usize>();
-                    let joined = if self.ranks == 1 { part } else { all + part };
                     moments.push(arrays(held) + tiles(part + network.batch));
-                    moments.push(arrays(held + 1.0) + tiles(joined));
+                    if self.ranks == 1 {
+                        moments.push(arrays(held + 1.0) + tiles(part));
+                    } else {
+                        moments.push(arrays(held) + tiles(part + all));
+                        moments.push(arrays(held + 1.0) + tiles(all));
+                    }
                 }
                 // The primal-dual method has the arrays of its prior itself.
-                (Prior::TotalVariation, _) if self.method != Method::PrimalDual => {
-                    moments.push(arrays(held.prior + total_variation));
+                (Prior::TotalVariation(_), _) if self.shared_variation().is_some() => {
+                    moments.push(arrays(prior + total_variation));
                 }
                 _ => (),
             }

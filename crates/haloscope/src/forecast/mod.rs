@@ -1,27 +1,27 @@
 //! Forecasts the work, the memory and the messages of each rank before a reconstruction runs.
 //!
 //! Everything follows from shapes: a [`Job`] has no measurements and its weights do not matter, and a [`Forecast`] takes
-//! milliseconds once the network is planned. Messages are exact to the byte, except for methods with inner iterations, where
-//! they are an upper bound. Memory is that of the arrays and the network when a rank holds the most. The program itself and
+//! milliseconds once the network is planned. Messages are exact to the byte, except for methods and priors with inner iterations,
+//! where they are an upper bound. Memory is that of the arrays and the network when a rank holds the most. The program itself and
 //! the tables of operators are not included, nor is what the system's allocator keeps: up to a third more for arrays of less
 //! than 32 MB.
 
 mod communication;
 mod memory;
-mod method;
 
 use std::ops::Range;
 
 use haloscope_comm::partition;
 
-use crate::denoise::{NetworkDenoiser, NetworkShard};
+use crate::denoise::{NetworkDenoiser, NetworkShard, TotalVariation};
 use crate::distribute::Dealing;
 use crate::error::{Error, Result};
+use crate::solve::{DataUse, PriorKind, Priors};
 use crate::tiling::{ShardPlan, Strategy, TilePlan, Tiles, Tiling};
 use communication::DataTerm;
 
+pub use crate::solve::Method;
 pub use memory::Memory;
-pub use method::Method;
 
 /// More than any machine holds; sums of a few of them do not overflow.
 const MOST_ELEMENTS: f64 = 1e13;
@@ -30,7 +30,7 @@ const MOST_ELEMENTS: f64 = 1e13;
 ///
 /// ```
 /// use haloscope::denoise::NetworkDenoiser;
-/// use haloscope::forecast::{Denoising, Job, Method, Prior};
+/// use haloscope::forecast::{Denoising, Job, Prior};
 /// use haloscope::tiling::{Strategy, Tiling};
 /// use haloscope_nn::engine::Options;
 /// use haloscope_nn::models::{Architecture, Dncnn};
@@ -42,7 +42,7 @@ const MOST_ELEMENTS: f64 = 1e13;
 ///     image: vec![1, 3, 128, 128],
 ///     measurements: vec![vec![3, 128, 128]; 3],
 ///     ranks: 2,
-///     method: Method::ProximalGradient,
+///     method: "pgd".parse()?,
 ///     inner_iterations: 0,
 ///     prior: Prior::Network(Denoising { denoiser: &denoiser, tiling, has_range: false }),
 /// };
@@ -72,8 +72,9 @@ pub struct Job<'a> {
 pub enum Prior<'a> {
     /// None.
     None,
-    /// [`TotalVariation`](crate::denoise::TotalVariation), whole on every rank.
-    TotalVariation,
+    /// Total variation, whose rows are shared by the ranks where a method takes its prox
+    /// ([`DistributedTotalVariation`](crate::distribute::DistributedTotalVariation)).
+    TotalVariation(TotalVariation),
     /// A network, whose tiles are dealt to the ranks.
     Network(Denoising<'a>),
 }
@@ -116,7 +117,7 @@ pub struct Share {
     pub load: f64,
     /// The most bytes that it holds at once, if it is a process of its own.
     pub memory: Memory,
-    /// The bytes that it sends in one iteration; the most, if the method takes a prox of the data term.
+    /// The bytes that it sends in one iteration; the most, if the method takes a prox of the data term or of total variation.
     pub bytes_sent: u64,
 }
 
@@ -182,11 +183,15 @@ impl Job<'_> {
         let part = |rank: usize| denoised.as_ref().map(|denoised| &denoised.ranks[rank]);
         let parts: Option<Vec<usize>> =
             (0..self.ranks).map(|rank| part(rank).map(|part| part.elements)).collect();
-        let sent = match self.method {
+        let mut sent = match self.method.data_term {
             // Every rank computes it for itself.
-            Method::FilteredBackProjection => vec![0; self.ranks],
+            DataUse::Nothing => vec![0; self.ranks],
             _ => communication::iteration(elements, &terms, self.data_term(), parts.as_deref()),
         };
+        if let Some(denoiser) = self.shared_variation() {
+            let more = communication::total_variation(&self.image, self.ranks, denoiser.iterations);
+            sent.iter_mut().zip(more).for_each(|(sent, more)| *sent = sent.saturating_add(more));
+        }
         let memory = self.memory(denoised.as_ref());
         let share = |rank: usize| Share {
             operators: terms[rank],
@@ -224,24 +229,38 @@ impl Job<'_> {
                 "images of shape {image:?} with {measured:e} measured values; at most {MOST_ELEMENTS:e} of each"
             ));
         }
-        self.method.check_prior(&self.prior)
+        self.method.check_prior(match &self.prior {
+            Prior::None => PriorKind::None,
+            Prior::TotalVariation(_) => PriorKind::TotalVariation,
+            Prior::Network(_) => PriorKind::Network,
+        })
     }
 
     fn network(&self) -> Option<&Denoising<'_>> {
         match &self.prior {
             Prior::Network(network) => Some(network),
-            Prior::None | Prior::TotalVariation => None,
+            Prior::None | Prior::TotalVariation(_) => None,
+        }
+    }
+
+    /// Total variation whose prox the method takes.
+    fn shared_variation(&self) -> Option<&TotalVariation> {
+        match &self.prior {
+            Prior::TotalVariation(denoiser) if self.method.priors != Priors::TotalVariation => {
+                Some(denoiser)
+            }
+            _ => None,
         }
     }
 
     /// How often, and with what, the ranks talk about the data term.
     fn data_term(&self) -> DataTerm {
-        if self.method.has_prox() {
-            DataTerm::Prox { iterations: self.inner_iterations }
-        } else if self.method == Method::ConjugateGradient {
-            DataTerm::Normal
-        } else {
-            DataTerm::Gradient
+        match self.method.data_term {
+            DataUse::Prox => DataTerm::Prox { iterations: self.inner_iterations },
+            DataUse::Normal => DataTerm::Normal,
+            DataUse::Dual => DataTerm::Dual,
+            DataUse::Gradient { values } => DataTerm::Gradient { values },
+            DataUse::Nothing => DataTerm::Gradient { values: 0 },
         }
     }
 
@@ -322,15 +341,16 @@ impl Job<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::solve::{Landweber, PrimalDual, RedGradient};
 
     fn total_variation(ranks: usize, operators: usize) -> Job<'static> {
         Job {
             image: vec![1, 1, 32, 32],
             measurements: vec![vec![1, 32, 32]; operators],
             ranks,
-            method: Method::PrimalDual,
+            method: PrimalDual::METHOD,
             inner_iterations: 0,
-            prior: Prior::TotalVariation,
+            prior: Prior::TotalVariation(TotalVariation::default()),
         }
     }
 
@@ -354,7 +374,7 @@ mod tests {
         assert_eq!(forecast.bytes_sent(), 0);
         let bytes = 4 * 32 * 32;
         assert!(forecast.ranks.iter().all(|share| share.memory.total() == (2 + 3 * 4) * bytes));
-        let job = Job { prior: Prior::TotalVariation, ..job };
+        let job = Job { prior: Prior::TotalVariation(TotalVariation::default()), ..job };
         assert!(job.forecast().expect_err("a prior").to_string().contains("takes no prior"));
     }
 
@@ -379,9 +399,12 @@ mod tests {
             (Job { image: vec![3, 3], ..job.clone() }, "(batch, channel, spatial…)"),
             (Job { image: vec![1, 1, 1 << 31, 1 << 31], ..job.clone() }, "at most 1e13"),
             (Job { measurements: vec![vec![1 << 40, 1 << 24]], ..job.clone() }, "at most 1e13"),
-            (Job { method: Method::Landweber, ..job.clone() }, "takes no prior"),
+            (Job { method: Landweber::METHOD, ..job.clone() }, "takes no prior"),
             (Job { prior: Prior::None, ..job.clone() }, "takes total variation"),
-            (Job { method: Method::Red, prior: Prior::None, ..job.clone() }, "needs a denoiser"),
+            (
+                Job { method: RedGradient::METHOD, prior: Prior::None, ..job.clone() },
+                "needs a prior that denoises",
+            ),
         ] {
             let error = job.forecast().expect_err(words).to_string();
             assert!(error.contains(words), "{error}");

@@ -31,6 +31,8 @@ pub(super) fn sweep<S: System + ?Sized>(
         let step = squares / (curvature * length);
         add(x, step, &direction)?;
         add(&mut r, -step, &image)?;
+        // The monitor may need the room.
+        drop(image);
         let next = system.dot(&r, &r)?;
         if let ControlFlow::Break(end) = monitor.step(x, next.sqrt())? {
             return Ok(end);

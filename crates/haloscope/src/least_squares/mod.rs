@@ -13,6 +13,7 @@ mod map;
 mod minres;
 mod norm;
 mod refine;
+mod right_side;
 mod system;
 
 use std::fmt;
@@ -20,6 +21,7 @@ use std::ops::ControlFlow;
 
 use crate::array::Array;
 use crate::error::{Error, Result};
+use right_side::RightSide;
 
 pub use map::LinearMap;
 pub use norm::{NormOptions, SquaredNorm, squared_norm};
@@ -183,7 +185,7 @@ pub fn pseudo_inverse<M: LinearMap + ?Sized>(
     y: &M::Data,
     options: &Options,
 ) -> Result<Solution> {
-    regularised(map, y, 0.0, None, options)
+    regularised(map, &map.adjoint(y)?, Some(y), 0.0, None, options)
 }
 
 /// The prox of the L2 fidelity: the minimiser of `γ/2 ‖A x − y‖² + ½ ‖x − z‖²`.
@@ -207,24 +209,54 @@ pub fn prox_l2<M: LinearMap + ?Sized>(
     gamma: f64,
     options: &Options,
 ) -> Result<Solution> {
-    let shift = 1.0 / gamma;
-    if !(gamma > 0.0 && shift > 0.0 && shift.is_finite()) {
-        let reason = format!("γ is {gamma}; it must be finite and above 0");
-        return Err(Error::argument("the prox of the L2 fidelity", reason));
-    }
-    regularised(map, y, shift, Some(z), options)
+    let shift = shift_of(gamma)?;
+    regularised(map, &map.adjoint(y)?, Some(y), shift, Some(z), options)
 }
 
-/// The minimiser of `‖A x − y‖² + shift ‖x − center‖²`.
+/// [`prox_l2`] for data of which `Aᵀy` is known. All methods but LSQR need no more, and it is the same for every prox.
+///
+/// ```
+/// use haloscope::least_squares::{Options, prox_l2_from_adjoint};
+/// use haloscope::physics::{Identity, LinearPhysics};
+///
+/// let operator = Identity::new(&[1, 4, 4]);
+/// let adjoint = operator.adjoint(&ndarray::ArrayD::ones(vec![1, 1, 4, 4]))?;
+/// let z = ndarray::ArrayD::zeros(vec![1, 1, 4, 4]);
+/// let prox = prox_l2_from_adjoint(&operator, &z, &adjoint, 1.0, &Options::default())?;
+/// assert_eq!(prox.image, adjoint * 0.5);
+/// # Ok::<(), haloscope::Error>(())
+/// ```
+pub fn prox_l2_from_adjoint<M: LinearMap + ?Sized>(
+    map: &M,
+    z: &Array,
+    adjoint: &Array,
+    gamma: f64,
+    options: &Options,
+) -> Result<Solution> {
+    regularised(map, adjoint, None, shift_of(gamma)?, Some(z), options)
+}
+
+fn shift_of(gamma: f64) -> Result<f64> {
+    let shift = 1.0 / gamma;
+    if gamma > 0.0 && shift > 0.0 && shift.is_finite() {
+        return Ok(shift);
+    }
+    let reason = format!("γ is {gamma}; it must be finite and above 0");
+    Err(Error::argument("the prox of the L2 fidelity", reason))
+}
+
+/// The minimiser of `‖A x − y‖² + shift ‖x − center‖²`, for `Aᵀy`; LSQR needs `y`, too.
 fn regularised<M: LinearMap + ?Sized>(
     map: &M,
-    y: &M::Data,
+    adjoint: &Array,
+    y: Option<&M::Data>,
     shift: f64,
     center: Option<&Array>,
     options: &Options,
 ) -> Result<Solution> {
     refine::check_options(options)?;
-    let b = right_hand_side(map, y, shift, center)?;
+    let right = RightSide::shifted(adjoint, shift, center);
+    let b = right.to_array()?;
     // A closed form has no place to begin: with a shift of 0 it would not find the nearest solution.
     if (shift > 0.0 || options.start.is_none())
         && let Some(image) = map.solve_normal(&b, shift)
@@ -234,22 +266,12 @@ fn regularised<M: LinearMap + ?Sized>(
         return Ok(Solution { image, report: Report::without_iterations(Stop::ClosedForm, None) });
     }
     let options = Options { start: options.start.or(center), ..*options };
-    match options.method {
-        Method::Lsqr => lsqr::lsqr(map, y, shift, center, &b, &options),
-        _ => solve(&Normal::new(map, shift)?, &b, &options),
+    match (options.method, y) {
+        (Method::Lsqr, Some(y)) => lsqr::lsqr(map, y, shift, center, &b, &options),
+        (Method::Lsqr, None) => {
+            let reason = "it needs the measurements themselves; use `prox_l2`";
+            Err(Error::argument("LSQR", reason))
+        }
+        _ => system::solve_for(&Normal::new(map, shift)?, &right, b, &options),
     }
-}
-
-/// `Aᵀ y + shift · center`.
-fn right_hand_side<M: LinearMap + ?Sized>(
-    map: &M,
-    y: &M::Data,
-    shift: f64,
-    center: Option<&Array>,
-) -> Result<Array> {
-    let mut b = map.adjoint(y)?;
-    if let Some(center) = center {
-        system::add(&mut b, shift, center)?;
-    }
-    Ok(b)
 }

@@ -49,8 +49,15 @@ pub(super) struct Monitor<'a> {
     options: &'a Options<'a>,
     reference: f64,
     true_norm: &'a dyn Fn(&Array) -> Result<f64>,
-    best: Option<(Array, f64)>,
+    best: Best,
     history: Vec<f64>,
+}
+
+/// The image with the smallest true residual, and that residual's norm.
+struct Best {
+    norm: f64,
+    /// Its copy; none while it is where the method begins, which the options have.
+    image: Option<Array>,
 }
 
 impl Monitor<'_> {
@@ -85,13 +92,22 @@ impl Monitor<'_> {
     }
 
     fn keep_best(&mut self, x: &Array, norm: f64) {
-        match &mut self.best {
-            Some((_, least)) if norm >= *least => {}
-            Some((image, least)) => {
-                image.assign(x);
-                *least = norm;
-            }
-            None => self.best = Some((x.clone(), norm)),
+        if norm >= self.best.norm {
+            return;
+        }
+        self.best.norm = norm;
+        match &mut self.best.image {
+            Some(image) => image.assign(x),
+            None => self.best.image = Some(x.clone()),
+        }
+    }
+
+    /// Goes back to the best image.
+    fn restore(&self, x: &mut Array) {
+        match (&self.best.image, self.options.start) {
+            (Some(best), _) => x.assign(best),
+            (None, Some(start)) => x.assign(start),
+            (None, None) => x.fill(0.0),
         }
     }
 
@@ -108,13 +124,13 @@ pub(super) fn refine<R>(
 ) -> Result<Solution> {
     let Attempt { mut x, first, reference, options } = attempt;
     let true_norm = |x: &Array| residual(x).map(|(_, norm)| norm);
-    let mut monitor =
-        Monitor { options, reference, true_norm: &true_norm, best: None, history: Vec::new() };
     let (mut r, mut norm) = match first {
         Some(first) => first,
         None => residual(&x)?,
     };
-    monitor.keep_best(&x, norm);
+    let best = Best { norm, image: None };
+    let mut monitor =
+        Monitor { options, reference, true_norm: &true_norm, best, history: Vec::new() };
     let mut before = f64::INFINITY;
     let mut end = End::Check;
     let stop = loop {
@@ -130,13 +146,12 @@ pub(super) fn refine<R>(
             _ => {}
         }
         before = norm;
+        // What is left is the best so far. A copy is taken only here, where it is about to change.
+        monitor.keep_best(&x, norm);
         end = method(&mut x, r, &mut monitor)?;
         (r, norm) = residual(&x)?;
-        monitor.keep_best(&x, norm);
-        if let Some((best, least)) = &monitor.best
-            && *least < norm
-        {
-            x.assign(best);
+        if monitor.best.norm < norm {
+            monitor.restore(&mut x);
             (r, norm) = residual(&x)?;
         }
     };

@@ -2,6 +2,7 @@
 
 use super::map::{LinearMap, elements_mut, local_dot};
 use super::refine::{Attempt, check_options, finite, refine};
+use super::right_side::RightSide;
 use super::{Method, Options, Report, Solution, Stop, bicgstab, conjugate_gradient, minres};
 use crate::array::{Array, add_scaled, elements, scale, scale_and_add};
 use crate::error::{Error, Result};
@@ -76,6 +77,17 @@ impl<M: LinearMap + ?Sized> System for Normal<'_, M> {
 /// If `b` is not finite, the shapes do not fit, or the method is LSQR, which needs an adjoint: see
 /// [`pseudo_inverse`](super::pseudo_inverse).
 pub fn solve<S: System + ?Sized>(system: &S, b: &Array, options: &Options) -> Result<Solution> {
+    let right = RightSide::whole(b);
+    solve_for(system, &right, right.to_array()?, options)
+}
+
+/// The same for a right-hand side that can be computed again; `b` is its array.
+pub(super) fn solve_for<S: System + ?Sized>(
+    system: &S,
+    right: &RightSide,
+    b: Array,
+    options: &Options,
+) -> Result<Solution> {
     check_options(options)?;
     let sweep = match options.method {
         Method::ConjugateGradient => conjugate_gradient::sweep::<S>,
@@ -86,21 +98,22 @@ pub fn solve<S: System + ?Sized>(system: &S, b: &Array, options: &Options) -> Re
             return Err(Error::argument("LSQR", reason));
         }
     };
-    let b = b.as_standard_layout().into_owned();
     let reference = norm(system, &b, "the right-hand side")?;
     if is_zero(reference) {
         let report = Report::without_iterations(Stop::Converged, Some(0.0));
         return Ok(Solution { image: Array::zeros(b.raw_dim()), report });
     }
     let residual = |x: &Array| {
-        let mut r = b.clone();
-        add(&mut r, -1.0, &system.apply(x)?)?;
+        let r = right.minus(system.apply(x)?)?;
         let norm = norm(system, &r, "the residual")?;
         Ok((r, norm))
     };
     let (x, first) = match options.start {
-        Some(start) => (start.as_standard_layout().into_owned(), None),
-        None => (Array::zeros(b.raw_dim()), Some((b.clone(), reference))),
+        Some(start) => {
+            drop(b);
+            (start.as_standard_layout().into_owned(), None)
+        }
+        None => (Array::zeros(b.raw_dim()), Some((b, reference))),
     };
     refine(Attempt { x, first, reference, options }, residual, |x, r, monitor| {
         sweep(system, x, r, monitor)

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::{LinearPhysics, Physics, slice, slice_mut, zeros};
-use crate::array::{Array, View, add_scaled};
+use crate::array::{Array, View, add_scaled, standard};
 use crate::error::{Error, Result};
 use crate::measurements::Measurements;
 use crate::words::count;
@@ -225,10 +225,6 @@ impl TryFrom<Vec<Arc<dyn Physics>>> for Stack {
 /// A part of measurements that were found complete.
 fn part(measurements: &Measurements, index: usize) -> &Array {
     measurements.get(index).expect("the measurements are complete")
-}
-
-fn standard(array: Array) -> Array {
-    if array.is_standard_layout() { array } else { array.as_standard_layout().into_owned() }
 }
 
 #[cfg(test)]

@@ -20,8 +20,9 @@ pub trait Algorithm: Send + Sync + fmt::Debug {
     /// Its name in messages and job files: `pgd`.
     fn name(&self) -> &'static str;
 
-    /// Advances the state by one iteration.
-    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<()>;
+    /// The image after the next iteration. The state keeps the one before, so that it need not be copied; everything else in the
+    /// state advances by one iteration.
+    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Array>;
 }
 
 /// The problem, with a clock for each part of a step.

@@ -6,13 +6,16 @@
 //! was accepted is a point where the data term is finite, and so has a gradient; a point ahead of it that has none is
 //! given up for it, and the momentum with it.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::algorithm::{Algorithm, Setting};
+use super::method::{DataUse, Held, Key, KeyValue, Method, Priors, STEP, Taken, Traits};
 use super::prior::{Prior, clamp};
 use super::problem::Start;
+use super::proximal_gradient::{extrapolate, relaxed_prox};
 use super::state::State;
-use crate::array::{Array, add_scaled, dot, norm, slice, slice_mut, squared_norm};
+use crate::array::{Array, add_scaled, lanes, norm, ordered_sum, slice, slice_mut, standard};
 use crate::error::{Error, Result};
 
 /// `x ← prox(x − γ ∇f(x))`, or its accelerated form, with a step that is found on the way.
@@ -51,31 +54,74 @@ const ROUNDING: f64 = 3e-7;
 /// A move of this part of the image is none in single precision.
 const STILL: f64 = 1e-7;
 
+/// Of the methods whose steps it finds: their names, and what it holds instead of what they do.
+static PGD: Traits = Traits {
+    name: "pgd",
+    aliases: &[],
+    summary: "proximal gradient descent with steps that are found on the way",
+    keys: &[STEP, Key::optional("relaxation", KeyValue::Positive, None, "")],
+    priors: Priors::Any,
+    clamps: true,
+    fidelities: &[("l2", Taken::AsItIs), ("l1", Taken::AsItIs), ("poisson", Taken::AsItIs)],
+    data_term: DataUse::Gradient { values: 1 },
+    knows_data_term: true,
+    // The image, the gradient there, and the point where the prior is taken, which may be mixed with what it makes of it.
+    holds: Held::images(1, 4, 4),
+};
+
+static FISTA: Traits = Traits {
+    name: "fista",
+    keys: &[STEP],
+    data_term: DataUse::Gradient { values: 2 },
+    // With the point ahead.
+    holds: Held::images(2, 4, 4),
+    ..PGD
+};
+
+static LANDWEBER: Traits = Traits {
+    name: "landweber",
+    keys: &[STEP],
+    priors: Priors::None,
+    holds: Held::images(1, 3, 3),
+    ..PGD
+};
+
+impl Backtracking {
+    /// What it takes and holds as `pgd`, which it is for Poisson's fidelity.
+    pub const PGD_METHOD: Method = Method::new(&PGD);
+    /// The same as `fista`.
+    pub const FISTA_METHOD: Method = Method::new(&FISTA);
+    /// The same as `landweber`.
+    pub const LANDWEBER_METHOD: Method = Method::new(&LANDWEBER);
+}
+
 impl Algorithm for Backtracking {
     fn name(&self) -> &'static str {
         self.name
     }
 
-    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<()> {
+    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Array> {
+        let mut step = state.number("step").unwrap_or(self.first_step);
+        let mut momentum = state.number("momentum").unwrap_or(1.0);
+        let mut ahead = state.arrays.remove("ahead");
         if state.iteration == 0 && state.number("step").is_none() {
             state.image = self.defined(setting, &state.image)?;
         }
-        let mut step = state.number("step").unwrap_or(self.first_step);
-        let mut momentum = state.number("momentum").unwrap_or(1.0);
-        let mut point = match state.arrays.remove("ahead") {
-            Some(ahead) => ahead,
-            None => state.image.clone(),
-        };
-        if self.accelerated && momentum > 1.0 && !is_finite(setting, &point)? {
-            point.clone_from(&state.image);
+        if let Some(point) = &ahead
+            && self.accelerated
+            && momentum > 1.0
+            && !is_finite(setting, point)?
+        {
+            ahead = None;
             momentum = 1.0;
         }
-        let (value, gradient) = setting.data(|| setting.problem().value_and_gradient(&point))?;
+        let point = ahead.as_ref().unwrap_or(&state.image);
+        let (value, gradient) = setting.data(|| setting.problem().value_and_gradient(point))?;
         setting.note_data_term(value);
         let mut halvings = 0;
         let next = loop {
-            let next = self.advance(setting, &point, &gradient, step)?;
-            if is_below_parabola(setting, (value, &point, &gradient), &next, step)? {
+            let next = self.advance(setting, point, &gradient, step)?;
+            if is_below_parabola(setting, (value, point, &gradient), &next, step)? {
                 break next;
             }
             halvings += 1;
@@ -90,18 +136,18 @@ impl Algorithm for Backtracking {
             }
             step *= 0.5;
         };
+        drop((ahead, gradient));
         let is_settling = !self.accelerated || setting.iteration() < SETTLING;
         if !is_settling {
             let following = f64::midpoint(1.0, (1.0 + 4.0 * momentum * momentum).sqrt());
             let factor = ((momentum - 1.0) / following) as f32;
-            let mut ahead = &next + &((&next - &state.image) * factor);
+            let mut ahead = extrapolate(&next, &state.image, factor);
             clamp(&mut ahead, self.range);
             state.put("ahead", ahead);
             state.set_number("momentum", following);
         }
         state.set_number("step", if is_settling && halvings == 0 { 2.0 * step } else { step });
-        state.image = next;
-        Ok(())
+        Ok(next)
     }
 }
 
@@ -116,14 +162,7 @@ impl Backtracking {
     ) -> Result<Array> {
         let mut point = from.as_standard_layout().into_owned();
         add_scaled(slice_mut(&mut point), -step as f32, &slice(gradient));
-        let denoised = setting.prior(|| self.prior.prox(&point, step))?;
-        let mut next = match self.relaxation {
-            None => denoised,
-            Some(weight) => {
-                let share = (step * weight / (1.0 + step * weight)) as f32;
-                point * (1.0 - share) + denoised * share
-            }
-        };
+        let mut next = standard(relaxed_prox(setting, &*self.prior, point, step, self.relaxation)?);
         clamp(&mut next, self.range);
         Ok(next)
     }
@@ -167,10 +206,18 @@ fn is_below_parabola(
     step: f64,
 ) -> Result<bool> {
     let reached = setting.data(|| setting.problem().value(next))?;
-    let way = next - point;
-    let promised =
-        value + dot(&slice(gradient), &slice(&way)) + squared_norm(&slice(&way)) / (2.0 * step);
-    let is_still = || norm(&slice(&way)) <= STILL * norm(&slice(point));
+    let (point, gradient, next) = (slice(point), slice(gradient), slice(next));
+    // The way from one to the other is computed twice instead of being kept.
+    let way = |range: Range<usize>| {
+        next[range.clone()].iter().zip(&point[range]).map(|(next, point)| f64::from(next - point))
+    };
+    let along = ordered_sum(next.len(), |range| {
+        let slopes = gradient[range.clone()].iter().map(|slope| f64::from(*slope));
+        lanes(slopes.zip(way(range)).map(|(slope, way)| slope * way))
+    });
+    let square = ordered_sum(next.len(), |range| lanes(way(range).map(|way| way * way)));
+    let promised = value + along + square / (2.0 * step);
+    let is_still = || square.sqrt() <= STILL * norm(&point);
     Ok(reached.is_finite() && (reached <= promised + ROUNDING * value.abs() || is_still()))
 }
 

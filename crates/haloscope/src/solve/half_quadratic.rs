@@ -1,8 +1,13 @@
 //! Half-quadratic splitting with a denoiser of decreasing level: the method of DPIR.
 
 use super::algorithm::{Algorithm, Setting};
+use super::method::{
+    DataUse, Held, INNER_ITERATIONS, INNER_TOLERANCE, Key, KeyValue, Method, Priors, SQUARES,
+    Traits,
+};
 use super::prior::Plug;
 use super::state::State;
+use crate::array::Array;
 use crate::error::{Error, Result};
 
 /// `x = prox f(z)` with a step that falls with the level, `z = D(x, σ)`; the image is `z`.
@@ -64,12 +69,43 @@ impl Schedule {
     }
 }
 
+static HQS: Traits = Traits {
+    name: "hqs",
+    aliases: &[],
+    summary: "half-quadratic splitting with falling levels (DPIR)",
+    keys: &[
+        Key::required("levels", KeyValue::Pair, "first and last"),
+        Key::optional(
+            "noise",
+            KeyValue::PositiveOrAuto,
+            Some("auto"),
+            "the standard deviation of the data's noise, or `\"auto\"`, the default, which estimates it from the data",
+        ),
+        Key::optional("weight", KeyValue::Positive, Some("0.23"), "0.23"),
+        Key::optional("schedule-iterations", KeyValue::Count, None, "those of `[stop]`"),
+        INNER_ITERATIONS,
+        INNER_TOLERANCE,
+    ],
+    priors: Priors::Denoiser,
+    clamps: true,
+    fidelities: SQUARES,
+    data_term: DataUse::Prox,
+    knows_data_term: false,
+    // The image, which is where the prox is taken, and what the prox makes of it.
+    holds: Held::images(1, 2, 2),
+};
+
+impl HalfQuadratic {
+    /// What it takes and holds.
+    pub const METHOD: Method = Method::new(&HQS);
+}
+
 impl Algorithm for HalfQuadratic {
     fn name(&self) -> &'static str {
-        "hqs"
+        HQS.name
     }
 
-    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<()> {
+    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Array> {
         let (levels, steps) = (&self.schedule.levels, &self.schedule.steps);
         let (Some(last), true) = (levels.len().checked_sub(1), levels.len() == steps.len()) else {
             return Err(Error::argument(
@@ -81,7 +117,6 @@ impl Algorithm for HalfQuadratic {
         let unit = self.prior.unit(&state.image);
         let near_data = setting.prox(&state.image, unit * unit * steps[index])?;
         let denoiser = self.prior.with_level(levels[index]);
-        state.image = setting.prior(|| denoiser.denoise(&near_data))?;
-        Ok(())
+        setting.prior(|| denoiser.denoise_owned(near_data))
     }
 }

@@ -6,11 +6,13 @@
 //! ranks, and a resumed run has the same bits as one that never stopped.
 
 mod algorithm;
+mod back_projection;
 mod backtracking;
 mod checkpoint;
 mod fill;
 mod half_quadratic;
 mod least_squares;
+mod method;
 mod primal_dual;
 mod prior;
 mod problem;
@@ -27,14 +29,16 @@ use std::time::Instant;
 
 use haloscope_comm::{Collectives, Reduction};
 
-use crate::array::{distance, norm, slice};
+use crate::array::{distance, norm, slice, standard};
 use crate::error::{Error, Result};
 
 pub use algorithm::{Algorithm, Setting};
+pub use back_projection::FilteredBackProjection;
 pub use backtracking::Backtracking;
 pub use checkpoint::{Checkpoints, Every, FolderLock, Found, JobId};
 pub use half_quadratic::{HalfQuadratic, Schedule};
 pub use least_squares::{ConjugateGradient, Landweber};
+pub use method::{Arrays, DataUse, Held, Key, KeyValue, Method, PriorKind, Priors, Taken, Traits};
 pub use primal_dual::PrimalDual;
 pub use prior::{Plug, Prior, Range, TotalVariationPrior};
 pub use problem::{Problem, Start};
@@ -45,6 +49,22 @@ pub use red::{RedFixedPoint, RedGradient};
 pub use splitting::{Admm, DouglasRachford};
 pub use state::State;
 pub use stop::{Reason, Stopping};
+
+/// The methods, in the order in which they are listed to users. Some have another algorithm for some fidelities:
+/// [`Method::for_fidelity`].
+pub static METHODS: &[Method] = &[
+    ProximalGradient::METHOD,
+    Fista::METHOD,
+    HalfQuadratic::METHOD,
+    Admm::METHOD,
+    DouglasRachford::METHOD,
+    RedGradient::METHOD,
+    RedFixedPoint::METHOD,
+    PrimalDual::METHOD,
+    ConjugateGradient::METHOD,
+    Landweber::METHOD,
+    FilteredBackProjection::METHOD,
+];
 
 /// Called after every iteration; may stop the run.
 pub type Watch<'a> = dyn FnMut(&Record, &State) -> Result<ControlFlow<()>> + 'a;
@@ -93,6 +113,7 @@ pub fn solve(
 ) -> Result<Outcome> {
     stopping.check()?;
     problem.physics().check_image(&state.image)?;
+    state.make_standard();
     let begin = Instant::now();
     let mut records = Vec::new();
     let reason = loop {
@@ -124,15 +145,15 @@ pub fn solve(
 /// One iteration, on the threads of the rank.
 fn advance(problem: &Problem, algorithm: &dyn Algorithm, state: &mut State) -> Result<Record> {
     let ctx = problem.physics().context();
-    let before = state.image.clone();
     let spent = ctx.comm().statistics().total();
     let span = ctx.span("iteration").with("number", (state.iteration + 1) as f64);
     let clock = Instant::now();
     let setting = Setting::new(problem, state.iteration);
-    algorithm.step(&setting, state)?;
+    let next = standard(algorithm.step(&setting, state)?);
     let total = clock.elapsed();
     drop(span);
     state.iteration += 1;
+    let before = std::mem::replace(&mut state.image, next);
 
     let length = norm(&slice(&state.image));
     if !length.is_finite() {

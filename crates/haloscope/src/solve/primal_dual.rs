@@ -2,10 +2,13 @@
 //! (Condat, Vũ).
 
 use super::algorithm::{Algorithm, Setting};
+use super::method::{Arrays, DataUse, Held, Method, Priors, STEP, Taken, Traits};
 use super::prior::clamp;
+use super::prox_primal_dual::ProxPrimalDual;
+use super::proximal_gradient::descend;
 use super::state::State;
-use crate::array::{Array, add_scaled, slice, slice_mut};
-use crate::denoise::differences::{gradient, gradient_adjoint, project};
+use crate::array::{Array, add_scaled, slice, slice_mut, update_from_two};
+use crate::denoise::differences::{add_gradient, gradient_adjoint, project};
 use crate::error::Result;
 
 /// `min f(x) + λ TV(x)` over all images, or over those in a range, for an `f` with a gradient.
@@ -22,38 +25,60 @@ pub struct PrimalDual {
     pub range: Option<(f32, f32)>,
 }
 
+static PRIMAL_DUAL: Traits = Traits {
+    name: "primal-dual",
+    aliases: &[],
+    summary: "Chambolle-Pock (Condat-Vũ)",
+    keys: &[STEP],
+    priors: Priors::TotalVariation,
+    clamps: true,
+    fidelities: &[
+        ("l2", Taken::AsItIs),
+        ("l1", Taken::ByUnlessStep(ProxPrimalDual::METHOD)),
+        ("poisson", Taken::ByUnlessStep(ProxPrimalDual::METHOD)),
+    ],
+    data_term: DataUse::Gradient { values: 0 },
+    knows_data_term: true,
+    // The image and the dual; then also the next image, where the dual goes, and its lengths.
+    holds: Held {
+        data: Arrays { images: 1, duals: 1, channels: 0 },
+        prior: Arrays { images: 3, duals: 1, channels: 1 },
+        other: Arrays { images: 3, duals: 1, channels: 1 },
+        prior_copies: false,
+    },
+};
+
+impl PrimalDual {
+    /// What it takes and holds.
+    pub const METHOD: Method = Method::new(&PRIMAL_DUAL);
+}
+
 impl Algorithm for PrimalDual {
     fn name(&self) -> &'static str {
-        "primal-dual"
+        PRIMAL_DUAL.name
     }
 
-    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<()> {
+    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Array> {
         let axes = state.image.ndim() - 2;
         let sigma = self.lipschitz / (8.0 * axes as f64);
         let tau = 0.99 / (self.lipschitz / 2.0 + 4.0 * axes as f64 * sigma);
         let shape = state.image.shape().to_vec();
         let mut dual_shape = shape.clone();
         dual_shape.insert(2, axes);
-        let dual = state.take("dual", |_| Array::zeros(dual_shape));
-        let descent = setting.gradient(&state.image)?;
-        let mut next = state.image.as_standard_layout().into_owned();
-        add_scaled(slice_mut(&mut next), -tau as f32, &slice(&descent));
-        let (mirrored, dual) = setting.prior(|| {
-            let back = gradient_adjoint(&slice(&dual), &shape);
+        let mut dual = state.take("dual", |_| Array::zeros(dual_shape));
+        let mut next = descend(setting, &state.image, tau)?;
+        setting.prior(|| {
+            let mut back = gradient_adjoint(&slice(&dual), &shape);
             add_scaled(slice_mut(&mut next), -tau as f32, &back);
             clamp(&mut next, self.range);
-            let mirrored = &next * 2.0 - &state.image;
-            Ok((mirrored, dual))
-        })?;
-        let dual = setting.prior(|| {
-            let mut dual = dual;
-            let rise = gradient(&slice(&mirrored), &shape);
-            add_scaled(slice_mut(&mut dual), sigma as f32, &rise);
+            // 2 x⁺ − x, in the array that has been used.
+            let from = (&*slice(&next), &*slice(&state.image));
+            update_from_two(&mut back, from, |to, next, before| *to = next * 2.0 - before);
+            add_gradient(slice_mut(&mut dual), sigma as f32, &back, &shape);
             project(slice_mut(&mut dual), &shape, self.weight as f32);
-            Ok(dual)
+            Ok(())
         })?;
         state.put("dual", dual);
-        state.image = next;
-        Ok(())
+        Ok(next)
     }
 }

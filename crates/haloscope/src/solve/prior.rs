@@ -1,16 +1,17 @@
 //! Priors: what is known about images before anything is measured.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::array::{Array, extremes};
+use crate::array::{Array, extremes, map_in_place, slice, slice_mut, standard, update};
 use crate::denoise::{Denoiser, NoiseLevel, TotalVariation};
 use crate::error::{Error, Result};
 
 /// The prior term, which has a prox, a gradient, or both.
 pub trait Prior: Send + Sync + fmt::Debug {
-    /// The prox of `step` times the prior.
-    fn prox(&self, image: &Array, step: f64) -> Result<Array>;
+    /// The prox of `step` times the prior. The array is the prior's to work in.
+    fn prox(&self, image: Array, step: f64) -> Result<Array>;
 
     /// The gradient of the prior; for a denoiser, what it removes.
     fn gradient(&self, image: &Array) -> Result<Array> {
@@ -76,35 +77,41 @@ impl Plug {
 
     /// The denoised image.
     pub fn denoise(&self, image: &Array) -> Result<Array> {
-        match self.range {
-            Range::AsIs => self.denoise_scaled(image, self.scale),
-            Range::Clamp(low, high) => {
-                let mut clamped = image.clone();
-                clamp(&mut clamped, Some((low, high)));
-                let mut result = self.denoise_scaled(&clamped, self.scale)?;
-                clamp(&mut result, Some((low, high)));
-                Ok(result)
-            }
-            Range::Normalise => {
-                let (low, high) = extremes(image);
-                // What is flat has nothing to remove.
-                if low == high {
-                    return Ok(image.clone());
-                }
-                self.denoise_scaled(image, (low, high))
-            }
-        }
+        self.denoise_any(Cow::Borrowed(image))
     }
 
-    /// The denoised image, whose values `black` and `white` are 0 and 1 to the denoiser.
-    fn denoise_scaled(&self, image: &Array, (black, white): (f32, f32)) -> Result<Array> {
-        if (black, white) == (0.0, 1.0) {
-            return self.denoiser.denoise(image, &self.level);
+    /// [`denoise`](Self::denoise) of an image that is not needed any more: it is clamped and scaled where it is.
+    pub fn denoise_owned(&self, image: Array) -> Result<Array> {
+        self.denoise_any(Cow::Owned(image))
+    }
+
+    /// Copies the image only if it has to be changed and is somebody else's.
+    fn denoise_any(&self, mut image: Cow<'_, Array>) -> Result<Array> {
+        let range = match self.range {
+            Range::Clamp(low, high) => Some((low, high)),
+            Range::AsIs | Range::Normalise => None,
+        };
+        let (black, white) = match self.range {
+            Range::Normalise => extremes(&image),
+            Range::AsIs | Range::Clamp(..) => self.scale,
+        };
+        // What is flat has nothing to remove.
+        if black == white {
+            return Ok(image.into_owned());
         }
-        let width = white - black;
-        let scaled = image.mapv(|value| (value - black) / width);
-        let mut result = self.denoiser.denoise(&scaled, &self.level)?;
-        result.mapv_inplace(|value| value * width + black);
+        if range.is_some() {
+            clamp(image.to_mut(), range);
+        }
+        let (is_scaled, width) = ((black, white) != (0.0, 1.0), white - black);
+        if is_scaled {
+            map_in_place(image.to_mut(), |value| (value - black) / width);
+        }
+        let mut result = self.denoiser.denoise(&image, &self.level)?;
+        drop(image);
+        if is_scaled {
+            map_in_place(&mut result, |value| value * width + black);
+        }
+        clamp(&mut result, range);
         Ok(result)
     }
 
@@ -123,32 +130,39 @@ impl Plug {
 /// Clamps an image to a range, if there is one.
 pub(super) fn clamp(image: &mut Array, range: Option<(f32, f32)>) {
     if let Some((low, high)) = range {
-        image.mapv_inplace(|value| value.clamp(low, high));
+        map_in_place(image, |value| value.clamp(low, high));
     }
 }
 
 impl Prior for Plug {
     /// The denoised image. The step has no effect; the level determines how much is removed.
-    fn prox(&self, image: &Array, _step: f64) -> Result<Array> {
-        self.denoise(image)
+    fn prox(&self, image: Array, _step: f64) -> Result<Array> {
+        self.denoise_owned(image)
     }
 
     fn gradient(&self, image: &Array) -> Result<Array> {
-        Ok(image - &self.denoise(image)?)
+        let mut removed = standard(self.denoise(image)?);
+        update(slice_mut(&mut removed), &slice(image), |denoised, image| {
+            *denoised = image - *denoised
+        });
+        Ok(removed)
     }
 }
 
 /// `weight · TV`.
+///
+/// With a [`DistributedTotalVariation`](crate::distribute::DistributedTotalVariation) the ranks share its prox; with
+/// [`TotalVariation`] every rank computes it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct TotalVariationPrior {
+pub struct TotalVariationPrior<D = TotalVariation> {
     /// The weight.
     pub weight: f64,
     /// How its prox is computed.
-    pub denoiser: TotalVariation,
+    pub denoiser: D,
 }
 
-impl Prior for TotalVariationPrior {
-    fn prox(&self, image: &Array, step: f64) -> Result<Array> {
-        self.denoiser.denoise(image, &((step * self.weight) as f32).into())
+impl<D: Denoiser> Prior for TotalVariationPrior<D> {
+    fn prox(&self, image: Array, step: f64) -> Result<Array> {
+        self.denoiser.denoise(&image, &((step * self.weight) as f32).into())
     }
 }

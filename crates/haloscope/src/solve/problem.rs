@@ -1,5 +1,7 @@
 //! The data term: operators, their measurements, and the distance between both.
 
+use std::sync::OnceLock;
+
 use super::super::distribute::{DistributedFidelity, DistributedStack};
 use super::fill::fill;
 use crate::array::{Array, scale, slice, slice_mut};
@@ -14,6 +16,8 @@ pub struct Problem {
     data: Measurements,
     fidelity: DistributedFidelity,
     inner: InnerOptions,
+    /// `Aᵀy`, from the first prox on.
+    adjoint: OnceLock<Array>,
 }
 
 /// How accurately proxes of the data term are computed where they have no closed form.
@@ -42,15 +46,17 @@ pub enum Start {
 }
 
 impl Problem {
-    /// A problem; each rank needs only the measurements of its own operators.
+    /// A problem. Each rank needs only the measurements of its own operators, and keeps no others.
     pub fn new(
         physics: DistributedStack,
-        data: Measurements,
+        mut data: Measurements,
         fidelity: DistributedFidelity,
     ) -> Result<Self> {
         physics.check_count(&data)?;
+        let rank = physics.context().rank();
+        data.retain(|index| physics.owners()[index] == rank);
         let inner = InnerOptions { tolerance: 1e-6, iterations: 50 };
-        Ok(Self { physics, data, fidelity, inner })
+        Ok(Self { physics, data, fidelity, inner, adjoint: OnceLock::new() })
     }
 
     /// Sets how accurately proxes are computed where there is no closed form: the relative residual and the maximum
@@ -67,7 +73,7 @@ impl Problem {
         &self.physics
     }
 
-    /// The measurements.
+    /// The measurements of the rank's own operators.
     #[must_use]
     pub fn data(&self) -> &Measurements {
         &self.data
@@ -95,12 +101,15 @@ impl Problem {
             max_iterations: self.inner.iterations,
             ..Options::default()
         };
-        Ok(self.fidelity.prox(&self.physics, image, &self.data, step, &options)?.image)
+        let adjoint = self.known_adjoint()?;
+        let solution =
+            self.fidelity.prox_from_adjoint(&self.physics, image, adjoint, step, &options)?;
+        Ok(solution.image)
     }
 
     /// The prox of `step · d*` at `dual + step · A x` for the rank's own operators, where `d*` is the conjugate of the
     /// fidelity: the dual step of methods for fidelities that have a prox and no gradient. No measurements are sent.
-    pub fn ascend(&self, dual: &Measurements, image: &Array, step: f64) -> Result<Measurements> {
+    pub fn ascend(&self, dual: Measurements, image: &Array, step: f64) -> Result<Measurements> {
         self.fidelity.ascend(&self.physics, dual, image, &self.data, step)
     }
 
@@ -144,7 +153,10 @@ impl Problem {
                 self.physics.check_image(image)?;
                 Ok(image.clone())
             }
-            Start::Zeros => Ok(Array::zeros(self.adjoint()?.raw_dim())),
+            Start::Zeros => {
+                let batch = self.physics.batch(&self.data)?;
+                Ok(Array::zeros([&[batch], self.physics.image_shape()].concat()))
+            }
             Start::PseudoInverse(iterations) => {
                 let options = Options { max_iterations: *iterations, ..Options::default() };
                 Ok(self.physics.pseudo_inverse(&self.data, &options)?.image)
@@ -173,6 +185,18 @@ impl Problem {
     }
 
     fn adjoint(&self) -> Result<Array> {
-        self.physics.adjoint(&self.data)
+        match self.adjoint.get() {
+            Some(adjoint) => Ok(adjoint.clone()),
+            None => self.physics.adjoint(&self.data),
+        }
+    }
+
+    /// `Aᵀy`, which every prox needs and which stays the same. All ranks come here together, so all of them compute it or none.
+    fn known_adjoint(&self) -> Result<&Array> {
+        if let Some(adjoint) = self.adjoint.get() {
+            return Ok(adjoint);
+        }
+        let adjoint = self.physics.adjoint(&self.data)?;
+        Ok(self.adjoint.get_or_init(|| adjoint))
     }
 }

@@ -2,10 +2,11 @@
 //! no gradient.
 
 use super::algorithm::{Algorithm, Setting};
+use super::method::{Arrays, DataUse, Held, Method, Priors, Taken, Traits};
 use super::prior::clamp;
 use super::state::State;
-use crate::array::{Array, add_scaled, slice, slice_mut};
-use crate::denoise::differences::{gradient, gradient_adjoint, project};
+use crate::array::{Array, add_scaled, scale_and_add, slice, slice_mut, update_from_two};
+use crate::denoise::differences::{add_gradient, gradient_adjoint, project};
 use crate::error::Result;
 use crate::measurements::Measurements;
 
@@ -30,12 +31,36 @@ pub struct ProxPrimalDual {
     pub range: Option<(f32, f32)>,
 }
 
+static PROX_PRIMAL_DUAL: Traits = Traits {
+    name: "primal-dual",
+    aliases: &[],
+    summary: "Chambolle-Pock, with a dual for each measurement",
+    keys: &[],
+    priors: Priors::TotalVariation,
+    clamps: true,
+    fidelities: &[("l2", Taken::AsItIs), ("l1", Taken::AsItIs), ("poisson", Taken::AsItIs)],
+    data_term: DataUse::Dual,
+    knows_data_term: false,
+    // The image, the dual of total variation, the next image, and the point ahead.
+    holds: Held {
+        data: Arrays { images: 1, duals: 1, channels: 0 },
+        prior: Arrays { images: 2, duals: 1, channels: 1 },
+        other: Arrays { images: 3, duals: 1, channels: 0 },
+        prior_copies: false,
+    },
+};
+
+impl ProxPrimalDual {
+    /// What it takes and holds. In job files it is `primal-dual` for fidelities without squares.
+    pub const METHOD: Method = Method::new(&PROX_PRIMAL_DUAL);
+}
+
 impl Algorithm for ProxPrimalDual {
     fn name(&self) -> &'static str {
         "prox-primal-dual"
     }
 
-    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<()> {
+    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Array> {
         let physics = setting.problem().physics();
         let shape = state.image.shape().to_vec();
         let axes = shape.len() - 2;
@@ -43,36 +68,37 @@ impl Algorithm for ProxPrimalDual {
         let half = |squared_norm: f64| 0.495 / (self.step * squared_norm.max(f64::MIN_POSITIVE));
         let (data_step, prior_step) = (half(self.squared_norm), half(4.0 * axes as f64));
 
-        let ahead = state.take("ahead", Array::clone);
         let mut dual_shape = shape.clone();
         dual_shape.insert(2, axes);
         let mut dual = state.take("dual", |_| Array::zeros(dual_shape));
         let data_duals = take_data_duals(setting, state)?;
+        let ahead = state.arrays.remove("ahead");
+        let point = ahead.as_ref().unwrap_or(&state.image);
 
         let mut data_duals =
-            setting.data(|| setting.problem().ascend(&data_duals, &ahead, data_step))?;
+            setting.data(|| setting.problem().ascend(data_duals, point, data_step))?;
         setting.prior(|| {
-            let rise = gradient(&slice(&ahead), &shape);
-            add_scaled(slice_mut(&mut dual), prior_step as f32, &rise);
+            add_gradient(slice_mut(&mut dual), prior_step as f32, &slice(point), &shape);
             project(slice_mut(&mut dual), &shape, self.weight as f32);
             Ok(())
         })?;
-        let back = setting.data(|| physics.adjoint(&data_duals))?;
-        let mut next = state.image.as_standard_layout().into_owned();
-        add_scaled(slice_mut(&mut next), -self.step as f32, &slice(&back));
-        setting.prior(|| {
+        drop(ahead);
+        let mut next = setting.data(|| physics.adjoint(&data_duals))?;
+        scale_and_add(slice_mut(&mut next), -self.step as f32, &slice(&state.image));
+        let mut ahead = setting.prior(|| {
             let back = gradient_adjoint(&slice(&dual), &shape);
             add_scaled(slice_mut(&mut next), -self.step as f32, &back);
             clamp(&mut next, self.range);
-            Ok(())
+            Ok(Array::from_shape_vec(next.raw_dim(), back).expect("as many as the image has"))
         })?;
-        state.put("ahead", &next * 2.0 - &state.image);
+        let from = (&*slice(&next), &*slice(&state.image));
+        update_from_two(slice_mut(&mut ahead), from, |to, next, before| *to = next * 2.0 - before);
+        state.put("ahead", ahead);
         state.put("dual", dual);
         for (index, part) in data_duals.iter_mut() {
             state.put(&data_dual(index), std::mem::take(part));
         }
-        state.image = next;
-        Ok(())
+        Ok(next)
     }
 }
 

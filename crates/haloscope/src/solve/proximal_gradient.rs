@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use super::algorithm::{Algorithm, Setting};
+use super::backtracking::Backtracking;
+use super::method::{DataUse, Held, Key, KeyValue, Method, Priors, STEP, Taken, Traits};
 use super::prior::Prior;
 use super::state::State;
-use crate::array::{Array, add_scaled, slice, slice_mut};
+use crate::array::{Array, scale_and_add, slice, slice_mut, standard, update};
 use crate::error::Result;
 
 /// `x ← prox(x − γ ∇f(x))`, with a denoiser as the prox: plug-and-play proximal gradient descent.
@@ -15,26 +17,55 @@ pub struct ProximalGradient {
     pub step: f64,
     /// The prior.
     pub prior: Arc<dyn Prior>,
-    /// `λ`, which mixes the prior's output with its input `z`: `x ← (1 − α) z + α D(z)`, `α = γλ / (1 + γλ)`.
+    /// `λ`, which mixes the prior's output with its input `z`: `x ← (1 − α) z + α D(z)`, `α = γλ / (1 + γλ)`. It takes a copy
+    /// of the input.
     pub relaxation: Option<f64>,
+}
+
+static PGD: Traits = Traits {
+    name: "pgd",
+    aliases: &[],
+    summary: "proximal gradient descent; plug-and-play with a network",
+    keys: &[
+        STEP,
+        Key::optional(
+            "relaxation",
+            KeyValue::Positive,
+            None,
+            "λ: mixes the output of the prior with its input",
+        ),
+    ],
+    priors: Priors::Any,
+    clamps: true,
+    fidelities: &[
+        ("l2", Taken::AsItIs),
+        ("l1", Taken::WithStep),
+        ("poisson", Taken::By(Backtracking::PGD_METHOD)),
+    ],
+    data_term: DataUse::Gradient { values: 0 },
+    knows_data_term: true,
+    // The image, and the point where the prior is taken.
+    holds: Held::images(1, 2, 2),
+};
+
+/// With a copy of that point.
+static RELAXED: Traits = Traits { holds: Held::images(1, 3, 3), ..PGD };
+
+impl ProximalGradient {
+    /// What it takes and holds.
+    pub const METHOD: Method = Method::new(&PGD);
+    /// The same with a [`relaxation`](Self::relaxation).
+    pub const RELAXED_METHOD: Method = Method::new(&RELAXED);
 }
 
 impl Algorithm for ProximalGradient {
     fn name(&self) -> &'static str {
-        "pgd"
+        PGD.name
     }
 
-    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<()> {
+    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Array> {
         let point = descend(setting, &state.image, self.step)?;
-        let denoised = setting.prior(|| self.prior.prox(&point, self.step))?;
-        state.image = match self.relaxation {
-            None => denoised,
-            Some(weight) => {
-                let share = (self.step * weight / (1.0 + self.step * weight)) as f32;
-                point * (1.0 - share) + denoised * share
-            }
-        };
-        Ok(())
+        relaxed_prox(setting, &*self.prior, point, self.step, self.relaxation)
     }
 }
 
@@ -47,29 +78,73 @@ pub struct Fista {
     pub prior: Arc<dyn Prior>,
 }
 
+static FISTA: Traits = Traits {
+    name: "fista",
+    summary: "the same with momentum",
+    keys: &[STEP],
+    fidelities: &[
+        ("l2", Taken::AsItIs),
+        ("l1", Taken::WithStep),
+        ("poisson", Taken::By(Backtracking::FISTA_METHOD)),
+    ],
+    // The point ahead is given up before the prior, and made anew after it.
+    holds: Held::images(2, 2, 3),
+    ..PGD
+};
+
+impl Fista {
+    /// What it takes and holds.
+    pub const METHOD: Method = Method::new(&FISTA);
+}
+
 impl Algorithm for Fista {
     fn name(&self) -> &'static str {
-        "fista"
+        FISTA.name
     }
 
-    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<()> {
-        let ahead = state.take("ahead", Array::clone);
+    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Array> {
         let momentum = state.number("momentum").unwrap_or(1.0);
-        let point = descend(setting, &ahead, self.step)?;
-        let next = setting.prior(|| self.prior.prox(&point, self.step))?;
+        let point = {
+            let ahead = state.arrays.remove("ahead");
+            descend(setting, ahead.as_ref().unwrap_or(&state.image), self.step)?
+        };
+        let next = setting.prior(|| self.prior.prox(point, self.step))?;
         let following = f64::midpoint(1.0, (1.0 + 4.0 * momentum * momentum).sqrt());
         let factor = ((momentum - 1.0) / following) as f32;
-        state.put("ahead", &next + &((&next - &state.image) * factor));
+        state.put("ahead", extrapolate(&next, &state.image, factor));
         state.set_number("momentum", following);
-        state.image = next;
-        Ok(())
+        Ok(next)
     }
 }
 
-/// `x − γ ∇f(x)`.
+/// `x − γ ∇f(x)`, in the array of the gradient.
 pub(super) fn descend(setting: &Setting<'_>, image: &Array, step: f64) -> Result<Array> {
-    let gradient = setting.gradient(image)?;
-    let mut point = image.as_standard_layout().into_owned();
-    add_scaled(slice_mut(&mut point), -step as f32, &slice(&gradient));
+    let mut point = setting.gradient(image)?;
+    scale_and_add(slice_mut(&mut point), -step as f32, &slice(image));
     Ok(point)
+}
+
+/// The prox of the prior at `point`, or a mixture of both: see [`ProximalGradient::relaxation`].
+pub(super) fn relaxed_prox(
+    setting: &Setting<'_>,
+    prior: &dyn Prior,
+    point: Array,
+    step: f64,
+    relaxation: Option<f64>,
+) -> Result<Array> {
+    let Some(weight) = relaxation else { return setting.prior(|| prior.prox(point, step)) };
+    let share = (step * weight / (1.0 + step * weight)) as f32;
+    let mut next = standard(setting.prior(|| prior.prox(point.clone(), step))?);
+    let rest = 1.0 - share;
+    update(slice_mut(&mut next), &slice(&point), |next, point| {
+        *next = point * rest + *next * share
+    });
+    Ok(next)
+}
+
+/// `x + factor · (x − before)`.
+pub(super) fn extrapolate(x: &Array, before: &Array, factor: f32) -> Array {
+    let mut ahead = x.as_standard_layout().into_owned();
+    update(slice_mut(&mut ahead), &slice(before), |x, before| *x += (*x - before) * factor);
+    ahead
 }

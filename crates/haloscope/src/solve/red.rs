@@ -3,9 +3,14 @@
 use std::sync::Arc;
 
 use super::algorithm::{Algorithm, Setting};
+use super::method::{
+    DataUse, GRADIENTS, Held, INNER_ITERATIONS, INNER_TOLERANCE, Method, Priors, SQUARES, STEP,
+    Traits, WEIGHT,
+};
 use super::prior::{Plug, Prior};
+use super::proximal_gradient::descend;
 use super::state::State;
-use crate::array::{add_scaled, slice, slice_mut};
+use crate::array::{Array, add_scaled, slice, slice_mut};
 use crate::error::Result;
 
 /// `x ← x − γ (∇f(x) + λ (x − D(x)))`.
@@ -19,19 +24,35 @@ pub struct RedGradient {
     pub prior: Arc<dyn Prior>,
 }
 
+static RED: Traits = Traits {
+    name: "red",
+    aliases: &[],
+    summary: "regularisation by denoising, by gradients",
+    keys: &[STEP, WEIGHT],
+    priors: Priors::Denoiser,
+    clamps: true,
+    fidelities: GRADIENTS,
+    data_term: DataUse::Gradient { values: 0 },
+    knows_data_term: true,
+    // The image, what the denoiser removes of it, and the next.
+    holds: Held { prior_copies: true, ..Held::images(2, 1, 3) },
+};
+
+impl RedGradient {
+    /// What it takes and holds.
+    pub const METHOD: Method = Method::new(&RED);
+}
+
 impl Algorithm for RedGradient {
     fn name(&self) -> &'static str {
-        "red"
+        RED.name
     }
 
-    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<()> {
+    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Array> {
         let removed = setting.prior(|| self.prior.gradient(&state.image))?;
-        let gradient = setting.gradient(&state.image)?;
-        let mut image = state.image.as_standard_layout().into_owned();
-        add_scaled(slice_mut(&mut image), -self.step as f32, &slice(&gradient));
+        let mut image = descend(setting, &state.image, self.step)?;
         add_scaled(slice_mut(&mut image), (-self.step * self.weight) as f32, &slice(&removed));
-        state.image = image;
-        Ok(())
+        Ok(image)
     }
 }
 
@@ -44,14 +65,30 @@ pub struct RedFixedPoint {
     pub prior: Plug,
 }
 
+static FIXED_POINT: Traits = Traits {
+    name: "red-fixed-point",
+    summary: "the same by its fixed point",
+    keys: &[WEIGHT, INNER_ITERATIONS, INNER_TOLERANCE],
+    fidelities: SQUARES,
+    data_term: DataUse::Prox,
+    knows_data_term: false,
+    // The image, and the denoised one, where the prox is taken.
+    holds: Held { prior_copies: true, ..Held::images(2, 1, 3) },
+    ..RED
+};
+
+impl RedFixedPoint {
+    /// What it takes and holds.
+    pub const METHOD: Method = Method::new(&FIXED_POINT);
+}
+
 impl Algorithm for RedFixedPoint {
     fn name(&self) -> &'static str {
-        "red-fixed-point"
+        FIXED_POINT.name
     }
 
-    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<()> {
+    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Array> {
         let denoised = setting.prior(|| self.prior.denoise(&state.image))?;
-        state.image = setting.prox(&denoised, 1.0 / self.weight)?;
-        Ok(())
+        setting.prox(&denoised, 1.0 / self.weight)
     }
 }

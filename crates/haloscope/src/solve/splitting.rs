@@ -3,9 +3,13 @@
 use std::sync::Arc;
 
 use super::algorithm::{Algorithm, Setting};
+use super::method::{
+    DataUse, Held, INNER_ITERATIONS, INNER_TOLERANCE, Key, KeyValue, Method, Priors, SQUARES, STEP,
+    Traits,
+};
 use super::prior::Prior;
 use super::state::State;
-use crate::array::Array;
+use crate::array::{Array, slice, slice_mut, standard, update, update_from_two};
 use crate::error::Result;
 
 /// `x = prox f(z − u)`, `z = prox g(x + u)`, `u ← u + x − z`; the image is `z`.
@@ -17,18 +21,44 @@ pub struct Admm {
     pub prior: Arc<dyn Prior>,
 }
 
+static ADMM: Traits = Traits {
+    name: "admm",
+    aliases: &[],
+    summary: "alternating directions",
+    keys: &[STEP, INNER_ITERATIONS, INNER_TOLERANCE],
+    priors: Priors::Any,
+    clamps: true,
+    fidelities: SQUARES,
+    data_term: DataUse::Prox,
+    knows_data_term: false,
+    // The image, the dual, and the place of the one prox or the other.
+    holds: Held::images(3, 3, 3),
+};
+
+impl Admm {
+    /// What it takes and holds.
+    pub const METHOD: Method = Method::new(&ADMM);
+}
+
 impl Algorithm for Admm {
     fn name(&self) -> &'static str {
-        "admm"
+        ADMM.name
     }
 
-    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<()> {
-        let dual = state.take("dual", |image| Array::zeros(image.raw_dim()));
-        let near_data = setting.prox(&(&state.image - &dual), self.step)?;
-        let sum = &near_data + &dual;
-        state.image = setting.prior(|| self.prior.prox(&sum, self.step))?;
-        state.put("dual", sum - &state.image);
-        Ok(())
+    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Array> {
+        let mut dual = state.take("dual", |image| Array::zeros(image.raw_dim()));
+        let mut sum = {
+            let mut point = state.image.as_standard_layout().into_owned();
+            update(slice_mut(&mut point), &slice(&dual), |image, dual| *image -= dual);
+            setting.prox(&point, self.step)?
+        };
+        update(slice_mut(&mut sum), &slice(&dual), |near_data, dual| *near_data += dual);
+        // The sum is needed once more, in the place of the dual, whose time is over.
+        dual.assign(&sum);
+        let next = standard(setting.prior(|| self.prior.prox(sum, self.step))?);
+        update(slice_mut(&mut dual), &slice(&next), |sum, next| *sum -= next);
+        state.put("dual", dual);
+        Ok(next)
     }
 }
 
@@ -43,18 +73,42 @@ pub struct DouglasRachford {
     pub relaxation: f64,
 }
 
+static DRS: Traits = Traits {
+    name: "drs",
+    summary: "Douglas-Rachford splitting",
+    keys: &[
+        STEP,
+        Key::optional("relaxation", KeyValue::Positive, Some("1"), "1"),
+        INNER_ITERATIONS,
+        INNER_TOLERANCE,
+    ],
+    // The image and the point; then what the prox of the data makes of it, and its mirror image.
+    holds: Held::images(2, 4, 4),
+    ..ADMM
+};
+
+impl DouglasRachford {
+    /// What it takes and holds.
+    pub const METHOD: Method = Method::new(&DRS);
+}
+
 impl Algorithm for DouglasRachford {
     fn name(&self) -> &'static str {
-        "drs"
+        DRS.name
     }
 
-    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<()> {
-        let point = state.take("point", Array::clone);
+    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Array> {
+        let mut point = state.take("point", Array::clone);
         let near_data = setting.prox(&point, self.step)?;
-        let mirrored = &near_data * 2.0 - &point;
-        state.image = setting.prior(|| self.prior.prox(&mirrored, self.step))?;
-        let moved = (&state.image - &near_data) * self.relaxation as f32;
-        state.put("point", point + moved);
-        Ok(())
+        let mut mirrored = near_data.clone();
+        update(slice_mut(&mut mirrored), &slice(&point), |near, point| *near = *near * 2.0 - point);
+        let next = standard(setting.prior(|| self.prior.prox(mirrored, self.step))?);
+        let factor = self.relaxation as f32;
+        let from = (&*slice(&next), &*slice(&near_data));
+        update_from_two(slice_mut(&mut point), from, |point, next, near| {
+            *point += (next - near) * factor;
+        });
+        state.put("point", point);
+        Ok(next)
     }
 }

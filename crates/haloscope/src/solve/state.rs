@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::array::Array;
+use crate::array::{Array, standard};
 
 /// The image and everything else that a method needs to continue, so that a saved state resumes bit for bit. It is the
 /// same on all ranks, except for arrays that belong to operators: these are only on the ranks that own the operator, and
@@ -24,6 +24,13 @@ impl State {
     #[must_use]
     pub fn new(image: Array) -> Self {
         Self { iteration: 0, image, arrays: BTreeMap::new(), numbers: BTreeMap::new() }
+    }
+
+    /// Brings all arrays into standard layout, in which steps change them where they are.
+    pub(super) fn make_standard(&mut self) {
+        for array in std::iter::once(&mut self.image).chain(self.arrays.values_mut()) {
+            *array = standard(std::mem::take(array));
+        }
     }
 
     /// Removes an array and returns it, or `default` at the first step.

@@ -6,15 +6,14 @@ use std::sync::Arc;
 
 use haloscope::Result;
 use haloscope::denoise::{NetworkDenoiser, TotalVariation};
-use haloscope::distribute::{distribute, distribute_with};
+use haloscope::distribute::{DistributedTotalVariation, distribute, distribute_with};
 use haloscope::fidelity::{Fidelities, L2};
-use haloscope::forecast::Method;
 use haloscope::noise::Noise;
 use haloscope::phantom::landscape;
 use haloscope::physics::{Blur, Padding, Physics, kernels};
 use haloscope::solve::{
-    Admm, Algorithm, ConjugateGradient, DouglasRachford, Fista, HalfQuadratic, Landweber, Outcome,
-    Plug, PrimalDual, Prior, Problem, ProximalGradient, Range, RedFixedPoint, RedGradient,
+    Admm, Algorithm, ConjugateGradient, DouglasRachford, Fista, HalfQuadratic, Landweber, Method,
+    Outcome, Plug, PrimalDual, Prior, Problem, ProximalGradient, Range, RedFixedPoint, RedGradient,
     Schedule, Start, State, Stopping, TotalVariationPrior, solve,
 };
 use haloscope::tiling::{Batch, Strategy, Tiling};
@@ -93,7 +92,8 @@ impl Small {
         let range = self.clamp.map_or(Range::AsIs, |(low, high)| Range::Clamp(low, high));
         let plug = || -> Result<Plug> {
             if !self.has_network {
-                return Ok(Plug::new(Arc::new(TotalVariation::default()), 0.05).range(range));
+                let denoiser = DistributedTotalVariation::new(TotalVariation::default(), ctx)?;
+                return Ok(Plug::new(Arc::new(denoiser), 0.05).range(range));
             }
             let denoiser = distribute_with(self.denoiser()?, ctx, self.tiling.clone())?;
             Ok(Plug::new(Arc::new(denoiser), 0.05).range(range))
@@ -102,31 +102,26 @@ impl Small {
             if self.has_network {
                 return Ok(Arc::new(plug()?));
             }
-            Ok(Arc::new(TotalVariationPrior { weight: 0.05, denoiser: TotalVariation::default() }))
+            let denoiser = DistributedTotalVariation::new(TotalVariation::default(), ctx)?;
+            Ok(Arc::new(TotalVariationPrior { weight: 0.05, denoiser }))
         };
-        Ok(match self.method {
-            Method::ProximalGradient => {
-                Box::new(ProximalGradient { step, prior: prior()?, relaxation: None })
-            }
-            Method::Fista => Box::new(Fista { step, prior: prior()? }),
-            Method::HalfQuadratic => {
+        Ok(match self.method.name {
+            "pgd" => Box::new(ProximalGradient { step, prior: prior()?, relaxation: None }),
+            "fista" => Box::new(Fista { step, prior: prior()? }),
+            "hqs" => {
                 let schedule = Schedule::falling(0.2, 0.05, 4, 0.03, 0.23)?;
                 Box::new(HalfQuadratic { prior: plug()?, schedule })
             }
-            Method::Admm => Box::new(Admm { step, prior: prior()? }),
-            Method::DouglasRachford => {
-                Box::new(DouglasRachford { step, prior: prior()?, relaxation: 1.0 })
-            }
-            Method::Red => Box::new(RedGradient { step, weight: 0.1, prior: Arc::new(plug()?) }),
-            Method::RedFixedPoint => Box::new(RedFixedPoint { weight: 0.1, prior: plug()? }),
-            Method::PrimalDual => {
+            "admm" => Box::new(Admm { step, prior: prior()? }),
+            "drs" => Box::new(DouglasRachford { step, prior: prior()?, relaxation: 1.0 }),
+            "red" => Box::new(RedGradient { step, weight: 0.1, prior: Arc::new(plug()?) }),
+            "red-fixed-point" => Box::new(RedFixedPoint { weight: 0.1, prior: plug()? }),
+            "primal-dual" => {
                 Box::new(PrimalDual { lipschitz: 3.0, weight: 0.05, range: self.clamp })
             }
-            Method::ConjugateGradient => Box::new(ConjugateGradient),
-            Method::Landweber => Box::new(Landweber { step, range: self.clamp }),
-            Method::FilteredBackProjection => {
-                return Err(haloscope::Error::argument("method", "it has no iterations"));
-            }
+            "cg" => Box::new(ConjugateGradient),
+            "landweber" => Box::new(Landweber { step, range: self.clamp }),
+            name => return Err(haloscope::Error::argument("method", name)),
         })
     }
 }
