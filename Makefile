@@ -1,6 +1,6 @@
 # Everything that is done with the project; `make help` lists it.
 
-.PHONY: help test tools lint docs unit doctests mpi slurm two-hosts fresh-machine deny bench bench-collectives bench-blur bench-gather bench-networks bench-reconstruction bench-studies bench-tiling bench-tomography neon fuzz soak fmt clean
+.PHONY: help test tools lint docs unit doctests mpi slurm two-hosts fresh-machine deny bench bench-collectives bench-blur bench-copies bench-gather bench-networks bench-reconstruction bench-studies bench-tiling bench-tomography neon fuzz soak fmt clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -130,6 +130,24 @@ bench-blur: $(PYTHON)
 			--peer "deepinv Blur=$$peer blur" || exit 1; \
 	done
 
+
+# Time and memory of an iteration, against a version before: the last one in which steps copied images and ranks kept all terms.
+BEFORE = 572aae2
+OLD = target/before
+bench-copies: ROUNDS = 3
+bench-copies: OPTIONS =
+bench-copies: $(PYTHON)
+	git worktree remove --force $(OLD) 2>/dev/null || rm -rf $(OLD)
+	git worktree add --force --detach $(OLD) $(BEFORE)
+	cp crates/haloscope/benches/copies.rs $(OLD)/crates/haloscope/benches/
+	printf '\n[[example]]\nname = "bench_copies"\npath = "benches/copies.rs"\n' >> $(OLD)/crates/haloscope/Cargo.toml
+	cargo build --release -p haloscope --example bench_copies
+	cargo build --release --manifest-path $(OLD)/Cargo.toml --target-dir $(OLD)-build -p haloscope --example bench_copies
+	$(COMPARE) copies --rounds $(ROUNDS) --reference before \
+		--show "peak_mb:{:.0f} MB" --show "images_per_rank:{:.1f} images" \
+		--peer "before=$(OLD)-build/release/examples/bench_copies $(OPTIONS)" \
+		--peer "after=target/release/examples/bench_copies $(OPTIONS)"
+	git worktree remove --force $(OLD)
 
 # Trained weights are used where they are at hand, for a PSNR that means something; there are none of a DRUNet.
 PROBLEM = target/bench-reconstruction
