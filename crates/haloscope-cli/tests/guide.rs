@@ -15,12 +15,14 @@ fn guide() -> String {
 /// The words that the sources ask a section for, and those that they choose from.
 fn words() -> BTreeSet<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../haloscope-job/src");
-    let files = |folder: &Path| {
-        let entries = std::fs::read_dir(folder).expect("the sources");
-        entries.map(|entry| entry.expect("a file").path()).collect::<Vec<_>>()
-    };
     let mut words = BTreeSet::new();
-    for path in files(&folder.join("sections")).into_iter().chain([folder.join("job.rs")]) {
+    let mut paths = vec![folder.join("sections"), folder.join("job.rs")];
+    while let Some(path) = paths.pop() {
+        if path.is_dir() {
+            let entries = std::fs::read_dir(path).expect("the sources");
+            paths.extend(entries.map(|entry| entry.expect("a file").path()));
+            continue;
+        }
         let source = std::fs::read_to_string(&path).expect("text");
         // Tests at the end of a file ask for words of their own.
         let source = source.split("#[cfg(test)]").next().unwrap_or_default();

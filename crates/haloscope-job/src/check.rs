@@ -11,6 +11,7 @@ use crate::machine::Machine;
 use crate::memory::{Expected, gigabytes};
 use crate::sections::files::StartPlan;
 use crate::sections::measurements::Source;
+use crate::sections::prior::PriorKind;
 use crate::time;
 use crate::words::count;
 
@@ -170,7 +171,10 @@ fn describe_messages(job: &Job, forecast: &Forecast) -> String {
     if bytes == 0 {
         return "none".into();
     }
-    let most = if job.solver.method.kind().has_prox() { "at most " } else { "" };
+    // Iterations inside an iteration end when they have converged.
+    let has_inner = job.solver.method.kind().has_prox()
+        || matches!(job.prior.kind, PriorKind::TotalVariation { .. });
+    let most = if has_inner { "at most " } else { "" };
     let busiest = forecast.ranks.iter().map(|share| share.bytes_sent).max().unwrap_or(0);
     format!(
         "{most}about {} in each iteration by all ranks together, {} by one at most",

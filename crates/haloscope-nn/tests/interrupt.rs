@@ -5,7 +5,11 @@ use haloscope_nn::models::{Architecture, Dncnn};
 use haloscope_nn::{Error, Network, Shape, Stop};
 
 fn network() -> Network {
-    Dncnn { depth: 5, channels: 16, ..Dncnn::default() }.random(1).expect("a small network").network().clone()
+    Dncnn { depth: 5, channels: 16, ..Dncnn::default() }
+        .random(1)
+        .expect("a small network")
+        .network()
+        .clone()
 }
 
 fn shape() -> Shape {

@@ -42,7 +42,8 @@ fn main() -> Result<()> {
         for method in &request.methods {
             for ranks in &request.ranks {
                 let [_, base] = measure(method, network, 128, ranks, 2);
-                let [seconds, peak] = measure(method, network, request.size, ranks, request.iterations);
+                let [seconds, peak] =
+                    measure(method, network, request.size, ranks, request.iterations);
                 let pixels = |side: usize| (12 * side * side) as f64;
                 let side = request.size;
                 let images = (peak - base) / (pixels(side) - pixels(128));

@@ -237,7 +237,7 @@ fn an_iteration_holds_as_few_images_as_its_mathematics_needs() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 
     // However many operators a rank has, their terms are not all there at once. Ranks are threads here, so that it is the sum of
-    // theirs; each may be a little ahead.
+    // theirs, with an image on its way where one is ahead of another.
     for ranks in [2, 3] {
         let sums = Context::threads(ranks, |ctx| {
             let pgd = ProximalGradient { step: 0.1, prior: prior(false), relaxation: None };
@@ -248,8 +248,8 @@ fn an_iteration_holds_as_few_images_as_its_mathematics_needs() {
         });
         let (pgd, hqs) = sums.expect("no rank fails").remove(0);
         println!("{ranks} ranks: {pgd:.2} images for pgd, {hqs:.2} for hqs");
-        assert!(pgd <= ranks as f64 * 3.0 + 0.5, "{ranks} ranks: {pgd}");
-        assert!(hqs <= ranks as f64 * 8.0 + 0.5, "{ranks} ranks: {hqs}");
+        assert!(pgd <= ranks as f64 * 5.0, "{ranks} ranks: {pgd}");
+        assert!(hqs <= ranks as f64 * 9.0, "{ranks} ranks: {hqs}");
     }
 
     // A denoiser in tiles: what they contribute is there beside the image that it becomes, and twice for a moment where ranks send

@@ -152,7 +152,8 @@ impl Case {
         let data = physics.forward_terms(&start)?.into_local()?;
         let fidelities = match self.method {
             method if method == ProxPrimalDual::METHOD => Fidelities::from(L1),
-            method if backtracking().contains(&method) => Fidelities::from(Poisson::new(0.1, 1.0)?),
+            // A background that keeps the data term finite wherever a network of random weights goes.
+            method if backtracking().contains(&method) => Fidelities::from(Poisson::new(0.1, 1e4)?),
             _ => Fidelities::from(L2::default()),
         };
         let problem =
