@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::array::{Array, extremes};
-use crate::denoise::{Denoiser, NoiseLevel, TotalVariation};
+use crate::denoise::{Denoiser, NoiseLevel, TotalVariation, Work};
 use crate::error::{Error, Result};
 
 /// The prior term, which has a prox, a gradient, or both.
@@ -106,6 +106,11 @@ impl Plug {
         let mut result = self.denoiser.denoise(&scaled, &self.level)?;
         result.mapv_inplace(|value| value * width + black);
         Ok(result)
+    }
+
+    /// What this rank has to do for each image of this shape, (batch, channel, spatial…).
+    pub fn work(&self, image: &[usize]) -> Result<Work> {
+        self.denoiser.work(image)
     }
 
     /// What a noise level of 1 corresponds to in the values of this image.
