@@ -194,7 +194,7 @@ bench-studies: tools $(PYTHON) ## measure scaling, memory and batches; results g
 	$(STUDY) memory --out $(STUDIES)
 	$(STUDY) batch --out $(STUDIES)
 	$(STUDY) compare --out $(STUDIES) --python $(PYTHON) --repetitions 1
-	$(STUDY) predict $(STUDIES) --cluster bench/cluster.toml --problem highres-color --sizes 8192
+	$(STUDY) predict $(STUDIES) --cluster bench/cluster.toml --problem deblur --sizes 8192
 
 # The target is installed with `rustup target add aarch64-unknown-linux-gnu`, the rest by the packages
 # gcc-aarch64-linux-gnu and qemu-user.

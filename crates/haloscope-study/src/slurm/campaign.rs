@@ -203,11 +203,11 @@ fn content(file: &Path, reason: impl std::fmt::Display) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{Job as Measured, LinkSpeed, Settings};
     use crate::provenance::Run;
     use crate::results::Results;
     use crate::row::tests::configuration;
     use crate::row::{Backend, Study};
+    use crate::trial::{LinkSpeed, Settings, Trial};
 
     fn campaign(folder: &Path) -> Campaign {
         let grid = Grid::parse("[grid]\nnodes = [1, 2]\ntasks-per-node = 2").expect("a grid");
@@ -263,9 +263,9 @@ mod tests {
         let configuration = configuration(ranks);
         let rows = (0..ranks).map(|rank| configuration.row(0, rank, 1.0)).collect();
         let settings = Settings::default();
-        let job = Measured { configuration, settings, repetitions: vec![0], truth: None };
-        results.note_data(&job, data).expect("data");
-        results.note_image(&job, "image").expect("an image");
+        let trial = Trial { configuration, settings, repetitions: vec![0], truth: None };
+        results.note_data(&trial, data).expect("data");
+        results.note_image(&trial, "image").expect("an image");
         let speed = LinkSpeed { latency_seconds: 1e-6, bytes_per_second: 1e9 };
         results.note_link(Backend::Mpi, speed);
         results.append(rows).expect("rows");
