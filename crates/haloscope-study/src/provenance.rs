@@ -130,7 +130,7 @@ impl Provenance {
         match earlier {
             Some(earlier) if earlier.problems != run.problems => Err(Error::file(
                 folder,
-                "its rows were measured with problems that were defined otherwise; use another folder",
+                "its rows were measured by an earlier version with other problems; use another folder",
             )),
             Some(earlier) if earlier.settings != run.settings => Err(Error::file(
                 folder,

@@ -352,7 +352,7 @@ mod tests {
         std::fs::write(&path, old).expect("written");
         let error = Results::open(folder.path(), &origin(), &run()).expect_err("refused");
         let error = error.to_string();
-        assert!(error.contains("defined otherwise") && error.contains("another folder"), "{error}");
+        assert!(error.contains("with other problems") && error.contains("another folder"), "{error}");
         // A network alone has no problem.
         let memory = Run::new(crate::row::Study::Memory, Settings::default(), vec![]);
         Results::open(folder.path(), &origin(), &memory).expect("another study");

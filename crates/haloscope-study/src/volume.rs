@@ -106,10 +106,11 @@ impl Volume {
         })
     }
 
-    /// Saves a volume in `folder` for every shape that is reconstructed, and gives the trials its path.
+    /// Saves a volume in `folder`, which it may make, for every shape that is reconstructed, and gives the trials its path.
     pub fn prepare(&self, folder: &Path, trials: &mut [Trial]) -> Result<()> {
         // Measuring processes may be started elsewhere.
         let folder = std::path::absolute(folder).map_err(|error| Error::file(folder, error))?;
+        std::fs::create_dir_all(&folder).map_err(|error| Error::file(&folder, error))?;
         let mut written = BTreeSet::new();
         for trial in trials {
             let sides = trial.configuration.sides();

@@ -10,7 +10,6 @@ use haloscope_study::problem::Problem;
 use haloscope_study::results::Results;
 use haloscope_study::row::Study;
 use haloscope_study::runner::{DEEPINV, Launcher};
-use haloscope_study::trial::Trial;
 
 use super::run::{self, RunArguments};
 use super::scaling::ReconstructionArguments;
@@ -57,22 +56,20 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
         return run::show_jobs(&trials);
     }
     let launcher = run::launcher("")?;
-    let mut results = run::open(&arguments.run, Study::Compare, &settings)?;
-    run::announce(&arguments.run, &trials);
-    run::until_interrupted(&arguments.run, || {
-        measure(arguments, &launcher, &ours, &trials, &mut results)
+    let results = run::open(&arguments.run, Study::Compare, &settings)?;
+    run::carry_out(&arguments.run, &launcher, &trials, results, |results| {
+        measure_deepinv(arguments, &launcher, &ours, results)?;
+        run::conclude(&arguments.run, results, Study::Compare)
     })
 }
 
-/// Measures haloscope and, where there is a Python for it, deepinv.
-fn measure(
+/// Measures deepinv, where there is a Python for it.
+fn measure_deepinv(
     arguments: &Arguments,
     launcher: &Launcher,
     ours: &CompareStudy,
-    trials: &[Trial],
     results: &mut Results,
 ) -> Result<()> {
-    run::measure(launcher, trials, results)?;
     let python = match &ours.model {
         Some(model @ ModelName::Builtin(_)) => {
             Err(format!("it has no {model}; a file with weights is for both"))
@@ -103,7 +100,7 @@ fn measure(
             }
         }
     }
-    run::conclude(&arguments.run, results, Study::Compare)
+    Ok(())
 }
 
 /// A Python that has deepinv, or why there is none.

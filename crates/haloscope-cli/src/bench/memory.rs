@@ -51,10 +51,8 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
     };
     let trials = study.trials().or_misuse()?;
     let launcher = run::launcher("")?;
-    let mut results = run::open(&arguments.run, Study::Memory, &settings)?;
-    run::announce(&arguments.run, &trials);
-    run::until_interrupted(&arguments.run, || {
-        run::measure(&launcher, &trials, &mut results)?;
-        run::conclude(&arguments.run, &results, Study::Memory)
+    let results = run::open(&arguments.run, Study::Memory, &settings)?;
+    run::carry_out(&arguments.run, &launcher, &trials, results, |results| {
+        run::conclude(&arguments.run, results, Study::Memory)
     })
 }

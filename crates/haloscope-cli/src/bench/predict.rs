@@ -8,7 +8,7 @@ use haloscope_study::problem::Problem;
 use haloscope_study::results::Results;
 use haloscope_study::tables;
 
-use super::problem::{ProblemArgument, chosen};
+use super::problem::{StudiedProblem, chosen};
 use super::run::validate;
 use crate::exit::{Misuse, Preparation};
 use haloscope_job::words::count;
@@ -35,7 +35,7 @@ pub struct Arguments {
 
     /// Problems; by default all measured ones
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    problem: Vec<ProblemArgument>,
+    problem: Vec<StudiedProblem>,
 
     /// Sizes of images; by default the measured ones
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -49,8 +49,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let mut results = Results::reopen(folder).or_misuse()?;
     let validations = validate(&results)?;
     if !results.provenance().has_current_problems() {
-        let words = "the rows were measured with problems that were defined otherwise; costs are theirs, and what an image in \
-                     shards would send is that of the problems now";
+        let words = "the rows were measured by an earlier version with other problems: the times are those of its problems, \
+                     the messages of an image in shards those of the current ones";
         crate::log::message(log::Level::Warn, words);
     }
     let ranks: Vec<usize> =

@@ -9,13 +9,13 @@ use crate::log::message;
 
 /// A problem by its name, or by what it was called before.
 #[derive(Clone, Debug)]
-pub struct ProblemArgument {
+pub struct StudiedProblem {
     problem: Problem,
     /// What was typed.
     name: String,
 }
 
-impl FromStr for ProblemArgument {
+impl FromStr for StudiedProblem {
     type Err = haloscope_study::Error;
 
     fn from_str(name: &str) -> haloscope_study::Result<Self> {
@@ -24,8 +24,8 @@ impl FromStr for ProblemArgument {
 }
 
 /// The problems that are asked for, with a hint where one has another name now.
-pub fn chosen(arguments: &[ProblemArgument]) -> Vec<Problem> {
-    for ProblemArgument { problem, name } in arguments {
+pub fn chosen(arguments: &[StudiedProblem]) -> Vec<Problem> {
+    for StudiedProblem { problem, name } in arguments {
         if problem.name() != name {
             message(Level::Warn, &format!("the problem `{name}` is called `{problem}` now"));
         }

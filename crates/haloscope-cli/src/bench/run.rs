@@ -56,13 +56,19 @@ fn command_line() -> Vec<String> {
     std::iter::once("haloscope".to_owned()).chain(std::env::args().skip(1)).collect()
 }
 
-/// Runs a study until it is done or a signal comes, and then says what there is and how to go on.
-pub fn until_interrupted(
+/// Measures what is missing of `trials` and does what follows, until a signal comes; then says what there is and how to
+/// resume.
+pub fn carry_out(
     arguments: &RunArguments,
-    study: impl FnOnce() -> Result<()>,
+    launcher: &Launcher,
+    trials: &[Trial],
+    mut results: Results,
+    then: impl FnOnce(&mut Results) -> Result<()>,
 ) -> Result<Code> {
+    announce(arguments, trials);
     interrupt::watch()?;
-    let error = match study() {
+    let measured = measure(launcher, trials, &mut results).and_then(|()| then(&mut results));
+    let error = match measured {
         Ok(()) => return Ok(Code::Success),
         Err(error) => error,
     };
@@ -176,7 +182,7 @@ pub fn show_jobs(trials: &[Trial]) -> Result<Code> {
 }
 
 /// Says where rows go before they come.
-pub fn announce(arguments: &RunArguments, trials: &[Trial]) {
+fn announce(arguments: &RunArguments, trials: &[Trial]) {
     let words = format!(
         "{} configuration{}; rows go to {}, Ctrl-C keeps them, and the same command resumes",
         trials.len(),

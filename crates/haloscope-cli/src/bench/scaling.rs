@@ -11,11 +11,11 @@ use haloscope_study::results::Results;
 use haloscope_study::row::{Backend, Mode, Study};
 use haloscope_study::runner::Launcher;
 use haloscope_study::tables;
-use haloscope_study::trial::{Settings, Trial};
+use haloscope_study::trial::Settings;
 use haloscope_study::volume::Volume;
 use log::Level;
 
-use super::problem::{ProblemArgument, chosen};
+use super::problem::{StudiedProblem, chosen};
 use super::run::{self, RunArguments};
 use crate::exit::{Code, Misuse, Preparation};
 use crate::log::message;
@@ -90,7 +90,7 @@ pub struct Arguments {
 pub struct ReconstructionArguments {
     /// Problems: deblur, tomography-2d, tomography-3d, super-resolution; by default all
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    problem: Vec<ProblemArgument>,
+    problem: Vec<StudiedProblem>,
 
     /// Sizes N of images N² and volumes N³; the default takes minutes
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -228,25 +228,22 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
         ));
     }
     let launcher = run::launcher(&arguments.launcher)?;
-    let mut results = run::open(&arguments.run, Study::Scaling, &study.settings)?;
+    let results = run::open(&arguments.run, Study::Scaling, &study.settings)?;
     if let Some(volume) = volume {
         volume.prepare(&arguments.run.out, &mut trials)?;
     }
-    run::announce(&arguments.run, &trials);
-    run::until_interrupted(&arguments.run, || {
-        measure(arguments, &launcher, &study, &trials, &mut results)
+    run::carry_out(&arguments.run, &launcher, &trials, results, |results| {
+        conclude(arguments, &launcher, &study, results)
     })
 }
 
-/// Measures reconstructions and messages, and prints what they say.
-fn measure(
+/// Measures messages, and prints what rows and messages say.
+fn conclude(
     arguments: &Arguments,
     launcher: &Launcher,
     study: &ScalingStudy,
-    trials: &[Trial],
     results: &mut Results,
 ) -> Result<()> {
-    run::measure(launcher, trials, results)?;
     if study.ranks.iter().any(|ranks| *ranks > 1) {
         for backend in &study.backends {
             launcher.measure_link(*backend, results)?;
