@@ -13,26 +13,23 @@ use haloscope_nn::models::{Builtin, ModelName};
 struct Preset {
     sizes: &'static [usize],
     model: &'static str,
-    patch: usize,
-    overlap: usize,
 }
 
 impl Preset {
     fn of(problem: Problem, full: bool) -> Self {
-        let spatial = "drunet:32-64-128-256:2";
-        match (problem, full) {
-            (Problem::Tomography3d, false) => {
-                Self { sizes: &[48], model: spatial, patch: 24, overlap: 4 }
-            }
-            (Problem::Tomography3d, true) => {
-                Self { sizes: &[128, 256], model: spatial, patch: 64, overlap: 8 }
-            }
-            (_, false) => Self { sizes: &[256], model: "drunet", patch: 128, overlap: 16 },
-            (Problem::Deblur, true) => {
-                Self { sizes: &[1024, 2048, 4096], model: "drunet", patch: 256, overlap: 32 }
-            }
-            (_, true) => Self { sizes: &[1024, 2048], model: "drunet", patch: 256, overlap: 32 },
-        }
+        let model = match problem {
+            Problem::Tomography3d => "drunet:32-64-128-256:2",
+            _ => "drunet",
+        };
+        // The quick ones are in eight blocks and in four tiles of the usual lengths.
+        let sizes: &[usize] = match (problem, full) {
+            (Problem::Tomography3d, false) => &[80],
+            (Problem::Tomography3d, true) => &[128, 256],
+            (_, false) => &[384],
+            (Problem::Deblur, true) => &[1024, 2048, 4096],
+            (_, true) => &[1024, 2048],
+        };
+        Self { sizes, model }
     }
 
     /// The sizes that are given, if there are any.
@@ -77,12 +74,12 @@ pub struct ScalingStudy {
     pub untiled: bool,
     /// The network; the one that suits each problem if none is given.
     pub model: Option<ModelName>,
-    /// The side of tiles, as the model.
+    /// The side of tiles; that of a job which says nothing of tiles if none is given, as for the next two.
     pub patch: Option<usize>,
-    /// The overlap of tiles, as the model.
+    /// The overlap of tiles.
     pub overlap: Option<usize>,
     /// The tiles that are denoised at once.
-    pub batch: usize,
+    pub batch: Option<usize>,
     /// The number of operators.
     pub operators: usize,
     /// Threads of each rank.
@@ -116,8 +113,7 @@ impl ScalingStudy {
     fn of_image(&self, problem: Problem, size: usize, mode: Mode) -> Result<Vec<Configuration>> {
         let on = |ranks: usize| -> Result<Configuration> {
             let stretch = if mode == Mode::Weak { ranks } else { 1 };
-            let configuration =
-                self.configuration(problem, &problem::sides(problem, size, stretch))?;
+            let configuration = self.configuration(problem, size, stretch)?;
             Ok(Configuration { mode: Some(mode), ranks, ..configuration })
         };
         let mut configurations = Vec::new();
@@ -136,18 +132,25 @@ impl ScalingStudy {
         Ok(configurations)
     }
 
-    /// What is the same on all ranks.
-    fn configuration(&self, problem: Problem, sides: &[usize]) -> Result<Configuration> {
+    /// What is the same on all ranks. Tiles are those of the image of one rank, however long it gets on more of them.
+    fn configuration(
+        &self,
+        problem: Problem,
+        size: usize,
+        stretch: usize,
+    ) -> Result<Configuration> {
         let preset = Preset::of(problem, self.full);
         let model = preset.model_or(self.model.as_ref(), problem)?;
+        let (patch, overlap) = tiles::standard(&model, &problem::sides(problem, size, 1))?;
         let base = Configuration {
-            patch: Some(self.patch.unwrap_or(preset.patch)),
-            overlap: Some(self.overlap.unwrap_or(preset.overlap)),
-            batch: Some(self.batch),
+            patch: Some(self.patch.unwrap_or(patch)),
+            overlap: Some(self.overlap.unwrap_or(overlap)),
+            batch: self.batch,
             distribute: Some(Distribution::Both),
             ..alone(Study::Scaling, &model, self.threads)
         };
-        reconstruction(base, problem, sides, self.operators, &self.settings)
+        let sides = problem::sides(problem, size, stretch);
+        reconstruction(base, problem, &sides, self.operators, &self.settings)
     }
 }
 
@@ -325,6 +328,7 @@ fn reconstruction(
     let (problem, operators) = (Some(problem), Some(operators));
     let configuration = Configuration { problem, operators, ..base.with_sides(sides) };
     configuration.job(settings, None)?.build()?.operators()?;
+    tiles::plan(&configuration)?;
     Ok(configuration)
 }
 
@@ -389,7 +393,7 @@ mod tests {
             model: None,
             patch: None,
             overlap: None,
-            batch: 1,
+            batch: Some(1),
             operators: 4,
             threads: 1,
             repetitions: 3,
@@ -406,6 +410,28 @@ mod tests {
         assert_eq!(sides[..4], [[16, 16], [16, 16], [16, 16], [16, 32]]);
         assert_eq!(sides[4..], [[16, 16, 16], [16, 16, 16], [16, 16, 16], [32, 16, 16]]);
         assert_eq!(trials[0].repetitions, [0, 1, 2]);
+    }
+
+    #[test]
+    fn tiles_are_those_of_jobs_that_say_nothing_of_them() {
+        let study = ScalingStudy { sizes: vec![], batch: None, ..scaling() };
+        let tiles = |of: &Configuration| (of.patch, of.overlap, of.batch);
+        let trials = study.trials().expect("trials");
+        for Trial { configuration, .. } in &trials {
+            let expected = match configuration.problem {
+                Some(Problem::Deblur) => (Some(192), Some(32), None),
+                _ => (Some(40), Some(16), None),
+            };
+            assert_eq!(tiles(configuration), expected, "{configuration}");
+            // As many for each rank, in a longer image.
+            let all = if configuration.depth.is_some() { 8 } else { 4 };
+            let ranks =
+                if configuration.mode == Some(Mode::Weak) { configuration.ranks } else { 1 };
+            assert_eq!(tiles::plan(configuration).expect("tiles").len(), all * ranks);
+        }
+        let given = ScalingStudy { patch: Some(96), overlap: Some(8), ..study };
+        let given = given.trials().expect("trials").remove(0).configuration;
+        assert_eq!(tiles(&given), (Some(96), Some(8), None));
     }
 
     #[test]
@@ -446,6 +472,7 @@ mod tests {
         for (study, words) in [
             (ScalingStudy { ranks: vec![0], ..scaling() }, "at least 1"),
             (ScalingStudy { problems: vec![], ..scaling() }, "no configuration"),
+            (ScalingStudy { patch: Some(0), ..scaling() }, "patch size 0"),
             (ScalingStudy { operators: 49, ..scaling() }, "1 to 48"),
             (ScalingStudy { repetitions: 0, ..scaling() }, "0 repetitions"),
             (ScalingStudy { settings: with_volume, ..scaling() }, "deblur is asked for"),

@@ -3,7 +3,7 @@
 //! Windows depend on the image's sides, because those at its edges need no overlap there. So neither their size nor
 //! their number follows from patch and overlap alone; the plan knows both.
 
-use haloscope::tiling::{Batch, Extent, Strategy, TilePlan, Tiling};
+use haloscope::tiling::{Batch, Extent, Strategy, TilePlan, Tiling, standard_lengths};
 use haloscope_nn::models::ModelName;
 
 use crate::error::Result;
@@ -20,14 +20,20 @@ pub struct Cut {
 
 impl Cut {
     /// How a configuration cuts images; not at all, if it has no patch. A patch that is larger than the image means all
-    /// of it.
+    /// of it. Slices that the network treats one by one are cut as usual.
     pub fn of(configuration: &Configuration) -> Result<Self> {
         let sides = configuration.sides();
-        let patch = |side: &usize| configuration.patch.map_or(*side, |patch| patch.min(*side));
-        let mut overlaps = vec![configuration.overlap.unwrap_or(0); sides.len()];
-        let unseen = sides.len() - seen_sides(configuration)?;
-        overlaps[..unseen].fill(0);
-        Ok(Self { patches: sides.iter().map(patch).collect(), overlaps })
+        let Some(patch) = configuration.patch else {
+            return Ok(Self { overlaps: vec![0; sides.len()], patches: sides });
+        };
+        let seen = seen_sides(&configuration.model.parse()?, sides.len())?;
+        let unseen = sides.len() - seen;
+        let (mut patches, mut overlaps) = standard_lengths(&sides, seen);
+        for (length, side) in patches.iter_mut().zip(&sides).skip(unseen) {
+            *length = patch.min(*side);
+        }
+        overlaps[unseen..].fill(configuration.overlap.unwrap_or(0));
+        Ok(Self { patches, overlaps })
     }
 
     /// Whether tiles see nothing but themselves.
@@ -36,11 +42,17 @@ impl Cut {
     }
 }
 
-/// The sides that the network sees at once; one of pictures treats the slices of a volume one by one, which need nothing of
-/// each other. Networks with random weights are made for all sides that there are.
-fn seen_sides(configuration: &Configuration) -> Result<usize> {
-    let sides = configuration.sides().len();
-    let model: ModelName = configuration.model.parse()?;
+/// The patch and the overlap that a job has if it gives none, as one number for all sides that the network sees: the longest.
+pub fn standard(model: &ModelName, sides: &[usize]) -> Result<(usize, usize)> {
+    let seen = seen_sides(model, sides.len())?;
+    let (patches, overlaps) = standard_lengths(sides, seen);
+    let longest = |lengths: &[usize]| lengths.iter().rev().take(seen).copied().max().unwrap_or(0);
+    Ok((longest(&patches), longest(&overlaps)))
+}
+
+/// Of so many sides, those that the network sees at once; one of pictures treats the slices of a volume one by one, which
+/// need nothing of each other. Networks with random weights are made for all sides that there are.
+fn seen_sides(model: &ModelName, sides: usize) -> Result<usize> {
     if sides < 3 || model.has_random_weights() {
         return Ok(sides);
     }
@@ -100,16 +112,24 @@ mod tests {
     }
 
     #[test]
-    fn slices_that_a_network_treats_one_by_one_do_not_overlap() {
+    fn slices_that_a_network_treats_one_by_one_are_in_blocks_that_do_not_overlap() {
         let pictures = concat!(
             env!("CARGO_MANIFEST_DIR"),
             "/../haloscope-nn/fixtures/drunet_gray.safetensors"
         );
         let of = |model: &str| {
             let volume = Configuration { model: model.into(), ..configuration(1) };
-            Cut::of(&volume.with_sides(&[64, 64, 64])).expect("lengths").overlaps
+            Cut::of(&volume.with_sides(&[64, 64, 64])).expect("lengths")
         };
-        assert_eq!(of("drunet"), [8, 8, 8]);
-        assert_eq!(of(pictures), [0, 8, 8]);
+        let cut = |overlaps: [usize; 3], patches: [usize; 3]| Cut {
+            patches: patches.to_vec(),
+            overlaps: overlaps.to_vec(),
+        };
+        assert_eq!(of("drunet"), cut([8, 8, 8], [32, 32, 32]));
+        assert_eq!(of(pictures), cut([0, 8, 8], [8, 32, 32]));
+        let sides = [64, 300, 300];
+        let standard =
+            |model: &str| standard(&model.parse().expect("a network"), &sides).expect("lengths");
+        assert_eq!((standard("drunet"), standard(pictures)), ((64, 16), (152, 32)));
     }
 }

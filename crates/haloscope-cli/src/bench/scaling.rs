@@ -68,17 +68,17 @@ pub struct Arguments {
     #[arg(long, requires = "slurm")]
     dry_run: bool,
 
-    /// Side of a tile without its overlap; the default depends on the problem
+    /// Side of a tile without its overlap; by default that of a job which does not give it
     #[arg(long, value_name = "N")]
     patch: Option<usize>,
 
-    /// Overlap: pixels that a tile sees beyond its own; the default depends on the problem
+    /// Overlap: pixels that a tile sees beyond its own; by default that of a job which does not give it
     #[arg(long, value_name = "N")]
     overlap: Option<usize>,
 
-    /// Tiles that are denoised at once
-    #[arg(long, value_name = "N", default_value = "1")]
-    batch: usize,
+    /// Number of tiles that are denoised at once; by default as many as memory allows, at most 8
+    #[arg(long, value_name = "N")]
+    batch: Option<usize>,
 
     /// Number of threads of each rank
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_threads)]
