@@ -200,7 +200,7 @@ bench-tomography: $(PYTHON)
 			--peer "RTK=$$peer rtk" || exit 1; \
 	done
 
-# How reconstructions scale, on threads and on processes; memory, batches, deepinv. About twenty minutes on two cores.
+# How reconstructions scale, on threads and on processes; memory, batches, deepinv. About half an hour on two cores.
 STUDIES = $(RUN)/studies
 STUDY = target/openmpi/release/haloscope bench
 
@@ -208,11 +208,12 @@ bench-studies: export OMPI_ALLOW_RUN_AS_ROOT = 1
 bench-studies: export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = 1
 bench-studies: tools $(PYTHON) ## measure scaling, memory and batches; results go to bench/runs
 	MPICC=mpicc.openmpi cargo build --release --features mpi --target-dir target/openmpi
-	$(STUDY) scaling --out $(STUDIES) --mode strong,weak --backend threads,mpi --launcher "mpirun.openmpi -n"
+	$(STUDY) scaling --out $(STUDIES) --mode strong,weak --backend threads,mpi --launcher "mpirun.openmpi -n" \
+		--iterations 5 --untiled
 	$(STUDY) memory --out $(STUDIES)
 	$(STUDY) batch --out $(STUDIES)
 	$(STUDY) compare --out $(STUDIES) --python $(PYTHON) --repetitions 1
-	$(STUDY) predict $(STUDIES) --cluster bench/cluster.toml --problem highres-color --sizes 8192
+	$(STUDY) predict $(STUDIES) --cluster bench/cluster.toml --problem deblur --sizes 8192
 
 # The target is installed with `rustup target add aarch64-unknown-linux-gnu`, the rest by the packages
 # gcc-aarch64-linux-gnu and qemu-user.

@@ -56,7 +56,8 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
     let ProblemArgument(problem) = arguments.problem;
     let choices = Choices {
         name: problem.name().to_owned(),
-        size: arguments.size.map_or(problem.default_size(), |size| size as usize),
+        sides: problem.sides(arguments.size.map_or(problem.default_size(), |size| size as usize)),
+        operators: None,
         model: problem.model(arguments.model.as_deref()),
         iterations: arguments.iterations.map(|iterations| iterations as usize),
     };

@@ -62,7 +62,8 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
     let text = if arguments.from.is_empty() {
         let size = arguments.size.map_or(problem.default_size(), |size| size as usize);
         let model = problem.model(arguments.model.as_deref());
-        problem.job(&Choices { name, size, model, iterations: None })
+        let sides = problem.sides(size);
+        problem.job(&Choices { name, sides, operators: None, model, iterations: None })
     } else {
         // What would not be written is better known before the data are looked at.
         if path.exists() && !arguments.force {

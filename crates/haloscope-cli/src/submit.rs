@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use haloscope_study::slurm::{
-    Allocation, Campaign, Ending, Event, Grid, Job, Launch, Script, State, Watch, fill_in, follow,
+    Allocation, Campaign, Ending, Event, Grid, Launch, QueuedJob, Script, State, Watch, fill_in,
+    follow,
 };
 
 use crate::exit::{Code, Preparation};
@@ -188,7 +189,7 @@ fn run_one(arguments: &Arguments, directory: &Path, command: &[String]) -> Resul
         crate::print(script.text())?;
         return Ok(Code::Success);
     }
-    let job = Job::submit(&script, &arguments.out)?;
+    let job = QueuedJob::submit(&script, &arguments.out)?;
     note(&format!("job {} is submitted; its output goes to {}", job.id, job.output().display()));
     if arguments.until() == Until::Submitted {
         return Ok(Code::Success);
@@ -233,7 +234,7 @@ enum Watched {
 }
 
 /// Shows what happens.
-fn watch(jobs: &[Job], shows_output: bool) -> Result<Watched> {
+fn watch(jobs: &[QueuedJob], shows_output: bool) -> Result<Watched> {
     interrupt::watch()?;
     let watch = Watch { pause: PAUSE, is_interrupted: || interrupt::requested().is_some() };
     let endings = follow(jobs, watch, &mut |job, event| match event {
@@ -268,7 +269,7 @@ fn watch(jobs: &[Job], shows_output: bool) -> Result<Watched> {
 }
 
 /// An error that names the jobs that failed.
-fn judge(jobs: &[Job], endings: &[Ending]) -> Result<Code> {
+fn judge(jobs: &[QueuedJob], endings: &[Ending]) -> Result<Code> {
     let failed: Vec<String> = jobs
         .iter()
         .zip(endings)

@@ -26,7 +26,7 @@ fn bench(arguments: &[&str]) -> Output {
     output
 }
 
-const TINY: &str = "--problem highres-color,tomography-2d --sizes 32 --model drunet:2-2-2-2:1 --patch 16 --overlap 4 \
+const TINY: &str = "--problem deblur,tomography-2d --sizes 32 --model drunet:2-2-2-2:1 --patch 16 --overlap 4 \
                     --operators 4 --iterations 2 --repetitions 2";
 
 /// A tiny scaling study, with further options.
@@ -83,6 +83,123 @@ fn scaling_measures_every_rank_and_goes_on_with_what_is_missing() {
     let other = command(&scaling(&out, &["--seed", "5"])).output().expect("the command starts");
     assert_eq!(other.status.code(), Some(2));
     assert!(text(&other.stderr).contains("another folder"));
+}
+
+/// The job files that a study prints.
+fn show_jobs(arguments: &[&str]) -> String {
+    text(&bench(&[arguments, &["--show-jobs"]].concat()).stdout)
+}
+
+/// The digest of the image that `haloscope reconstruct` finds with a job on so many ranks.
+fn reconstruct(folder: &Path, job: &str, ranks: &str) -> String {
+    let file = folder.join("job.toml");
+    std::fs::write(&file, job).expect("a file");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_haloscope"));
+    command.arg("reconstruct").arg(&file).args(["--ranks", ranks, "--json", "--start-over"]);
+    let output = command.output().expect("the command starts");
+    assert!(output.status.success(), "{job}: {}", text(&output.stderr));
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    result["bits"].as_str().expect("a digest").to_owned()
+}
+
+#[test]
+fn reconstruct_finds_the_image_of_the_study_with_the_job_that_it_prints() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for problem in ["deblur", "super-resolution", "tomography-2d", "tomography-3d"] {
+        let results = folder.path().join(problem);
+        let out = results.display().to_string();
+        let study = ["scaling", "--out", &out, "--problem", problem, "--ranks", "1,2"];
+        let study: Vec<&str> = study.into_iter().chain(SMALL_IMAGE.split_whitespace()).collect();
+        let job = show_jobs(&study);
+        assert!(!results.exists(), "nothing is measured");
+        assert!(job.contains("1 rank (threads)") && job.contains("2 ranks (threads)"), "{job}");
+        assert_eq!(job.matches("[solver]").count(), 1, "both are one job: {job}");
+        bench(&study);
+        let facts = provenance(&results);
+        let images: Vec<&serde_json::Value> =
+            facts["images"].as_object().expect("digests").values().collect();
+        // The study has compared the images of one rank and of two.
+        for ranks in ["1", "2"] {
+            let bits = reconstruct(folder.path(), &job, ranks);
+            assert_eq!(images, [bits.as_str()], "{problem} on {ranks}");
+        }
+    }
+}
+
+const SMALL_IMAGE: &str = "--sizes 16 --model drunet:2-2-2-2:1 --patch 8 --overlap 4 --operators 5 --iterations 3 \
+                           --repetitions 1";
+
+#[test]
+fn an_old_name_is_accepted_with_a_hint() {
+    let old = bench(&["scaling", "--problem", "highres-color", "--sizes", "32", "--show-jobs"]);
+    let hint = "the problem `highres-color` is called `deblur` now";
+    assert!(text(&old.stderr).contains(hint), "{}", text(&old.stderr));
+    let new = bench(&["scaling", "--problem", "deblur", "--sizes", "32", "--show-jobs"]);
+    assert_eq!(text(&old.stdout), text(&new.stdout));
+    assert!(!text(&new.stderr).contains("is called"), "{}", text(&new.stderr));
+}
+
+#[test]
+fn studies_measure_the_image_in_one_piece_and_each_part_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().display().to_string();
+    let options = ["--ranks", "1,2", "--untiled", "--distribute", "both,physics,denoiser"];
+    let study = ["scaling", "--out", &out, "--problem", "deblur"];
+    let small: Vec<&str> = SMALL_IMAGE.split_whitespace().collect();
+    let output = bench(&[&study[..], &small, &options].concat());
+    let said = text(&output.stdout);
+    for words in ["untiled, 1 rank (solo)", "only physics distributed", "untiled x"] {
+        assert!(said.contains(words), "{said}");
+    }
+    let rows = rows(folder.path());
+    // One rank alone, and three times one rank and two, with three iterations each.
+    assert_eq!(rows.len(), 3 * (1 + 3 * 3));
+    assert_eq!(rows.iter().filter(|row| row.configuration.patch.is_none()).count(), 3);
+    // All ways to share have found one image, and the image in one piece is another.
+    let facts = provenance(folder.path());
+    assert_eq!(facts["images"].as_object().map(serde_json::Map::len), Some(2), "{facts}");
+    assert_eq!(facts["data"].as_object().map(serde_json::Map::len), Some(1), "{facts}");
+    let again = bench(&[&study[..], &small, &options].concat());
+    assert_eq!(text(&again.stderr).matches("was there").count(), 7, "{}", text(&again.stderr));
+}
+
+#[cfg(feature = "builtin")]
+#[test]
+fn built_in_denoisers_are_measured() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().display().to_string();
+    let study = "scaling --problem deblur,tomography-3d --sizes 16 --model builtin:color --patch 8 --overlap 2 --operators 2 \
+                 --iterations 2 --repetitions 1 --ranks 1,2";
+    let study: Vec<&str> = study.split_whitespace().chain(["--out", &out]).collect();
+    let output = bench(&study);
+    let words = "tomography-3d has one channel and gets builtin:gray, not builtin:color";
+    assert!(text(&output.stderr).contains(words), "{}", text(&output.stderr));
+    let models: std::collections::BTreeSet<(String, String)> = rows(folder.path())
+        .into_iter()
+        .map(|row| row.configuration)
+        .map(|of| (of.problem.map_or_else(String::new, |one| one.to_string()), of.model))
+        .collect();
+    let expected = [("deblur", "builtin:color"), ("tomography-3d", "builtin:gray")];
+    assert_eq!(models, expected.map(|(one, other)| (one.into(), other.into())).into());
+    let compare = ["compare", "--problem", "deblur", "--sizes", "16", "--model", "builtin:color"];
+    let compared = bench(&[&compare[..], &["--iterations", "1", "--out", &out]].concat());
+    let words = "skipped: deepinv, because it has no builtin:color";
+    assert!(text(&compared.stderr).contains(words), "{}", text(&compared.stderr));
+}
+
+#[test]
+fn the_volume_of_a_job_is_there_when_it_is_printed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let volume = ball(folder.path(), "ball.nii", 3.0);
+    let out = folder.path().join("results").display().to_string();
+    let study = ["scaling", "--volume", &volume, "--out", &out, "--ranks", "2"];
+    let study: Vec<&str> = study.into_iter().chain(SCAN.split_whitespace()).collect();
+    let job = show_jobs(&study);
+    assert!(job.contains("results/volume-16x16x16.nii"), "{job}");
+    let bits = reconstruct(folder.path(), &job, "2");
+    bench(&study);
+    let facts = provenance(Path::new(&out));
+    assert!(facts["images"].as_object().expect("digests").values().all(|image| *image == bits));
 }
 
 /// A small NIfTI file whose values are 100 in a ball of so many voxels, and 20 around it.
@@ -185,7 +302,7 @@ fn interrupt(arguments: &[&str], folder: &Path, signal: &str, is_terminal: bool)
 fn interrupted_studies_say_what_they_keep_and_go_on() {
     let reconstruction =
         "--sizes 16 --model dncnn:4:3 --operators 2 --iterations 2 --repetitions 60";
-    let scaling = format!("scaling --problem highres-color --ranks 1,2 {reconstruction}");
+    let scaling = format!("scaling --problem deblur --ranks 1,2 {reconstruction}");
     let compare = format!("compare --problem super-resolution --python no/python {reconstruction}");
     let memory = "memory --model dncnn:4:3 --height 16 --widths 16,24 --repetitions 120";
     let batch = "batch --model dncnn:4:3 --size 32 --patches 16 --batches 1,2 --repetitions 120";
@@ -363,11 +480,17 @@ fn misuse_is_one_line_that_says_what_would_be_accepted() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().display().to_string();
     for (arguments, words) in [
-        (&["scaling", "--problem", "mri"][..], "highres-color"),
+        (&["scaling", "--problem", "mri"][..], "deblur"),
+        (&["scaling", "--problem", "denoise"], "has one operator"),
+        (&["scaling", "--distribute", "everything"], "both, physics and denoiser"),
+        (&["scaling", "--seed", "9223372036854775808"], "at most 9223372036854775807"),
         (&["scaling", "--model", "vgg"], "dncnn:64:20"),
+        (&["scaling", "--model", "builtin:colour"], "builtin:color"),
+        (&["scaling", "--patch", "0"], "at least 1"),
+        (&["compare", "--problem", "mri"], "tomography-2d, tomography-3d"),
         (&["scaling", "--ranks", "0"], "at least 1"),
         (&["scaling", "--sizes", "4"], "from 8"),
-        (&["scaling", "--operators", "500", "--problem", "tomography-2d"], "1 to 100"),
+        (&["scaling", "--operators", "500", "--problem", "tomography-2d"], "1 to 60"),
         (&["batch", "--batches", "0"], "at least 1"),
         (&["scaling", "--backend", "gloo"], "threads and mpi"),
         (&["scaling", "--volume", "there/is/no.nii"], "there/is/no.nii"),
@@ -407,7 +530,7 @@ fn deepinv_is_compared_where_a_python_has_it() {
     };
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().display().to_string();
-    let arguments = "compare --problem highres-color,tomography-3d --sizes 16 --model drunet:2-2-2-2:1 --operators 2 \
+    let arguments = "compare --problem deblur,tomography-3d --sizes 16 --model drunet:2-2-2-2:1 --operators 2 \
                      --iterations 2 --repetitions 1 --threads 1";
     let mut arguments: Vec<&str> = arguments.split_whitespace().collect();
     arguments.extend(["--python", &python, "--out", &out]);

@@ -240,7 +240,7 @@ fn rows(folder: &Path) -> Vec<Row> {
 #[test]
 fn a_study_on_processes_finds_the_images_of_threads() {
     let folder = tempfile::tempdir().expect("a folder");
-    let arguments = "--problem highres-color --sizes 32 --patch 16 --repetitions 1 --ranks 1,2,3 --backend threads,mpi";
+    let arguments = "--problem deblur --sizes 32 --patch 16 --repetitions 1 --ranks 1,2,3 --backend threads,mpi";
     let output = study(folder.path(), arguments).output().expect("the study starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     // Both kinds of ranks, two iterations, on one, two and three ranks; other images would have been an error.
@@ -278,7 +278,8 @@ fn descendants(process: &str) -> Vec<String> {
 fn a_study_that_is_interrupted_ends_its_processes() {
     for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
         let folder = tempfile::tempdir().expect("a folder");
-        let arguments = "--problem highres-color --sizes 32 --patch 16 --repetitions 500 --ranks 2 --backend mpi";
+        let arguments =
+            "--problem deblur --sizes 32 --patch 16 --repetitions 500 --ranks 2 --backend mpi";
         let mut running = study(folder.path(), arguments).spawn().expect("the study starts");
         wait_for("rows", || !rows(folder.path()).is_empty());
         let process = running.id().to_string();

@@ -173,7 +173,7 @@ fn a_study_on_a_cluster_leaves_one_table() {
         "--slurm",
         "grid.toml",
         "--problem",
-        "highres-color",
+        "deblur",
         "--sizes",
         "32",
         "--model",

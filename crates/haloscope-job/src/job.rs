@@ -25,7 +25,7 @@ const DECISIVE: [&str; 7] =
     ["image", "measurements", "operators", "fidelity", "prior", "solver", "start"];
 
 /// All that a job file may have.
-const SECTIONS: [&str; 11] = [
+pub(crate) const SECTIONS: [&str; 11] = [
     "image",
     "measurements",
     "operators",

@@ -4,12 +4,13 @@
 
 use std::sync::Arc;
 
-use haloscope::denoise::NetworkDenoiser;
+use haloscope::denoise::{NetworkDenoiser, Work};
 use haloscope::distribute::{DistributedStack, Factory, agree, distribute};
 use haloscope::physics::tomography::Window;
 use haloscope::solve::{Algorithm, Problem, Start, State, Stopping};
 use haloscope::{Array, Measurements, Result};
-use haloscope_comm::{Collectives, Context};
+use haloscope_comm::{Collectives, Context, ContextOptions};
+use serde::{Deserialize, Serialize};
 
 use crate::Job;
 use crate::layout::{Layout, Truth};
@@ -17,6 +18,7 @@ use crate::sections::files::StartPlan;
 use crate::sections::measurements::Source;
 use crate::sections::operators::Recipe;
 use crate::sections::placement::Placement;
+use crate::sections::prior::RankedPrior;
 
 /// A job on the ranks: all that iterations need.
 #[derive(Debug)]
@@ -37,6 +39,38 @@ pub struct Prepared {
     pub start: Option<State>,
     /// What the job's author should know of what was found in the data.
     pub notes: Vec<String>,
+    /// What this rank computes of each denoised image, if the prior is a network.
+    pub work: Option<Work>,
+}
+
+/// What the ranks share; the rest is whole on every rank, for measurements of what each part gains.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Distribution {
+    /// Operators and tiles.
+    #[default]
+    Both,
+    /// The operators; every rank denoises all tiles.
+    Physics,
+    /// The tiles of the denoiser; every rank has all operators.
+    Denoiser,
+}
+
+impl Distribution {
+    /// The ranks that share the operators, and those that share the tiles, as one of `ctx` sees them.
+    fn contexts(self, ctx: &Context) -> Result<(Context, Context)> {
+        let alone = || {
+            let threads = Some(ctx.threads_per_rank());
+            ContextOptions { threads, ..ContextOptions::default() }.solo()
+        };
+        Ok(match self {
+            Self::Both => (ctx.clone(), ctx.clone()),
+            Self::Physics => (ctx.clone(), alone()?),
+            Self::Denoiser => (alone()?, ctx.clone()),
+        })
+    }
 }
 
 /// An image that needs no reconstruction.
@@ -71,9 +105,19 @@ impl Job {
     /// Prepares the job without running it, for who iterates in another way; all ranks call it. There are no checkpoints,
     /// and `start` is where it begins.
     pub fn prepare(&self, ctx: &Context) -> Result<Prepared> {
+        self.prepare_distributed(ctx, Distribution::Both)
+    }
+
+    /// [`prepare`](Self::prepare), where the ranks share only a part of the work. The result has the same bits, unless the
+    /// job asks for tiles that suit the number of ranks.
+    pub fn prepare_distributed(
+        &self,
+        ctx: &Context,
+        distribution: Distribution,
+    ) -> Result<Prepared> {
         let layout = agree(ctx, Layout::of(self, ctx.local_size()))?;
         let network = agree(ctx, self.share_network(ctx, &layout.image))?;
-        Prepared::new(ctx, self, layout, network, None)
+        Prepared::distributed(ctx, self, layout, network, None, distribution)
     }
 }
 
@@ -87,11 +131,23 @@ impl Prepared {
         network: Option<Arc<NetworkDenoiser>>,
         found: Option<&State>,
     ) -> Result<Self> {
+        Self::distributed(ctx, job, layout, network, found, Distribution::Both)
+    }
+
+    fn distributed(
+        ctx: &Context,
+        job: &Job,
+        layout: Layout,
+        network: Option<Arc<NetworkDenoiser>>,
+        found: Option<&State>,
+        distribution: Distribution,
+    ) -> Result<Self> {
+        let (of_physics, of_prior) = distribution.contexts(ctx)?;
         let begins = found.is_none();
         let recipes = layout.recipes.clone();
         let made = recipes.clone();
         let factory = Factory::new(recipes.len(), move |index, _, _| made[index].make());
-        let physics = distribute(factory, ctx)?;
+        let physics = distribute(factory, &of_physics)?;
         let back_projection = match &job.start {
             StartPlan::BackProjection(_, window) if begins => Some(*window),
             _ => None,
@@ -116,7 +172,7 @@ impl Prepared {
         let values = physics.measurement_shapes().iter();
         let values: usize = values.map(|shape| shape.iter().product::<usize>()).sum();
         let stopping = job.stop.stopping(values * layout.image[0], &job.fidelity);
-        let fidelity = distribute(job.fidelity.fidelities.clone(), ctx)?;
+        let fidelity = distribute(job.fidelity.fidelities.clone(), &of_physics)?;
         let problem = job.solver.adapt(Problem::new(physics, data, fidelity)?);
         let mut notes = Vec::new();
         let mut start = None;
@@ -148,10 +204,14 @@ impl Prepared {
                 "the noise of the measurements is about {noise:.2e}; `noise` in [solver] sets another"
             ));
         }
-        let prior = job.prior.build(ctx, network, scale)?;
+        let prior = job.prior.build(&of_prior, network, scale)?;
+        let work = match &prior {
+            RankedPrior::Network(plug) => Some(plug.work(&layout.image)?),
+            _ => None,
+        };
         let algorithm = job.solver.algorithm(&problem, &prior, job.stop.iterations)?;
         let Layout { truth, placement, .. } = layout;
-        Ok(Self { problem, algorithm, stopping, truth, placement, before, start, notes })
+        Ok(Self { problem, algorithm, stopping, truth, placement, before, start, notes, work })
     }
 }
 

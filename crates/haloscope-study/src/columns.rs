@@ -65,6 +65,7 @@ pub const COLUMNS: &[Column] = &[
     column("overlap", Kind::Count),
     column("batch", Kind::Count),
     column("operators", Kind::Count),
+    column("distribute", Kind::Word(&["both", "physics", "denoiser"])),
     column("ranks", Kind::Count),
     column("threads", Kind::Count),
     column("repetition", Kind::Count),
@@ -84,6 +85,18 @@ pub const COLUMNS: &[Column] = &[
     column("relative_change", Kind::Number),
     column("psnr_db", Kind::Number),
 ];
+
+/// The columns that tables of earlier versions do not have.
+const LATER: &[&str] = &["distribute"];
+
+/// The columns of a table that studies wrote, this version or an earlier one, if these are their names.
+pub(crate) fn of_study<'a>(names: impl Iterator<Item = &'a [u8]>) -> Option<Vec<&'static Column>> {
+    let names: Vec<&[u8]> = names.collect();
+    let is_there =
+        |column: &&Column| !LATER.contains(&column.name) || names.contains(&column.name.as_bytes());
+    let columns: Vec<&Column> = COLUMNS.iter().filter(is_there).collect();
+    columns.iter().map(|column| column.name.as_bytes()).eq(names).then_some(columns)
+}
 
 /// The names of all columns.
 pub fn names() -> impl Iterator<Item = &'static str> {

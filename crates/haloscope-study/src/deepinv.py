@@ -1,7 +1,14 @@
 """Plug-and-play reconstructions in deepinv, for `haloscope bench compare`.
 
 Gets a question as its last argument and answers in lines of JSON, as haloscope's own measuring processes do: see
-`job.rs`. The pictures are random, of the same shape: seconds compare, qualities do not.
+`trial.rs`. The pictures are random, of the same shape: seconds compare, qualities do not.
+
+The operators are those of the jobs that haloscope measures (`haloscope bench compare --show-jobs`), as far as they take time:
+
+- deblur: circular Gaussian blurs with the same kernels, of 23 x 23 pixels, at the same angles;
+- super-resolution: every second pixel behind the same circular Gaussian filter, of 15 x 15 pixels. deepinv always keeps the
+  first one, where haloscope's frames begin with different ones; both filter the whole image and keep a quarter;
+- tomography-2d: the same 60 angles in the same groups, on a detector of as many bins: 3/2 of the image's side.
 
 deepinv gets its best configuration: inference mode, channels-last networks, the faster of its two circular blurs that use
 Fourier transforms, and an allocator that does not give memory back to the system between iterations.
@@ -34,6 +41,7 @@ import torch
 from deepinv.models import Denoiser, DRUNet, DnCNN, UNet
 from deepinv.physics import Blur, BlurFFT, Downsampling, Tomography
 from deepinv.physics.functional import gaussian_blur
+from torch.nn.functional import pad
 
 
 class ChannelsLast(Denoiser):
@@ -88,25 +96,35 @@ def network(name, channels):
     return DRUNet(in_channels=channels, out_channels=channels, pretrained=name)
 
 
-def shifted_gaussian(index):
-    steps = (0.7548776662466928, 0.5698402909980532)
-    shift = [2 * ((index * step) % 1) - 1 for step in steps]
-    rows, columns = torch.meshgrid(*[torch.arange(-5.0, 6.0) - part for part in shift], indexing="ij")
-    kernel = torch.exp(-0.5 * (rows**2 + columns**2))
-    return (kernel / kernel.sum())[None, None]
+class Scan:
+    """Parallel beams on a detector of so many bins. deepinv's has as many as the image has columns, in whose circle all of the
+    image must be; so there is a margin around it."""
+
+    def __init__(self, angles, width, bins):
+        self.before, self.width = (bins - width) // 2, width
+        self.after = bins - width - self.before
+        self.tomography = Tomography(angles=angles, img_width=bins, circle=True, normalize=False)
+
+    def A(self, image):
+        return self.tomography.A(pad(image, (self.before, self.after, self.before, self.after)))
+
+    def A_adjoint(self, data):
+        inside = slice(self.before, self.before + self.width)
+        return self.tomography.A_adjoint(data)[..., inside, inside]
 
 
 def operators(problem, image, count):
     shape = tuple(image.shape[1:])
-    if problem == "highres-color":
-        sigma = (0.01 * shape[1], 0.005 * shape[1])
-        return faster_blurs([gaussian_blur(sigma=sigma, angle=180.0 * index / count) for index in range(count)], image)
+    if problem == "deblur":
+        kernels = [gaussian_blur(sigma=(3.0, 1.0), angle=180.0 * index / count) for index in range(count)]
+        return faster_blurs(kernels, image)
     if problem == "super-resolution":
-        filters = [shifted_gaussian(index) for index in range(count)]
-        return [Downsampling(img_size=shape, filter=filter, factor=2, padding="circular") for filter in filters]
+        frame = {"img_size": shape, "filter": "gaussian", "factor": 2, "padding": "circular"}
+        return [Downsampling(**frame) for _ in range(count)]
     if problem == "tomography-2d":
-        groups = [torch.arange(index, 100, count) * 1.8 for index in range(count)]
-        return [Tomography(angles=angles, img_width=shape[2], circle=False, normalize=False) for angles in groups]
+        views = 60
+        groups = [torch.arange(index, views, count) * (180.0 / views) for index in range(count)]
+        return [Scan(angles, shape[2], shape[2] * 3 // 2) for angles in groups]
     sys.exit(f"deepinv has no {problem} on a CPU")
 
 
@@ -124,12 +142,12 @@ def peak_bytes():
 
 
 def main():
-    job = json.loads(sys.argv[-1])["job"]
-    configuration, settings = job["configuration"], job["settings"]
+    trial = json.loads(sys.argv[-1])["trial"]
+    configuration, settings = trial["configuration"], trial["settings"]
     torch.manual_seed(settings["seed"])
     torch.set_num_threads(configuration["threads"])
     problem, height, width = (configuration[name] for name in ("problem", "height", "width"))
-    channels = 3 if problem in ("highres-color", "super-resolution") else 1
+    channels = 3 if problem in ("deblur", "super-resolution") else 1
     with torch.inference_mode():
         truth = torch.rand(1, channels, height, width)
         physics = operators(problem, truth, configuration["operators"])
@@ -152,7 +170,7 @@ def main():
                 note(iteration, end - begin, middle - begin, end - middle)
 
         iterate(settings["warm_up"], lambda *_: None)
-        for repetition in job["repetitions"]:
+        for repetition in trial["repetitions"]:
             rows = []
 
             def note(iteration, total, gradient, prior):

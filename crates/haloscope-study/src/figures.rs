@@ -65,6 +65,8 @@ pub struct Scaling {
     pub data_speedup: Option<f64>,
     /// Of the denoiser alone.
     pub prior_speedup: Option<f64>,
+    /// How many times faster than the same image in one piece on one rank, if that was measured.
+    pub over_untiled: Option<f64>,
 }
 
 /// Summarises each configuration's rows, in the order in which configurations first appear.
@@ -95,7 +97,26 @@ pub fn scaling(summaries: &[Summary]) -> Vec<Scaling> {
         });
         peers.min_by_key(|other| other.configuration.ranks)
     };
-    summaries.iter().filter_map(|summary| Some(compare(summary, reference(summary)?))).collect()
+    let compared = |summary| {
+        let over_untiled = untiled(summaries, summary);
+        Some(Scaling { over_untiled, ..compare(summary, reference(summary)?) })
+    };
+    summaries.iter().filter_map(compared).collect()
+}
+
+/// How many times faster a configuration is than the same image in one piece on one rank.
+fn untiled(summaries: &[Summary], of: &Summary) -> Option<f64> {
+    let image = |of: &Summary| {
+        let of = &of.configuration;
+        let what = (of.study, of.system.clone(), of.problem, of.model.clone(), of.operators);
+        (what, of.mode, of.sides(), of.threads)
+    };
+    let is_whole =
+        |one: &&Summary| one.configuration.patch.is_none() && one.configuration.ranks == 1;
+    let whole = summaries.iter().filter(is_whole).filter(|one| one.predicted == of.predicted);
+    let whole = whole.filter(|_| of.configuration.patch.is_some());
+    let same = whole.into_iter().find(|one| image(one) == image(of))?;
+    Some(same.total.value / of.total.value).filter(|times| times.is_finite())
 }
 
 fn summary((predicted, configuration): &(bool, Configuration), rows: &[&Row]) -> Option<Summary> {
@@ -189,6 +210,7 @@ fn compare(of: &Summary, reference: &Summary) -> Scaling {
         work_normalised_efficiency,
         data_speedup: faster(of.data, reference.data),
         prior_speedup: faster(of.prior, reference.prior),
+        over_untiled: None,
     }
 }
 
@@ -331,6 +353,33 @@ mod tests {
         assert_eq!(predicted, [1.0, 20.0]);
         let says_balance = |figure: &Scaling| figure.summary.load_balance.is_some();
         assert!(figures.iter().all(|figure| figure.summary.predicted != says_balance(figure)));
+    }
+
+    #[test]
+    fn the_image_in_one_piece_is_compared_with_tiles_and_not_their_baseline() {
+        let mut rows = example();
+        let whole = Configuration { patch: None, overlap: None, batch: None, ..configuration(1) };
+        rows.push(Row { configuration: whole, ..row(1, 1, 0, [6.0, 2.0, 4.0, 0.0, 0.0], 300) });
+        let figures = scaling(&summarise(&rows));
+        let of = |figure: &Scaling| (figure.speedup, figure.over_untiled);
+        assert_eq!(of(&figures[0]), (1.0, Some(6.0 / 8.0)));
+        assert_eq!(of(&figures[1]), (8.0 / 5.0, Some(6.0 / 5.0)));
+        assert_eq!(of(&figures[2]), (1.0, None));
+    }
+
+    #[test]
+    fn what_ranks_share_is_compared_with_its_own_baseline() {
+        let only = |of: Row, seconds| {
+            let distribute = Some(haloscope_job::Distribution::Physics);
+            let configuration = Configuration { distribute, ..of.configuration };
+            Row { configuration, total_seconds: seconds, ..of }
+        };
+        let mut rows = example();
+        rows.push(only(row(1, 1, 0, [0.0; 5], 400), 10.0));
+        rows.push(only(row(2, 1, 0, [0.0; 5], 400), 8.0));
+        let speedups: Vec<f64> =
+            scaling(&summarise(&rows)).iter().map(|figure| figure.speedup).collect();
+        assert_eq!(speedups, [1.0, 8.0 / 5.0, 1.0, 10.0 / 8.0]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ pub mod columns;
 pub mod dashboard;
 mod error;
 pub mod figures;
-pub mod job;
+mod jobs;
 pub mod measure;
 pub mod model;
 #[cfg(feature = "parquet")]
@@ -20,5 +20,7 @@ pub mod statistics;
 pub mod tables;
 mod tiles;
 mod torn;
+pub mod trial;
+pub mod volume;
 
 pub use error::{Error, Result};

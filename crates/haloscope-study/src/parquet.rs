@@ -39,8 +39,8 @@ pub fn read_parquet(path: &Path) -> Result<Vec<Row>> {
     for record in records {
         let record = record.map_err(|error| Error::file(path, error))?;
         let cells = record.get_column_iter().map(|(name, field)| (name.clone(), cell(field)));
-        let row = serde_json::from_value(Value::Object(cells.collect()));
-        rows.push(row.map_err(|error| Error::file(path, error))?);
+        let row: serde_json::Result<Row> = serde_json::from_value(Value::Object(cells.collect()));
+        rows.push(row.map_err(|error| Error::file(path, error))?.completed());
     }
     Ok(rows)
 }

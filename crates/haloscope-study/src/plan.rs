@@ -1,37 +1,35 @@
 //! The configurations of each study: quick ones that take minutes on two cores, and the full grids.
 
 use crate::error::{Error, Result};
-use crate::job::{Job, Settings};
-use crate::problem::{Problem, Scene};
+use crate::problem::{self, Problem};
 use crate::row::{Backend, Configuration, Mode, Study};
 use crate::tiles;
-use haloscope_nn::models::ModelName;
+use crate::trial::{Settings, Trial};
+use haloscope_job::Distribution;
+use haloscope_nn::models::{Builtin, ModelName};
 
 /// What is chosen for a problem unless the caller does.
 #[derive(Clone, Debug)]
 struct Preset {
     sizes: &'static [usize],
     model: &'static str,
-    patch: usize,
-    overlap: usize,
 }
 
 impl Preset {
     fn of(problem: Problem, full: bool) -> Self {
-        let spatial = "drunet:32-64-128-256:2";
-        match (problem, full) {
-            (Problem::Tomography3d, false) => {
-                Self { sizes: &[48], model: spatial, patch: 24, overlap: 4 }
-            }
-            (Problem::Tomography3d, true) => {
-                Self { sizes: &[128, 256], model: spatial, patch: 64, overlap: 8 }
-            }
-            (_, false) => Self { sizes: &[256], model: "drunet", patch: 128, overlap: 16 },
-            (Problem::HighresColor, true) => {
-                Self { sizes: &[1024, 2048, 4096], model: "drunet", patch: 256, overlap: 32 }
-            }
-            (_, true) => Self { sizes: &[1024, 2048], model: "drunet", patch: 256, overlap: 32 },
-        }
+        let model = match problem {
+            Problem::Tomography3d => "drunet:32-64-128-256:2",
+            _ => "drunet",
+        };
+        // The quick ones are in eight blocks and in four tiles of the usual lengths.
+        let sizes: &[usize] = match (problem, full) {
+            (Problem::Tomography3d, false) => &[80],
+            (Problem::Tomography3d, true) => &[128, 256],
+            (_, false) => &[384],
+            (Problem::Deblur, true) => &[1024, 2048, 4096],
+            (_, true) => &[1024, 2048],
+        };
+        Self { sizes, model }
     }
 
     /// The sizes that are given, if there are any.
@@ -39,9 +37,21 @@ impl Preset {
         if given.is_empty() { self.sizes } else { given }
     }
 
-    /// The network that is given, if there is one.
-    fn model_or(&self, given: Option<&ModelName>) -> Result<ModelName> {
-        given.map_or_else(|| Ok(self.model.parse()?), |model| Ok(model.clone()))
+    /// The network that is given, if there is one, as it suits the problem.
+    fn model_or(&self, given: Option<&ModelName>, problem: Problem) -> Result<ModelName> {
+        given.map_or_else(|| Ok(self.model.parse()?), |model| Ok(suiting(model, problem)))
+    }
+}
+
+/// The network that a problem gets where this one is asked for: the built-in one for gray images in the place of that for
+/// colour, if the image has one channel.
+#[must_use]
+pub fn suiting(model: &ModelName, problem: Problem) -> ModelName {
+    match model {
+        ModelName::Builtin(Builtin::Color) if problem.channels() == 1 => {
+            ModelName::Builtin(Builtin::Gray)
+        }
+        model => model.clone(),
     }
 }
 
@@ -58,14 +68,18 @@ pub struct ScalingStudy {
     pub modes: Vec<Mode>,
     /// What ranks are.
     pub backends: Vec<Backend>,
+    /// What ranks share.
+    pub distribute: Vec<Distribution>,
+    /// Whether the image is measured in one piece on one rank, too.
+    pub untiled: bool,
     /// The network; the one that suits each problem if none is given.
     pub model: Option<ModelName>,
-    /// The side of tiles, as the model.
+    /// The side of tiles; that of a job which says nothing of tiles if none is given, as for the next two.
     pub patch: Option<usize>,
-    /// The overlap of tiles, as the model.
+    /// The overlap of tiles.
     pub overlap: Option<usize>,
     /// The tiles that are denoised at once.
-    pub batch: usize,
+    pub batch: Option<usize>,
     /// The number of operators.
     pub operators: usize,
     /// Threads of each rank.
@@ -79,43 +93,64 @@ pub struct ScalingStudy {
 }
 
 impl ScalingStudy {
-    /// One job per configuration: for each problem and size, all numbers of ranks.
-    pub fn jobs(&self) -> Result<Vec<Job>> {
+    /// One trial per configuration: for each problem and size, all numbers of ranks.
+    pub fn trials(&self) -> Result<Vec<Trial>> {
         check_list("ranks", &self.ranks)?;
-        let mut jobs = Vec::new();
+        let mut configurations = Vec::new();
         for &problem in &self.problems {
             let preset = Preset::of(problem, self.full);
             for &size in preset.sizes_or(&self.sizes) {
                 for &mode in &self.modes {
-                    for &backend in &self.backends {
-                        for &ranks in &self.ranks {
-                            let stretch = if mode == Mode::Weak { ranks } else { 1 };
-                            let configuration = Configuration {
-                                mode: Some(mode),
-                                backend,
-                                ranks,
-                                ..self.configuration(problem, &problem.sides(size, stretch))?
-                            };
-                            jobs.push(job(configuration, &self.settings, self.repetitions));
-                        }
-                    }
+                    configurations.extend(self.of_image(problem, size, mode)?);
                 }
             }
         }
-        check_jobs(jobs)
+        let trial = |configuration| trial(configuration, &self.settings, self.repetitions);
+        check_trials(configurations.into_iter().map(trial).collect())
     }
 
-    /// What is the same on all ranks.
-    fn configuration(&self, problem: Problem, sides: &[usize]) -> Result<Configuration> {
+    /// The configurations of a problem at a size.
+    fn of_image(&self, problem: Problem, size: usize, mode: Mode) -> Result<Vec<Configuration>> {
+        let on = |ranks: usize| -> Result<Configuration> {
+            let stretch = if mode == Mode::Weak { ranks } else { 1 };
+            let configuration = self.configuration(problem, size, stretch)?;
+            Ok(Configuration { mode: Some(mode), ranks, ..configuration })
+        };
+        let mut configurations = Vec::new();
+        if self.untiled {
+            let (patch, overlap, batch) = (None, None, None);
+            configurations.push(Configuration { patch, overlap, batch, ..on(1)? });
+        }
+        for &backend in &self.backends {
+            for &distribute in &self.distribute {
+                for &ranks in &self.ranks {
+                    let distribute = Some(distribute);
+                    configurations.push(Configuration { backend, distribute, ..on(ranks)? });
+                }
+            }
+        }
+        Ok(configurations)
+    }
+
+    /// What is the same on all ranks. Tiles are those of the image of one rank, however long it gets on more of them.
+    fn configuration(
+        &self,
+        problem: Problem,
+        size: usize,
+        stretch: usize,
+    ) -> Result<Configuration> {
         let preset = Preset::of(problem, self.full);
-        let model = preset.model_or(self.model.as_ref())?;
+        let model = preset.model_or(self.model.as_ref(), problem)?;
+        let (patch, overlap) = tiles::standard(&model, &problem::sides(problem, size, 1))?;
         let base = Configuration {
-            patch: Some(self.patch.unwrap_or(preset.patch)),
-            overlap: Some(self.overlap.unwrap_or(preset.overlap)),
-            batch: Some(self.batch),
+            patch: Some(self.patch.unwrap_or(patch)),
+            overlap: Some(self.overlap.unwrap_or(overlap)),
+            batch: self.batch,
+            distribute: Some(Distribution::Both),
             ..alone(Study::Scaling, &model, self.threads)
         };
-        reconstruction(base, problem, sides, self.operators, &self.settings)
+        let sides = problem::sides(problem, size, stretch);
+        reconstruction(base, problem, &sides, self.operators, &self.settings)
     }
 }
 
@@ -148,10 +183,10 @@ impl MemoryStudy {
         widths
     }
 
-    /// One job per network and width.
-    pub fn jobs(&self) -> Result<Vec<Job>> {
+    /// One trial per network and width.
+    pub fn trials(&self) -> Result<Vec<Trial>> {
         check_list("widths", &self.widths)?;
-        let mut jobs = Vec::new();
+        let mut trials = Vec::new();
         for model in &self.models {
             for &width in &self.widths {
                 let configuration = Configuration {
@@ -159,10 +194,10 @@ impl MemoryStudy {
                     width,
                     ..alone(Study::Memory, model, self.threads)
                 };
-                jobs.push(job(configuration, &self.settings, self.repetitions));
+                trials.push(trial(configuration, &self.settings, self.repetitions));
             }
         }
-        check_jobs(jobs)
+        check_trials(trials)
     }
 }
 
@@ -188,12 +223,12 @@ pub struct BatchStudy {
 }
 
 impl BatchStudy {
-    /// One job per patch and batch; batches of more patches than the image has are left out.
-    pub fn jobs(&self) -> Result<Vec<Job>> {
+    /// One trial per patch and batch; batches of more patches than the image has are left out.
+    pub fn trials(&self) -> Result<Vec<Trial>> {
         check_list("size", &[self.size])?;
         check_list("patches", &self.patches)?;
         check_list("batches", &self.batches)?;
-        let mut jobs = Vec::new();
+        let mut trials = Vec::new();
         for &patch in &self.patches {
             let base = Configuration {
                 height: self.size,
@@ -205,10 +240,10 @@ impl BatchStudy {
             let tiles = tiles::plan(&base)?.len();
             for &batch in self.batches.iter().filter(|batch| **batch <= tiles) {
                 let configuration = Configuration { batch: Some(batch), ..base.clone() };
-                jobs.push(job(configuration, &self.settings, self.repetitions));
+                trials.push(trial(configuration, &self.settings, self.repetitions));
             }
         }
-        check_jobs(jobs)
+        check_trials(trials)
     }
 }
 
@@ -236,26 +271,26 @@ pub struct CompareStudy {
 }
 
 impl CompareStudy {
-    /// One job per problem, size and system.
-    pub fn jobs(&self) -> Result<Vec<Job>> {
-        let mut jobs = Vec::new();
+    /// One trial per problem, size and system.
+    pub fn trials(&self) -> Result<Vec<Trial>> {
+        let mut trials = Vec::new();
         for system in &self.systems {
             for &problem in &self.problems {
                 let preset = Preset::of(problem, self.full);
-                let model = preset.model_or(self.model.as_ref())?;
+                let model = preset.model_or(self.model.as_ref(), problem)?;
                 for &size in preset.sizes_or(&self.sizes) {
                     let base = Configuration {
                         system: system.clone(),
                         ..alone(Study::Compare, &model, self.threads)
                     };
-                    let sides = problem.sides(size, 1);
+                    let sides = problem::sides(problem, size, 1);
                     let configuration =
                         reconstruction(base, problem, &sides, self.operators, &self.settings)?;
-                    jobs.push(job(configuration, &self.settings, self.repetitions));
+                    trials.push(trial(configuration, &self.settings, self.repetitions));
                 }
             }
         }
-        check_jobs(jobs)
+        check_trials(trials)
     }
 }
 
@@ -275,6 +310,7 @@ fn alone(study: Study, model: &ModelName, threads: usize) -> Configuration {
         overlap: None,
         batch: None,
         operators: None,
+        distribute: None,
         ranks: 1,
         threads,
     }
@@ -289,14 +325,16 @@ fn reconstruction(
     operators: usize,
     settings: &Settings,
 ) -> Result<Configuration> {
-    Scene::new(problem, sides, operators, settings.seed)?;
     let (problem, operators) = (Some(problem), Some(operators));
-    Ok(Configuration { problem, operators, ..base.with_sides(sides) })
+    let configuration = Configuration { problem, operators, ..base.with_sides(sides) };
+    configuration.job(settings, None)?.build()?.operators()?;
+    tiles::plan(&configuration)?;
+    Ok(configuration)
 }
 
-fn job(configuration: Configuration, settings: &Settings, repetitions: usize) -> Job {
+fn trial(configuration: Configuration, settings: &Settings, repetitions: usize) -> Trial {
     let repetitions = (0..repetitions).collect();
-    Job { configuration, settings: settings.clone(), repetitions, truth: None }
+    Trial { configuration, settings: settings.clone(), repetitions, truth: None }
 }
 
 fn check_list(what: &'static str, list: &[usize]) -> Result<()> {
@@ -308,12 +346,12 @@ fn check_list(what: &'static str, list: &[usize]) -> Result<()> {
 }
 
 /// Refuses a study in which nothing would happen.
-fn check_jobs(jobs: Vec<Job>) -> Result<Vec<Job>> {
-    let Some(job) = jobs.first() else {
+fn check_trials(trials: Vec<Trial>) -> Result<Vec<Trial>> {
+    let Some(trial) = trials.first() else {
         return Err(Error::argument("study", "no configuration is left; give longer lists"));
     };
-    let settings = &job.settings;
-    let counts = [job.repetitions.len(), job.configuration.threads, settings.iterations];
+    let settings = &trial.settings;
+    let counts = [trial.repetitions.len(), trial.configuration.threads, settings.iterations];
     if counts.contains(&0) {
         let [repetitions, threads, iterations] = counts;
         return Err(Error::argument(
@@ -323,9 +361,9 @@ fn check_jobs(jobs: Vec<Job>) -> Result<Vec<Job>> {
             ),
         ));
     }
-    let is_flat = |job: &&Job| job.configuration.problem != Some(Problem::Tomography3d);
-    if let Some(job) = jobs.iter().find(is_flat).filter(|_| settings.volume.is_some()) {
-        let problem = job.configuration.problem.map_or("none", Problem::name);
+    let is_flat = |trial: &&Trial| trial.configuration.problem != Some(Problem::Tomography3d);
+    if let Some(trial) = trials.iter().find(is_flat).filter(|_| settings.volume.is_some()) {
+        let problem = trial.configuration.problem.map_or("none", Problem::name);
         return Err(Error::argument(
             "volume",
             format!(
@@ -336,7 +374,7 @@ fn check_jobs(jobs: Vec<Job>) -> Result<Vec<Job>> {
     if settings.noise.is_some_and(|noise| !(noise.is_finite() && noise >= 0.0)) {
         return Err(Error::argument("noise", "it is a number of at least 0"));
     }
-    Ok(jobs)
+    Ok(trials)
 }
 
 #[cfg(test)]
@@ -345,15 +383,17 @@ mod tests {
 
     fn scaling() -> ScalingStudy {
         ScalingStudy {
-            problems: vec![Problem::HighresColor, Problem::Tomography3d],
+            problems: vec![Problem::Deblur, Problem::Tomography3d],
             sizes: vec![16],
             ranks: vec![1, 2],
             modes: vec![Mode::Strong, Mode::Weak],
             backends: vec![Backend::Threads],
+            distribute: vec![Distribution::Both],
+            untiled: false,
             model: None,
             patch: None,
             overlap: None,
-            batch: 1,
+            batch: Some(1),
             operators: 4,
             threads: 1,
             repetitions: 3,
@@ -364,11 +404,66 @@ mod tests {
 
     #[test]
     fn weak_studies_grow_with_the_ranks_and_strong_ones_do_not() {
-        let jobs = scaling().jobs().expect("jobs");
-        let sides: Vec<Vec<usize>> = jobs.iter().map(|job| job.configuration.sides()).collect();
+        let trials = scaling().trials().expect("trials");
+        let sides: Vec<Vec<usize>> =
+            trials.iter().map(|trial| trial.configuration.sides()).collect();
         assert_eq!(sides[..4], [[16, 16], [16, 16], [16, 16], [16, 32]]);
         assert_eq!(sides[4..], [[16, 16, 16], [16, 16, 16], [16, 16, 16], [32, 16, 16]]);
-        assert_eq!(jobs[0].repetitions, [0, 1, 2]);
+        assert_eq!(trials[0].repetitions, [0, 1, 2]);
+    }
+
+    #[test]
+    fn tiles_are_those_of_jobs_that_say_nothing_of_them() {
+        let study = ScalingStudy { sizes: vec![], batch: None, ..scaling() };
+        let tiles = |of: &Configuration| (of.patch, of.overlap, of.batch);
+        let trials = study.trials().expect("trials");
+        for Trial { configuration, .. } in &trials {
+            let expected = match configuration.problem {
+                Some(Problem::Deblur) => (Some(192), Some(32), None),
+                _ => (Some(40), Some(16), None),
+            };
+            assert_eq!(tiles(configuration), expected, "{configuration}");
+            // As many for each rank, in a longer image.
+            let all = if configuration.depth.is_some() { 8 } else { 4 };
+            let ranks =
+                if configuration.mode == Some(Mode::Weak) { configuration.ranks } else { 1 };
+            assert_eq!(tiles::plan(configuration).expect("tiles").len(), all * ranks);
+        }
+        let given = ScalingStudy { patch: Some(96), overlap: Some(8), ..study };
+        let given = given.trials().expect("trials").remove(0).configuration;
+        assert_eq!(tiles(&given), (Some(96), Some(8), None));
+    }
+
+    #[test]
+    fn the_image_in_one_piece_is_measured_once_and_each_way_to_share_on_all_ranks() {
+        let study = ScalingStudy {
+            problems: vec![Problem::Deblur],
+            modes: vec![Mode::Strong],
+            backends: vec![Backend::Threads, Backend::Mpi],
+            distribute: vec![Distribution::Both, Distribution::Denoiser],
+            untiled: true,
+            ..scaling()
+        };
+        let trials = study.trials().expect("trials");
+        let whole = &trials[0].configuration;
+        assert_eq!((whole.patch, whole.ranks, whole.backend), (None, 1, Backend::Solo));
+        assert_eq!(trials.len(), 1 + 2 * 2 * 2);
+        let shared: Vec<_> =
+            trials[1..5].iter().map(|trial| trial.configuration.distribute).collect();
+        let (both, denoiser) = (Some(Distribution::Both), Some(Distribution::Denoiser));
+        assert_eq!(shared, [both, both, denoiser, denoiser]);
+        let tiled = trials[1..].iter().all(|trial| trial.configuration.patch.is_some());
+        assert!(tiled);
+    }
+
+    #[test]
+    fn gray_problems_get_the_network_for_gray_images() {
+        let color = ModelName::Builtin(Builtin::Color);
+        assert_eq!(suiting(&color, Problem::Deblur), color);
+        let gray = ModelName::Builtin(Builtin::Gray);
+        assert_eq!(suiting(&color, Problem::Tomography3d), gray);
+        // That takes the channels of a picture one by one.
+        assert_eq!(suiting(&gray, Problem::SuperResolution), gray);
     }
 
     #[test]
@@ -377,11 +472,12 @@ mod tests {
         for (study, words) in [
             (ScalingStudy { ranks: vec![0], ..scaling() }, "at least 1"),
             (ScalingStudy { problems: vec![], ..scaling() }, "no configuration"),
-            (ScalingStudy { operators: 65, ..scaling() }, "1 to 64"),
+            (ScalingStudy { patch: Some(0), ..scaling() }, "patch size 0"),
+            (ScalingStudy { operators: 49, ..scaling() }, "1 to 48"),
             (ScalingStudy { repetitions: 0, ..scaling() }, "0 repetitions"),
-            (ScalingStudy { settings: with_volume, ..scaling() }, "highres-color is asked for"),
+            (ScalingStudy { settings: with_volume, ..scaling() }, "deblur is asked for"),
         ] {
-            let error = study.jobs().expect_err("refused").to_string();
+            let error = study.trials().expect_err("refused").to_string();
             assert!(error.contains(words), "{error}");
         }
     }
@@ -404,13 +500,13 @@ mod tests {
             repetitions: 1,
             settings: Settings::default(),
         };
-        let jobs = study.jobs().expect("jobs");
-        let batches = |jobs: &[Job]| -> Vec<Option<usize>> {
-            jobs.iter().map(|job| job.configuration.batch).collect()
+        let trials = study.trials().expect("trials");
+        let batches = |trials: &[Trial]| -> Vec<Option<usize>> {
+            trials.iter().map(|trial| trial.configuration.batch).collect()
         };
-        assert_eq!(batches(&jobs), [1, 4, 16, 1, 4].map(Some));
+        assert_eq!(batches(&trials), [1, 4, 16, 1, 4].map(Some));
         // With an overlap of 8 on either side, 9 patches of 16 are enough.
-        let jobs = BatchStudy { overlap: 8, ..study }.jobs().expect("jobs");
-        assert_eq!(batches(&jobs), [1, 4, 1, 4].map(Some));
+        let trials = BatchStudy { overlap: 8, ..study }.trials().expect("trials");
+        assert_eq!(batches(&trials), [1, 4, 1, 4].map(Some));
     }
 }

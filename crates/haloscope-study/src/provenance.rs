@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::job::{Job, LinkSpeed, Settings};
 use crate::row::{Configuration, Study};
+use crate::trial::{LinkSpeed, Settings, Trial};
 
 /// The name of the file in a folder of results.
 pub const PROVENANCE: &str = "provenance.json";
@@ -46,6 +46,9 @@ pub struct Run {
     pub settings: Settings,
     /// The command line.
     pub command: Vec<String>,
+    /// Which definition of the problems it has, if it reconstructs any. Files that are older than this field have the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problems: Option<u32>,
     /// When, in seconds since the beginning of 1970.
     pub unix_seconds: u64,
     /// The version of haloscope. Files that are older than this field do not say it, nor commit and machine.
@@ -65,8 +68,15 @@ impl Run {
     pub fn new(study: Study, settings: Settings, command: Vec<String>) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let unix_seconds = now.as_secs();
+        let problems = Self::definition(study);
         let (version, commit, machine) = (None, None, None);
-        Self { study, settings, command, unix_seconds, version, commit, machine }
+        Self { study, settings, command, problems, unix_seconds, version, commit, machine }
+    }
+
+    /// The definition of the problems that a study of this version has.
+    fn definition(study: Study) -> Option<u32> {
+        let has_problem = matches!(study, Study::Scaling | Study::Compare);
+        has_problem.then_some(crate::problem::DEFINITION)
     }
 
     /// This run, by the version and on the machine of `origin`.
@@ -118,6 +128,10 @@ impl Provenance {
     pub(crate) fn begin(&mut self, folder: &Path, origin: &Self, run: &Run) -> Result<()> {
         let earlier = self.runs.iter().find(|earlier| earlier.study == run.study);
         match earlier {
+            Some(earlier) if earlier.problems != run.problems => Err(Error::file(
+                folder,
+                "its rows were measured by an earlier version with other problems; use another folder",
+            )),
             Some(earlier) if earlier.settings != run.settings => Err(Error::file(
                 folder,
                 format!(
@@ -132,26 +146,34 @@ impl Provenance {
         }
     }
 
-    pub(crate) fn note_data(&mut self, job: &Job, digest: &str) -> Result<()> {
-        let of = &job.configuration;
+    pub(crate) fn note_data(&mut self, trial: &Trial, digest: &str) -> Result<()> {
+        let of = &trial.configuration;
         let sides: Vec<String> = of.sides().iter().map(ToString::to_string).collect();
         let problem = of.problem.map_or("landscape", crate::problem::Problem::name);
         let operators =
             of.operators.map_or_else(String::new, |count| format!(", {count} operators"));
-        let key = format!("{problem} {}{}{operators}", sides.join("x"), of_volume(&job.settings));
+        let key = format!("{problem} {}{}{operators}", sides.join("x"), of_volume(&trial.settings));
         note(&mut self.data, key, digest, of, OTHER_DATA)
     }
 
-    pub(crate) fn note_image(&mut self, job: &Job, digest: &str) -> Result<()> {
-        let of = &job.configuration;
-        let alone = Configuration { ranks: 1, backend: crate::row::Backend::Solo, ..of.clone() };
+    pub(crate) fn note_image(&mut self, trial: &Trial, digest: &str) -> Result<()> {
+        let of = &trial.configuration;
+        let (backend, distribute) = (crate::row::Backend::Solo, None);
+        let alone = Configuration { ranks: 1, backend, distribute, ..of.clone() };
         let key = format!(
             "{alone}, patches of {} and {}{}",
             alone.patch.unwrap_or_default(),
             alone.overlap.unwrap_or_default(),
-            of_volume(&job.settings)
+            of_volume(&trial.settings)
         );
         note(&mut self.images, key, digest, of, ANOTHER_IMAGE)
+    }
+
+    /// Whether all reconstructions are of the problems as this version defines them.
+    #[must_use]
+    pub fn has_current_problems(&self) -> bool {
+        let is_current = |run: &Run| run.problems == Run::definition(run.study);
+        self.runs.iter().all(is_current)
     }
 
     /// Adds that of a part of the same study, which must have made the same data and found the same images.
@@ -220,8 +242,8 @@ mod tests {
     use super::*;
     use crate::row::tests::configuration;
 
-    fn job(ranks: usize) -> Job {
-        Job {
+    fn trial(ranks: usize) -> Trial {
+        Trial {
             configuration: configuration(ranks),
             settings: Settings::default(),
             repetitions: vec![0],
@@ -232,16 +254,19 @@ mod tests {
     #[test]
     fn the_same_data_and_image_are_expected_on_any_number_of_ranks() {
         let mut provenance = Provenance::new("1.0", None, Value::Null);
-        provenance.note_data(&job(1), "a").expect("the first");
-        provenance.note_data(&job(3), "a").expect("the same");
-        let error = provenance.note_data(&job(2), "b").expect_err("others").to_string();
+        provenance.note_data(&trial(1), "a").expect("the first");
+        provenance.note_data(&trial(3), "a").expect("the same");
+        let error = provenance.note_data(&trial(2), "b").expect_err("others").to_string();
         assert!(error.contains("2 ranks (threads): other data"), "{error}");
-        provenance.note_image(&job(1), "x").expect("the first");
-        assert!(provenance.note_image(&job(2), "y").is_err());
-        let mut other = job(2);
+        provenance.note_image(&trial(1), "x").expect("the first");
+        assert!(provenance.note_image(&trial(2), "y").is_err());
+        let mut other = trial(2);
+        other.configuration.distribute = Some(haloscope_job::Distribution::Physics);
+        assert!(provenance.note_image(&other, "y").is_err(), "what ranks share changes nothing");
+        let mut other = trial(2);
         other.configuration.patch = Some(16);
         provenance.note_image(&other, "y").expect("other tiles make another image");
-        let mut other = job(2);
+        let mut other = trial(2);
         other.settings.volume = Some("a head".into());
         provenance.note_data(&other, "b").expect("another volume is other data");
         provenance.note_image(&other, "y").expect("another volume is another image");

@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 use haloscope::io::write_atomically;
 use serde_json::Value;
 
-use crate::columns::{self, COLUMNS};
+use crate::columns::{self, Column};
 use crate::error::{Error, Result};
-use crate::job::{Job, LinkSpeed};
 use crate::provenance::{Provenance, Run};
 use crate::row::{Backend, Row};
 use crate::torn::whole_rows;
+use crate::trial::{LinkSpeed, Trial};
 
 /// A folder of results that can grow.
 #[derive(Debug)]
@@ -48,8 +48,8 @@ impl Results {
             return Err(Error::file(folder, "there are no results; `bench scaling` makes some"));
         };
         let path = folder.join(ROWS);
-        let (rows, is_torn) = read_csv(&path)?;
-        if is_torn || !path.exists() {
+        let (rows, is_whole) = read_csv(&path)?;
+        if !is_whole {
             rewrite(&path, &rows)?;
         }
         let file = append_to(&path)?;
@@ -68,23 +68,23 @@ impl Results {
         &self.provenance
     }
 
-    /// The repetitions of a job that are still to be measured; what there is of unfinished ones is removed.
-    pub fn missing(&mut self, job: &Job) -> Result<Vec<usize>> {
+    /// The repetitions of a trial that are still to be measured; what there is of unfinished ones is removed.
+    pub fn missing(&mut self, trial: &Trial) -> Result<Vec<usize>> {
         let mut found: BTreeMap<usize, usize> = BTreeMap::new();
-        let is_of_job = |row: &&Row| !row.predicted && row.configuration == job.configuration;
-        for row in self.rows.iter().filter(is_of_job) {
+        let is_of_trial = |row: &&Row| !row.predicted && row.configuration == trial.configuration;
+        for row in self.rows.iter().filter(is_of_trial) {
             *found.entry(row.repetition).or_default() += 1;
         }
-        let whole = job.rows_per_repetition();
+        let whole = trial.rows_per_repetition();
         if found.values().any(|count| *count != whole) {
             self.rewrite_without(|row| {
                 !row.predicted
-                    && row.configuration == job.configuration
+                    && row.configuration == trial.configuration
                     && found.get(&row.repetition).is_some_and(|count| *count != whole)
             })?;
         }
         let is_there = |repetition: &usize| found.get(repetition) == Some(&whole);
-        Ok(job.repetitions.iter().copied().filter(|repetition| !is_there(repetition)).collect())
+        Ok(trial.repetitions.iter().copied().filter(|repetition| !is_there(repetition)).collect())
     }
 
     /// Adds rows, to the file at once.
@@ -112,13 +112,13 @@ impl Results {
     }
 
     /// Notes what the data of a problem are; other data than before for the same problem is an error.
-    pub fn note_data(&mut self, job: &Job, digest: &str) -> Result<()> {
-        self.provenance.note_data(job, digest)
+    pub fn note_data(&mut self, trial: &Trial, digest: &str) -> Result<()> {
+        self.provenance.note_data(trial, digest)
     }
 
     /// Notes what image was found; another image than before, on whatever ranks, is an error.
-    pub fn note_image(&mut self, job: &Job, digest: &str) -> Result<()> {
-        self.provenance.note_image(job, digest)
+    pub fn note_image(&mut self, trial: &Trial, digest: &str) -> Result<()> {
+        self.provenance.note_image(trial, digest)
     }
 
     /// Notes what messages cost.
@@ -178,7 +178,8 @@ pub fn read_rows(path: &Path) -> Result<Vec<Row>> {
     Ok(read_csv(&file)?.0)
 }
 
-/// The rows of a file, none if it is not there, and whether its last one is torn.
+/// The rows of a file, none if it is not there, and whether it is as it would be written now: there, with all columns and a
+/// whole last row.
 fn read_csv(path: &Path) -> Result<(Vec<Row>, bool)> {
     let content = match std::fs::read(path) {
         Ok(content) => content,
@@ -189,35 +190,35 @@ fn read_csv(path: &Path) -> Result<(Vec<Row>, bool)> {
     };
     let whole = whole_rows(path, &content);
     if whole.is_empty() {
-        return Ok((Vec::new(), true));
+        return Ok((Vec::new(), false));
     }
     let mut reader = csv::Reader::from_reader(whole);
     let headers = reader.headers().map_err(|error| Error::file(path, error))?;
-    if headers.iter().ne(columns::names()) {
+    let Some(columns) = columns::of_study(headers.iter().map(str::as_bytes)) else {
         return Err(Error::file(
             path,
             "its columns are not those of this version; use another folder",
         ));
-    }
+    };
     let mut rows = Vec::new();
     for record in reader.records() {
         let record = record.map_err(|error| Error::file(path, error))?;
         let line = record.position().map_or(0, csv::Position::line);
-        let row = parse(&record);
+        let row = parse(&columns, &record);
         rows.push(row.map_err(|reason| Error::file(path, format!("line {line}: {reason}")))?);
     }
-    Ok((rows, whole.len() < content.len()))
+    Ok((rows, whole.len() == content.len() && columns.len() == columns::COLUMNS.len()))
 }
 
 /// A row of cells in the order of the columns.
-fn parse(record: &csv::StringRecord) -> std::result::Result<Row, String> {
+fn parse(columns: &[&Column], record: &csv::StringRecord) -> std::result::Result<Row, String> {
     let mut cells = serde_json::Map::new();
-    for (column, text) in COLUMNS.iter().zip(record) {
+    for (column, text) in columns.iter().zip(record) {
         let value = column.kind.parse(text);
         let value = value.ok_or_else(|| format!("`{text}` cannot be the {}", column.name))?;
         cells.insert(column.name.into(), value);
     }
-    serde_json::from_value(cells.into()).map_err(|error| error.to_string())
+    serde_json::from_value(cells.into()).map(Row::completed).map_err(|error| error.to_string())
 }
 
 fn to_csv(rows: &[Row], has_header: bool) -> std::result::Result<Vec<u8>, csv::Error> {
@@ -248,10 +249,10 @@ fn append_to(path: &Path) -> Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::Settings;
     use crate::problem::Problem;
     use crate::row::Configuration;
     use crate::row::tests::configuration;
+    use crate::trial::Settings;
 
     fn origin() -> Provenance {
         Provenance::new("1.0", None, serde_json::json!({ "cores": 2 }))
@@ -275,9 +276,9 @@ mod tests {
         (1..=2).flat_map(|iteration| (0..ranks).map(move |rank| row(iteration, rank))).collect()
     }
 
-    fn job(ranks: usize) -> Job {
+    fn trial(ranks: usize) -> Trial {
         let settings = Settings { iterations: 2, ..Settings::default() };
-        Job {
+        Trial {
             configuration: configuration(ranks),
             settings,
             repetitions: vec![0, 1, 2],
@@ -295,8 +296,8 @@ mod tests {
         drop(results);
         let mut again = open(folder.path());
         assert_eq!(again.rows(), before);
-        assert_eq!(again.missing(&job(2)).expect("missing"), [1]);
-        assert_eq!(again.missing(&job(3)).expect("missing"), [0, 1, 2]);
+        assert_eq!(again.missing(&trial(2)).expect("missing"), [1]);
+        assert_eq!(again.missing(&trial(3)).expect("missing"), [0, 1, 2]);
     }
 
     #[test]
@@ -305,8 +306,59 @@ mod tests {
         let text = to_csv(&[row], false).expect("a line");
         assert_eq!(
             String::from_utf8(text).expect("text"),
-            "scaling,false,haloscope,highres-color,strong,threads,drunet,64,64,,32,8,1,8,2,1,0,,1,0.5,,,,,,,,,,,,\n"
+            "scaling,false,haloscope,deblur,strong,threads,drunet,64,64,,32,8,1,8,both,2,1,0,,1,0.5,,,,,,,,,,,,\n"
         );
+    }
+
+    /// The text of a table as versions before `distribute` wrote it.
+    fn old(text: &str) -> String {
+        let place = columns::names().position(|name| name == "distribute").expect("a column");
+        let without = |line: &str| {
+            let mut cells: Vec<&str> = line.split(',').collect();
+            cells.remove(place);
+            cells.join(",") + "\n"
+        };
+        text.lines().map(without).collect::<String>().replace(",deblur,", ",highres-color,")
+    }
+
+    #[test]
+    fn tables_of_earlier_versions_are_read_and_brought_up_to_date() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(ROWS);
+        open(folder.path()).append(rows(2, 0)).expect("appended");
+        let new = std::fs::read_to_string(&path).expect("text");
+        std::fs::write(&path, old(&new)).expect("written");
+        assert_eq!(read_rows(folder.path()).expect("rows"), rows(2, 0));
+        let torn = old(&new);
+        std::fs::write(&path, torn.trim_end()).expect("written");
+        assert_eq!(read_rows(folder.path()).expect("rows").len(), 3, "the last row is torn");
+
+        std::fs::write(&path, old(&new)).expect("written");
+        let mut results = Results::reopen(folder.path()).expect("results");
+        results.append(rows(2, 1)).expect("appended");
+        let text = std::fs::read_to_string(&path).expect("text");
+        assert!(text.starts_with(&new), "{text}");
+        assert_eq!(read_rows(folder.path()).expect("rows"), [rows(2, 0), rows(2, 1)].concat());
+    }
+
+    #[test]
+    fn problems_that_were_defined_anew_need_another_folder() {
+        let folder = tempfile::tempdir().expect("a folder");
+        open(folder.path());
+        let path = folder.path().join("provenance.json");
+        let text = std::fs::read_to_string(&path).expect("text");
+        let old: String = text.lines().filter(|line| !line.contains("\"problems\"")).collect();
+        assert!(old.len() < text.len(), "{text}");
+        std::fs::write(&path, old).expect("written");
+        let error = Results::open(folder.path(), &origin(), &run()).expect_err("refused");
+        let error = error.to_string();
+        assert!(
+            error.contains("with other problems") && error.contains("another folder"),
+            "{error}"
+        );
+        // A network alone has no problem.
+        let memory = Run::new(crate::row::Study::Memory, Settings::default(), vec![]);
+        Results::open(folder.path(), &origin(), &memory).expect("another study");
     }
 
     #[test]
@@ -335,7 +387,7 @@ mod tests {
             assert_eq!(read_rows(folder.path()).expect("rows").len(), 7);
             let mut again = open(folder.path());
             assert_eq!(again.rows().len(), 7);
-            assert_eq!(again.missing(&job(2)).expect("missing"), [1, 2]);
+            assert_eq!(again.missing(&trial(2)).expect("missing"), [1, 2]);
             assert_eq!(again.rows(), rows(2, 0));
             again.append(rows(2, 1)).expect("appended");
             assert_eq!(std::fs::read_to_string(&path).expect("text"), text);

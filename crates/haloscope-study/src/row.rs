@@ -8,6 +8,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use haloscope_job::Distribution;
+
 use crate::error::{Error, Result};
 use crate::problem::Problem;
 
@@ -76,6 +78,9 @@ pub struct Configuration {
     pub batch: Option<usize>,
     /// The number of operators.
     pub operators: Option<usize>,
+    /// What the ranks share.
+    #[serde(default)]
+    pub distribute: Option<Distribution>,
     /// The number of ranks.
     pub ranks: usize,
     /// Threads of each rank.
@@ -123,6 +128,17 @@ pub struct Row {
     pub relative_change: Option<f64>,
     /// The quality of the image.
     pub psnr_db: Option<f64>,
+}
+
+impl Row {
+    /// This row, with what tables of earlier versions do not say: their ranks shared operators and tiles.
+    #[must_use]
+    pub(crate) fn completed(mut self) -> Self {
+        if self.configuration.study == Study::Scaling {
+            self.configuration.distribute.get_or_insert_default();
+        }
+        self
+    }
 }
 
 impl Configuration {
@@ -187,7 +203,13 @@ impl fmt::Display for Configuration {
             Study::Scaling => {
                 let mode = if self.mode == Some(Mode::Weak) { "weak, " } else { "" };
                 let ranks = if self.ranks == 1 { "rank" } else { "ranks" };
-                write!(f, ", {mode}{} {ranks} ({})", self.ranks, self.backend)
+                let untiled = if self.patch.is_none() { "untiled, " } else { "" };
+                write!(f, ", {untiled}{mode}{} {ranks} ({})", self.ranks, self.backend)?;
+                match self.distribute {
+                    None | Some(Distribution::Both) => Ok(()),
+                    Some(Distribution::Physics) => f.write_str(", only physics distributed"),
+                    Some(Distribution::Denoiser) => f.write_str(", only denoiser distributed"),
+                }
             }
         }
     }
@@ -244,7 +266,7 @@ pub(crate) mod tests {
         Configuration {
             study: Study::Scaling,
             system: "haloscope".into(),
-            problem: Some(Problem::HighresColor),
+            problem: Some(Problem::Deblur),
             mode: Some(Mode::Strong),
             backend: Backend::Threads,
             model: "drunet".into(),
@@ -255,9 +277,22 @@ pub(crate) mod tests {
             overlap: Some(8),
             batch: Some(1),
             operators: Some(8),
+            distribute: Some(Distribution::Both),
             ranks,
             threads: 1,
         }
+    }
+
+    #[test]
+    fn what_is_not_as_usual_is_said() {
+        let of = |distribute| {
+            Configuration { distribute: Some(distribute), ..configuration(2) }.to_string()
+        };
+        assert_eq!(of(Distribution::Both), "deblur 64x64, drunet, 2 ranks (threads)");
+        assert!(of(Distribution::Physics).ends_with("(threads), only physics distributed"));
+        assert!(of(Distribution::Denoiser).ends_with("(threads), only denoiser distributed"));
+        let whole = Configuration { patch: None, ..configuration(1) };
+        assert_eq!(whole.to_string(), "deblur 64x64, drunet, untiled, 1 rank (threads)");
     }
 
     #[test]

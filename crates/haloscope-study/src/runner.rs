@@ -1,4 +1,4 @@
-//! Runs the jobs of a study, each in a process of its own, and keeps the rows as they come.
+//! Runs the trials of a study, each in a process of its own, and keeps the rows as they come.
 //!
 //! An interrupted study stops its measuring process and keeps what was measured so far. The caller supplies the check for
 //! an interruption.
@@ -10,9 +10,9 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use crate::job::{Answer, Job, Question};
 use crate::results::Results;
 use crate::row::{Backend, Row};
+use crate::trial::{Answer, Question, Trial};
 
 /// The program that measures deepinv, for `python -c`.
 pub const DEEPINV: &str = include_str!("deepinv.py");
@@ -40,30 +40,30 @@ const GRACE: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub enum Progress<'a> {
     /// A configuration begins: its number, of how many, and what it is.
-    Begins(usize, usize, &'a Job),
+    Begins(usize, usize, &'a Trial),
     /// It was there already.
-    WasThere(usize, usize, &'a Job),
+    WasThere(usize, usize, &'a Trial),
     /// A repetition is done, and these are its rows.
     Repetition(&'a [Row]),
 }
 
 impl Launcher {
-    /// Measures all that is missing of `jobs`, in order.
+    /// Measures all that is missing of `trials`, in order.
     pub fn run(
         &self,
-        jobs: &[Job],
+        trials: &[Trial],
         results: &mut Results,
         report: &mut dyn FnMut(Progress<'_>),
     ) -> Result<()> {
-        for (index, job) in jobs.iter().enumerate() {
-            let repetitions = results.missing(job)?;
+        for (index, trial) in trials.iter().enumerate() {
+            let repetitions = results.missing(trial)?;
             if repetitions.is_empty() {
-                report(Progress::WasThere(index, jobs.len(), job));
+                report(Progress::WasThere(index, trials.len(), trial));
                 continue;
             }
-            let job = Job { repetitions, ..job.clone() };
-            report(Progress::Begins(index, jobs.len(), &job));
-            let measured = self.measure(&job, results, report);
+            let trial = Trial { repetitions, ..trial.clone() };
+            report(Progress::Begins(index, trials.len(), &trial));
+            let measured = self.measure(&trial, results, report);
             // Also what was measured before something went wrong.
             results.save()?;
             measured?;
@@ -94,20 +94,20 @@ impl Launcher {
 
     fn measure(
         &self,
-        job: &Job,
+        trial: &Trial,
         results: &mut Results,
         report: &mut dyn FnMut(Progress<'_>),
     ) -> Result<()> {
-        let configuration = &job.configuration;
+        let configuration = &trial.configuration;
         let what = configuration.to_string();
-        let question = Question::Job(Box::new(job.clone()));
+        let question = Question::Trial(Box::new(trial.clone()));
         let mut done = 0;
         self.ask(configuration.backend, configuration.ranks, &question, &what, |answer| {
             match answer {
-                Answer::Data(digest) => results.note_data(job, &digest)?,
+                Answer::Data(digest) => results.note_data(trial, &digest)?,
                 Answer::Repetition { rows, image } => {
                     if let Some(image) = image {
-                        results.note_image(job, &image)?;
+                        results.note_image(trial, &image)?;
                     }
                     results.append(rows.clone())?;
                     report(Progress::Repetition(&rows));
@@ -117,10 +117,10 @@ impl Launcher {
             }
             Ok(())
         })?;
-        if done == job.repetitions.len() {
+        if done == trial.repetitions.len() {
             return Ok(());
         }
-        let reason = format!("it measured {done} of {} repetitions", job.repetitions.len());
+        let reason = format!("it measured {done} of {} repetitions", trial.repetitions.len());
         Err(Error::Process { configuration: what, reason })
     }
 

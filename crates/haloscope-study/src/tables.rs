@@ -50,6 +50,9 @@ pub fn describe_validation(validations: &[Validation]) -> String {
 }
 
 fn scaling_table(figures: &[Scaling]) -> String {
+    // Few studies measure the image in one piece.
+    let has_untiled = figures.iter().any(|figure| figure.over_untiled.is_some());
+    let times = |value: f64| format!("{value:.2}");
     let lines: Vec<Vec<String>> = figures
         .iter()
         .map(|figure| {
@@ -59,41 +62,42 @@ fn scaling_table(figures: &[Scaling]) -> String {
                 "haloscope" => String::new(),
                 other => format!(" [{other}]"),
             };
-            vec![
+            let mut line = vec![
                 format!("{configuration}{system}"),
                 interval(&summary.total),
                 optional(summary.data.map(|median| median.value), seconds),
                 optional(summary.prior.map(|median| median.value), seconds),
                 optional(summary.transfer, seconds),
                 optional(summary.waiting, seconds),
-                format!("{:.2}", figure.speedup),
+                times(figure.speedup),
                 percent(figure.efficiency),
                 optional(figure.work_normalised_efficiency, percent),
-                optional(figure.data_speedup, |value| format!("{value:.2}")),
-                optional(figure.prior_speedup, |value| format!("{value:.2}")),
+                optional(figure.data_speedup, times),
+                optional(figure.prior_speedup, times),
                 optional(summary.load_balance, percent),
                 optional(summary.communication_efficiency, percent),
-            ]
+            ];
+            line.extend(has_untiled.then(|| optional(figure.over_untiled, times)));
+            line
         })
         .collect();
-    table(
-        &[
-            "configuration",
-            "iteration",
-            "data",
-            "prior",
-            "transfer",
-            "waiting",
-            "speedup",
-            "efficiency",
-            "work-norm.",
-            "data x",
-            "prior x",
-            "balance",
-            "comm. eff.",
-        ],
-        &lines,
-    )
+    let mut headers = vec![
+        "configuration",
+        "iteration",
+        "data",
+        "prior",
+        "transfer",
+        "waiting",
+        "speedup",
+        "efficiency",
+        "work-norm.",
+        "data x",
+        "prior x",
+        "balance",
+        "comm. eff.",
+    ];
+    headers.extend(has_untiled.then_some("untiled x"));
+    table(&headers, &lines)
 }
 
 fn memory_table(summaries: &[Summary]) -> String {
@@ -243,6 +247,16 @@ mod tests {
         let (first, second) = text.split_once("PREDICTED").expect("two tables");
         assert!(first.contains("1 rank (threads)") && !first.contains("64 ranks"), "{text}");
         assert!(second.contains("64 ranks"), "{text}");
+    }
+
+    #[test]
+    fn the_image_in_one_piece_has_a_column_where_it_was_measured() {
+        let tiled = configuration(1).row(0, 0, 2.0);
+        let whole = Configuration { patch: None, overlap: None, batch: None, ..configuration(1) };
+        let text = describe(&[tiled.clone(), whole.row(0, 0, 1.5)]);
+        assert!(text.contains("untiled x") && text.contains("untiled, 1 rank"), "{text}");
+        assert!(text.lines().any(|line| line.ends_with("  0.75")), "{text}");
+        assert!(!describe(&[tiled]).contains("untiled"));
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub(crate) fn whole_rows<'a>(file: &Path, content: &'a [u8]) -> &'a [u8] {
         cells = record.len();
     }
     let is_torn = header.is_some_and(|header| {
-        let is_of_study = header.iter().eq(columns::names().map(str::as_bytes));
+        let is_of_study = columns::of_study(header.iter()).is_some();
         cells < header.len() || (is_of_study && !content.ends_with(b"\n"))
     });
     if !is_torn {

@@ -4,16 +4,18 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use haloscope::denoise::{Denoiser, NetworkDenoiser};
+use haloscope_comm::Context;
+use haloscope_job::{Distribution, Job};
 use haloscope_nn::engine::Options;
 use haloscope_study::figures::summarise;
-use haloscope_study::job::{Answer, Job, Question, Settings};
 use haloscope_study::measure::answer;
 use haloscope_study::plan::{BatchStudy, CompareStudy, MemoryStudy, ScalingStudy};
-use haloscope_study::problem::Problem;
+use haloscope_study::problem::{PROBLEMS, Problem};
 use haloscope_study::row::{Backend, Mode, Row};
 use haloscope_study::runner::DEEPINV;
+use haloscope_study::trial::{Answer, Question, Settings, Trial};
 
-/// What a job's process says.
+/// What a trial's process says.
 #[derive(Default)]
 struct Answers {
     rows: Vec<Row>,
@@ -44,37 +46,42 @@ fn ask(question: Question) -> (Answers, Vec<Answer>) {
     (sorted, all)
 }
 
-fn measure(job: &Job) -> Answers {
-    ask(Question::Job(Box::new(job.clone()))).0
+fn measure(trial: &Trial) -> Answers {
+    ask(Question::Trial(Box::new(trial.clone()))).0
 }
 
 fn settings() -> Settings {
     Settings { iterations: 2, ..Settings::default() }
 }
 
-fn scaling(problem: Problem, ranks: Vec<usize>, mode: Mode) -> Vec<Job> {
-    let study = ScalingStudy {
+fn scaling(problem: Problem, ranks: Vec<usize>, mode: Mode) -> Vec<Trial> {
+    study(problem, ranks, mode).trials().expect("trials")
+}
+
+fn study(problem: Problem, ranks: Vec<usize>, mode: Mode) -> ScalingStudy {
+    ScalingStudy {
         problems: vec![problem],
         sizes: vec![32],
         ranks,
         modes: vec![mode],
         backends: vec![Backend::Threads],
+        distribute: vec![Distribution::Both],
+        untiled: false,
         model: Some("drunet:2-2-2-2:1".parse().expect("a network")),
         patch: Some(16),
         overlap: Some(4),
-        batch: 2,
+        batch: Some(2),
         operators: 4,
         threads: 1,
         repetitions: 2,
         full: false,
         settings: settings(),
-    };
-    study.jobs().expect("jobs")
+    }
 }
 
 #[test]
 fn every_problem_finds_the_same_image_on_1_2_and_3_ranks() {
-    for problem in Problem::ALL {
+    for problem in PROBLEMS {
         let found: Vec<Answers> =
             scaling(problem, vec![1, 2, 3], Mode::Strong).iter().map(measure).collect();
         for (answers, ranks) in found.iter().zip([1, 2, 3]) {
@@ -90,12 +97,118 @@ fn every_problem_finds_the_same_image_on_1_2_and_3_ranks() {
     }
 }
 
+/// The job as `haloscope reconstruct` runs it: read from its text, with its output, checks and checkpoints.
+fn bits_of_job(trial: &Trial, ranks: usize) -> String {
+    bits_of_text(&trial.job_text().expect("a job"), ranks)
+}
+
+fn bits_of_text(text: &str, ranks: usize) -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("job.toml");
+    std::fs::write(&file, text).expect("a file");
+    let job = Job::from_file(&file).expect(text);
+    let outcomes = Context::threads(ranks, move |ctx| {
+        Ok::<_, haloscope::Error>(job.run(ctx, &mut ()).map(|outcome| outcome.bits))
+    });
+    let bits = outcomes.expect("no rank fails").remove(0).expect("a result");
+    // The job and its result.
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 2, "{text}");
+    bits
+}
+
+#[test]
+fn a_study_finds_the_image_that_its_job_finds() {
+    for problem in PROBLEMS {
+        let trials = ScalingStudy { untiled: true, ..study(problem, vec![1, 3], Mode::Strong) };
+        let trials = trials.trials().expect("trials");
+        let [whole, one, three] = &trials[..] else { panic!("three trials") };
+        assert_eq!(one.job_text().expect("a job"), three.job_text().expect("a job"));
+        let image = |trial: &Trial| measure(trial).images[0].clone().expect("a digest");
+        let bits = bits_of_job(one, 2);
+        assert_eq!((image(one), image(three)), (bits.clone(), bits.clone()), "{problem}");
+        let untiled = bits_of_job(whole, 2);
+        assert_eq!(image(whole), untiled, "{problem}, untiled");
+        assert_ne!(untiled, bits, "{problem}: tiles show");
+    }
+}
+
+#[test]
+fn tiles_that_nobody_gives_are_those_of_a_job_without_their_keys() {
+    let one = study(Problem::Deblur, vec![2], Mode::Strong);
+    let study = ScalingStudy { sizes: vec![272], patch: None, overlap: None, batch: None, ..one };
+    let trial = study.trials().expect("trials").remove(0);
+    assert_eq!(summarise(&measure(&trial).rows)[0].pixels_computed, Some(4 * 168 * 168));
+    let is_of_tiles = |line: &&str| {
+        ["patch =", "overlap =", "strategy ="].iter().any(|key| line.starts_with(key))
+    };
+    let text = trial.job_text().expect("a job");
+    assert_eq!(text.lines().filter(is_of_tiles).count(), 3, "{text}");
+    let without: Vec<&str> = text.lines().filter(|line| !is_of_tiles(line)).collect();
+    let bits = [&text, &without.join("\n")].map(|text| bits_of_text(text, 2));
+    assert_eq!(bits[0], bits[1]);
+}
+
+#[test]
+fn what_ranks_share_does_not_change_the_image() {
+    for problem in [Problem::SuperResolution, Problem::Tomography3d] {
+        let study = ScalingStudy {
+            distribute: vec![Distribution::Both, Distribution::Physics, Distribution::Denoiser],
+            ..study(problem, vec![1, 2, 3], Mode::Strong)
+        };
+        let mut images = Vec::new();
+        for trial in study.trials().expect("trials") {
+            let answers = measure(&trial);
+            let of = &trial.configuration;
+            images.push((answers.data.clone(), answers.images[0].clone()));
+            assert_eq!(images.last(), images.first(), "{of}");
+            // The first rank has the most, and each has all that is not shared.
+            let tiles = if problem == Problem::Tomography3d { 8 } else { 4 };
+            let window = if problem == Problem::Tomography3d { 24 * 24 * 24 } else { 24 * 24 };
+            let work: Vec<u64> = answers
+                .rows
+                .iter()
+                .take(of.ranks * 2)
+                .filter(|row| row.iteration == Some(1))
+                .filter_map(|row| row.pixels_computed)
+                .collect();
+            let all = tiles * window;
+            match of.distribute {
+                Some(Distribution::Physics) => assert_eq!(work, vec![all; of.ranks], "{of}"),
+                _ => assert_eq!(work.iter().sum::<u64>(), all, "{of}"),
+            }
+            let bytes: u64 = answers.rows.iter().filter_map(|row| row.bytes_sent).sum();
+            assert_eq!(bytes > 0, of.ranks > 1, "{of}");
+            let seconds = |row: &Row| row.transfer_seconds.zip(row.waiting_seconds);
+            // One rank alone does not wait, but its calls take a moment, too.
+            for (transfer, waiting) in answers.rows.iter().filter_map(seconds) {
+                assert!(transfer + waiting > 0.0 || of.ranks == 1, "{of}");
+            }
+        }
+    }
+}
+
+#[test]
+fn less_is_sent_where_less_is_shared() {
+    let sent = |distribute: Distribution| -> u64 {
+        let one = study(Problem::Deblur, vec![2], Mode::Strong);
+        let trials = ScalingStudy { distribute: vec![distribute], ..one }.trials();
+        let rows = measure(&trials.expect("trials")[0]).rows;
+        rows.iter().filter_map(|row| row.bytes_sent).sum()
+    };
+    let [both, physics, denoiser] =
+        [Distribution::Both, Distribution::Physics, Distribution::Denoiser].map(sent);
+    assert!(physics > denoiser, "{physics} and {denoiser}");
+    // Words that agree on failures and the end come on top.
+    let difference = both.abs_diff(physics + denoiser);
+    assert!(difference < both / 100, "{both}, {physics} and {denoiser}");
+}
+
 #[test]
 fn rows_of_a_reconstruction_are_complete_and_consistent() {
-    let jobs = scaling(Problem::HighresColor, vec![3], Mode::Strong);
-    let rows = measure(&jobs[0]).rows;
+    let trials = scaling(Problem::Deblur, vec![3], Mode::Strong);
+    let rows = measure(&trials[0]).rows;
     for row in &rows {
-        assert_eq!(row.configuration, jobs[0].configuration);
+        assert_eq!(row.configuration, trials[0].configuration);
         let part = |seconds: Option<f64>| seconds.expect("a time");
         let (data, prior) = (part(row.data_seconds), part(row.prior_seconds));
         assert!(data > 0.0 && prior > 0.0 && data + prior <= row.total_seconds, "{row:?}");
@@ -116,10 +229,10 @@ fn rows_of_a_reconstruction_are_complete_and_consistent() {
 
 #[test]
 fn weak_studies_give_each_rank_the_same_work() {
-    for (job, width) in
+    for (trial, width) in
         scaling(Problem::SuperResolution, vec![1, 2], Mode::Weak).iter().zip([32, 64])
     {
-        let rows = measure(job).rows;
+        let rows = measure(trial).rows;
         // Four windows of 24² each.
         let work = Some(4 * 24 * 24);
         assert!(
@@ -131,8 +244,8 @@ fn weak_studies_give_each_rank_the_same_work() {
 /// The variable that makes the test below a process that measures one network.
 const CHILD: &str = "HALOSCOPE_MEMORY_CHILD";
 
-/// A job for a network of a few tens of megabytes, much more than what else a process takes.
-fn memory_job(model: &str, width: usize) -> Job {
+/// A trial for a network of a few tens of megabytes, much more than what else a process takes.
+fn memory_trial(model: &str, width: usize) -> Trial {
     let study = MemoryStudy {
         models: vec![model.parse().expect("a network")],
         height: 512,
@@ -141,14 +254,14 @@ fn memory_job(model: &str, width: usize) -> Job {
         repetitions: 1,
         settings: settings(),
     };
-    study.jobs().expect("jobs").remove(0)
+    study.trials().expect("trials").remove(0)
 }
 
 #[test]
 fn memory_is_predicted_and_measured() {
     if let Ok(text) = std::env::var(CHILD) {
         let (model, width) = text.split_once(' ').expect("a model and a width");
-        let rows = measure(&memory_job(model, width.parse().expect("a width"))).rows;
+        let rows = measure(&memory_trial(model, width.parse().expect("a width"))).rows;
         assert_eq!(rows.len(), 1);
         assert!(rows[0].total_seconds > 0.0);
         assert_eq!(rows[0].peak_bytes.is_some(), cfg!(target_os = "linux"));
@@ -190,7 +303,7 @@ fn batches_do_not_change_the_image() {
         repetitions: 1,
         settings: settings(),
     };
-    let found: Vec<Answers> = study.jobs().expect("jobs").iter().map(measure).collect();
+    let found: Vec<Answers> = study.trials().expect("trials").iter().map(measure).collect();
     assert_eq!(found.len(), 3);
     for answers in &found {
         assert_eq!(answers.images, found[0].images);
@@ -210,7 +323,7 @@ fn memory_of_a_batch_is_that_of_the_windows_of_the_plan() {
         repetitions: 1,
         settings: settings(),
     };
-    let rows = measure(&study.jobs().expect("jobs")[0]).rows;
+    let rows = measure(&study.trials().expect("trials")[0]).rows;
     // Two windows of 40 pixels cover 64 with 16 in common: they need no overlap at the edges.
     assert_eq!(rows[0].pixels_computed, Some(4 * 40 * 40));
     let options = Options { threads: 1, ..Options::default() };
@@ -233,7 +346,7 @@ fn comparisons_are_of_images_in_one_piece() {
         full: false,
         settings: settings(),
     };
-    let rows = measure(&study.jobs().expect("jobs")[0]).rows;
+    let rows = measure(&study.trials().expect("trials")[0]).rows;
     assert_eq!(rows.len(), 2);
     assert_eq!(rows[0].pixels_computed, rows[0].pixels_kept);
 }
@@ -247,6 +360,31 @@ fn links_are_measured_between_two_ranks() {
     // faster than the caches of any machine, nor an exchange faster than an instruction.
     assert!((1e-9..1.0).contains(&speed.latency_seconds), "{speed:?}");
     assert!((1e3..1e13).contains(&speed.bytes_per_second), "{speed:?}");
+}
+
+/// What takes time in the peer's operators is what the jobs say.
+#[test]
+fn the_peer_has_the_operators_of_the_jobs() {
+    for (problem, ours, theirs) in [
+        (
+            Problem::Deblur,
+            "sigma = [3.0, 1.0]",
+            "gaussian_blur(sigma=(3.0, 1.0), angle=180.0 * index / count)",
+        ),
+        (Problem::Deblur, "angle = [0, 45, 90, 135]", "for index in range(count)"),
+        (Problem::Deblur, "padding = \"circular\"", "Blur(filter=kernel, padding=\"circular\""),
+        (Problem::SuperResolution, "filter = \"gaussian\"", "\"filter\": \"gaussian\""),
+        (Problem::SuperResolution, "factor = 2", "\"factor\": 2"),
+        (Problem::Tomography2d, "angles = 60", "views = 60"),
+        (Problem::Tomography2d, "detector = 48", "shape[2] * 3 // 2"),
+    ] {
+        let trial = scaling(problem, vec![1], Mode::Strong).remove(0);
+        let job = trial.job_text().expect("a job");
+        let job = job.replace(".0, ", ", ").replace(".0]", "]");
+        let ours = ours.replace(".0, ", ", ").replace(".0]", "]");
+        assert!(job.contains(&ours), "{problem}: no {ours} in {job}");
+        assert!(DEEPINV.contains(theirs), "{problem}: {theirs}");
+    }
 }
 
 /// Torch is not needed for it: what stands in its place says what it finds when it is imported.

@@ -306,3 +306,23 @@ fn sums_over_operators_move_what_the_documentation_says() {
         }
     }
 }
+
+#[test]
+fn ranks_know_their_part_of_the_work() {
+    let image = [1, 3, 32, 32];
+    for (ranks, first) in [(1, 4), (2, 2), (3, 2), (5, 1)] {
+        let works = Context::threads(ranks, move |ctx| {
+            let same = denoiser_fn("same", |image, _| Ok(image.to_owned()));
+            let tiling =
+                Tiling { patch: 16.into(), overlap: 4.into(), ..Tiling::new(Strategy::Overlap) };
+            Arc::new(distribute_with(same, ctx, tiling)?).work(&image)
+        });
+        let works = works.expect("no rank fails");
+        // Four tiles that keep 16² of the 20² that they see, as they need no overlap at the edges.
+        assert_eq!(works.iter().map(|work| work.computed).sum::<u64>(), 4 * 20 * 20);
+        assert_eq!(works.iter().map(|work| work.kept).sum::<u64>(), 32 * 32);
+        assert_eq!(works[0].computed, first * 20 * 20);
+    }
+    let alone = denoiser_fn("same", |image, _| Ok(image.to_owned())).work(&image);
+    assert_eq!(alone.expect("all of it").computed, 32 * 32);
+}

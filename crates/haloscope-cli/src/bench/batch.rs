@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 use haloscope_nn::models::ModelName;
-use haloscope_study::job::Settings;
 use haloscope_study::plan::BatchStudy;
 use haloscope_study::row::Study;
+use haloscope_study::trial::Settings;
 
 use super::run::{self, RunArguments};
 use crate::exit::{Code, Preparation};
@@ -60,12 +60,10 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
         repetitions: arguments.run.repetitions,
         settings: settings.clone(),
     };
-    let jobs = study.jobs().or_misuse()?;
+    let trials = study.trials().or_misuse()?;
     let launcher = run::launcher("")?;
-    let mut results = run::open(&arguments.run, Study::Batch, &settings)?;
-    run::announce(&arguments.run, &jobs);
-    run::until_interrupted(&arguments.run, || {
-        run::measure(&launcher, &jobs, &mut results)?;
-        run::conclude(&arguments.run, &results, Study::Batch)
+    let results = run::open(&arguments.run, Study::Batch, &settings)?;
+    run::carry_out(&arguments.run, &launcher, &trials, results, |results| {
+        run::conclude(&arguments.run, results, Study::Batch)
     })
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::Result;
-use haloscope_study::job::Job;
+use haloscope_nn::models::ModelName;
 use haloscope_study::plan::CompareStudy;
 use haloscope_study::problem::Problem;
 use haloscope_study::results::Results;
@@ -38,9 +38,11 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<Code> {
     let reconstruction = &arguments.reconstruction;
     let settings = reconstruction.settings(&arguments.run);
+    let problems = reconstruction.problems();
+    reconstruction.announce_model(&problems);
     let ours = CompareStudy {
         systems: vec!["haloscope".into()],
-        problems: reconstruction.problems(),
+        problems,
         sizes: reconstruction.sizes.clone(),
         model: reconstruction.model.clone(),
         operators: reconstruction.operators,
@@ -49,25 +51,31 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
         full: arguments.run.full,
         settings: settings.clone(),
     };
-    let jobs = ours.jobs().or_misuse()?;
+    let trials = ours.trials().or_misuse()?;
+    if reconstruction.show_jobs {
+        return run::show_jobs(&trials);
+    }
     let launcher = run::launcher("")?;
-    let mut results = run::open(&arguments.run, Study::Compare, &settings)?;
-    run::announce(&arguments.run, &jobs);
-    run::until_interrupted(&arguments.run, || {
-        measure(arguments, &launcher, &ours, &jobs, &mut results)
+    let results = run::open(&arguments.run, Study::Compare, &settings)?;
+    run::carry_out(&arguments.run, &launcher, &trials, results, |results| {
+        measure_deepinv(arguments, &launcher, &ours, results)?;
+        run::conclude(&arguments.run, results, Study::Compare)
     })
 }
 
-/// Measures haloscope and, where there is a Python for it, deepinv.
-fn measure(
+/// Measures deepinv, where there is a Python for it.
+fn measure_deepinv(
     arguments: &Arguments,
     launcher: &Launcher,
     ours: &CompareStudy,
-    jobs: &[Job],
     results: &mut Results,
 ) -> Result<()> {
-    run::measure(launcher, jobs, results)?;
-    let python = find_python(arguments.python.as_deref());
+    let python = match &ours.model {
+        Some(model @ ModelName::Builtin(_)) => {
+            Err(format!("it has no {model}; a file with weights is for both"))
+        }
+        _ => find_python(arguments.python.as_deref()),
+    };
     // A Ctrl-C ends the search, too, whose result is then not to be believed.
     run::heed_interruption()?;
     match python {
@@ -88,11 +96,11 @@ fn measure(
             if !theirs.problems.is_empty() {
                 let arguments = vec!["-W".into(), "ignore".into(), "-c".into(), DEEPINV.into()];
                 let launcher = Launcher { program: python, arguments, ..launcher.clone() };
-                run::measure(&launcher, &theirs.jobs()?, results)?;
+                run::measure(&launcher, &theirs.trials()?, results)?;
             }
         }
     }
-    run::conclude(&arguments.run, results, Study::Compare)
+    Ok(())
 }
 
 /// A Python that has deepinv, or why there is none.

@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 use haloscope_nn::models::ModelName;
-use haloscope_study::job::Settings;
 use haloscope_study::plan::MemoryStudy;
 use haloscope_study::row::Study;
+use haloscope_study::trial::Settings;
 
 use super::run::{self, RunArguments};
 use crate::exit::{Code, Preparation};
@@ -49,12 +49,10 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
         repetitions: arguments.run.repetitions,
         settings: settings.clone(),
     };
-    let jobs = study.jobs().or_misuse()?;
+    let trials = study.trials().or_misuse()?;
     let launcher = run::launcher("")?;
-    let mut results = run::open(&arguments.run, Study::Memory, &settings)?;
-    run::announce(&arguments.run, &jobs);
-    run::until_interrupted(&arguments.run, || {
-        run::measure(&launcher, &jobs, &mut results)?;
-        run::conclude(&arguments.run, &results, Study::Memory)
+    let results = run::open(&arguments.run, Study::Memory, &settings)?;
+    run::carry_out(&arguments.run, &launcher, &trials, results, |results| {
+        run::conclude(&arguments.run, results, Study::Memory)
     })
 }

@@ -6,6 +6,7 @@ mod batch;
 mod compare;
 mod memory;
 mod predict;
+mod problem;
 mod run;
 mod scaling;
 mod slurm;
@@ -14,8 +15,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use haloscope_study::job::Question;
 use haloscope_study::results::read_rows;
+use haloscope_study::trial::Question;
 use haloscope_study::{measure, tables};
 
 use crate::exit::{Code, Preparation};

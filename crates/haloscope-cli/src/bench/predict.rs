@@ -8,6 +8,7 @@ use haloscope_study::problem::Problem;
 use haloscope_study::results::Results;
 use haloscope_study::tables;
 
+use super::problem::{StudiedProblem, chosen};
 use super::run::validate;
 use crate::exit::{Misuse, Preparation};
 use haloscope_job::words::count;
@@ -34,7 +35,7 @@ pub struct Arguments {
 
     /// Problems; by default all measured ones
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    problem: Vec<Problem>,
+    problem: Vec<StudiedProblem>,
 
     /// Sizes of images; by default the measured ones
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -47,6 +48,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let folder = &arguments.results;
     let mut results = Results::reopen(folder).or_misuse()?;
     let validations = validate(&results)?;
+    if !results.provenance().has_current_problems() {
+        let words = "the rows were measured by an earlier version with other problems: the times are those of its problems, \
+                     the messages of an image in shards those of the current ones";
+        crate::log::message(log::Level::Warn, words);
+    }
     let ranks: Vec<usize> =
         arguments.ranks.iter().copied().filter(|ranks| *ranks <= cluster.most_ranks()).collect();
     if ranks.len() < arguments.ranks.len() {
@@ -57,8 +63,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         );
         crate::log::message(log::Level::Warn, &words);
     }
-    let is_wanted =
-        |problem: Problem| arguments.problem.is_empty() || arguments.problem.contains(&problem);
+    let wanted = chosen(&arguments.problem);
+    let is_wanted = |problem: Problem| wanted.is_empty() || wanted.contains(&problem);
     let measured: Vec<_> = results
         .rows()
         .iter()

@@ -1,11 +1,11 @@
 //! What all studies share: options, where rows go, how measuring processes are started, and what is said meanwhile.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
 use haloscope_study::figures::summarise;
-use haloscope_study::job::{Job, Settings};
 use haloscope_study::model::Validation;
 use haloscope_study::provenance::{Provenance, Run};
 use haloscope_study::results::{Results, read_rows};
@@ -13,6 +13,7 @@ use haloscope_study::row::{Backend, Study};
 use haloscope_study::runner::{Launcher, Progress};
 use haloscope_study::slurm::quote;
 use haloscope_study::tables;
+use haloscope_study::trial::{Settings, Trial};
 use indicatif::{ProgressBar, ProgressStyle};
 use log::Level;
 
@@ -55,13 +56,19 @@ fn command_line() -> Vec<String> {
     std::iter::once("haloscope".to_owned()).chain(std::env::args().skip(1)).collect()
 }
 
-/// Runs a study until it is done or a signal comes, and then says what there is and how to go on.
-pub fn until_interrupted(
+/// Measures what is missing of `trials` and does what follows, until a signal comes; then says what there is and how to
+/// resume.
+pub fn carry_out(
     arguments: &RunArguments,
-    study: impl FnOnce() -> Result<()>,
+    launcher: &Launcher,
+    trials: &[Trial],
+    mut results: Results,
+    then: impl FnOnce(&mut Results) -> Result<()>,
 ) -> Result<Code> {
+    announce(arguments, trials);
     interrupt::watch()?;
-    let error = match study() {
+    let measured = measure(launcher, trials, &mut results).and_then(|()| then(&mut results));
+    let error = match measured {
         Ok(()) => return Ok(Code::Success),
         Err(error) => error,
     };
@@ -114,24 +121,24 @@ pub fn launcher(mpi: &str) -> Result<Launcher> {
     })
 }
 
-/// Measures what is missing of `jobs`, with a line for each and a bar below if there is a terminal.
-pub fn measure(launcher: &Launcher, jobs: &[Job], results: &mut Results) -> Result<()> {
-    let repetitions = jobs.iter().map(|job| job.repetitions.len() as u64).sum();
+/// Measures what is missing of `trials`, with a line for each and a bar below if there is a terminal.
+pub fn measure(launcher: &Launcher, trials: &[Trial], results: &mut Results) -> Result<()> {
+    let repetitions = trials.iter().map(|trial| trial.repetitions.len() as u64).sum();
     let bar = if is_json() { ProgressBar::hidden() } else { ProgressBar::new(repetitions) };
     bar.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len}  {msg}  {eta} left")?);
     let say = |line: String| bar.suspend(|| message(Level::Info, &line));
     let mut rows = Vec::new();
     let mut current = (0, 0, String::new());
-    let measured = launcher.run(jobs, results, &mut |progress| match progress {
-        Progress::WasThere(index, count, job) => {
-            bar.inc(job.repetitions.len() as u64);
-            say(format!("[{}/{count}] {}: was there", index + 1, job.configuration));
+    let measured = launcher.run(trials, results, &mut |progress| match progress {
+        Progress::WasThere(index, count, trial) => {
+            bar.inc(trial.repetitions.len() as u64);
+            say(format!("[{}/{count}] {}: was there", index + 1, trial.configuration));
         }
-        Progress::Begins(index, count, job) => {
+        Progress::Begins(index, count, trial) => {
             rows.clear();
-            current = (index + 1, count, job.configuration.to_string());
-            let all = jobs[index].repetitions.len();
-            bar.inc((all - job.repetitions.len()) as u64);
+            current = (index + 1, count, trial.configuration.to_string());
+            let all = trials[index].repetitions.len();
+            bar.inc((all - trial.repetitions.len()) as u64);
             bar.set_message(current.2.clone());
             bar.tick();
         }
@@ -151,12 +158,35 @@ pub fn measure(launcher: &Launcher, jobs: &[Job], results: &mut Results) -> Resu
     Ok(measured?)
 }
 
+/// Prints the job files of trials, each once, and measures nothing.
+pub fn show_jobs(trials: &[Trial]) -> Result<Code> {
+    let mut files: Vec<(String, Vec<&Trial>)> = Vec::new();
+    for trial in trials {
+        let text = trial.job_text().or_misuse()?;
+        match files.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, same)) => same.push(trial),
+            None => files.push((text, vec![trial])),
+        }
+    }
+    let file = |(text, trials): &(String, Vec<&Trial>)| {
+        let mut comment = String::new();
+        for trial in trials {
+            let _ = writeln!(comment, "# {}", trial.configuration);
+        }
+        let name = trials.first().map_or_else(String::new, |trial| trial.configuration.job_name());
+        let ranks = trials.iter().map(|trial| trial.configuration.ranks).max().unwrap_or(1);
+        format!("{comment}#   haloscope reconstruct {name}.toml --ranks {ranks}\n\n{text}")
+    };
+    crate::print(&files.iter().map(file).collect::<Vec<_>>().join("\n"))?;
+    Ok(Code::Success)
+}
+
 /// Says where rows go before they come.
-pub fn announce(arguments: &RunArguments, jobs: &[Job]) {
+fn announce(arguments: &RunArguments, trials: &[Trial]) {
     let words = format!(
         "{} configuration{}; rows go to {}, Ctrl-C keeps them, and the same command resumes",
-        jobs.len(),
-        if jobs.len() == 1 { "" } else { "s" },
+        trials.len(),
+        if trials.len() == 1 { "" } else { "s" },
         arguments.out.display()
     );
     message(Level::Info, &words);

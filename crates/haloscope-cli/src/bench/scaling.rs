@@ -3,17 +3,22 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use haloscope_job::Distribution;
 use haloscope_nn::models::ModelName;
-use haloscope_study::job::{Job, Settings};
-use haloscope_study::plan::ScalingStudy;
-use haloscope_study::problem::{Problem, Volume};
+use haloscope_study::plan::{ScalingStudy, suiting};
+use haloscope_study::problem::{PROBLEMS, Problem};
 use haloscope_study::results::Results;
 use haloscope_study::row::{Backend, Mode, Study};
 use haloscope_study::runner::Launcher;
 use haloscope_study::tables;
+use haloscope_study::trial::Settings;
+use haloscope_study::volume::Volume;
+use log::Level;
 
+use super::problem::{StudiedProblem, chosen};
 use super::run::{self, RunArguments};
 use crate::exit::{Code, Misuse, Preparation};
+use crate::log::message;
 use crate::submit::Until;
 use crate::threads::{self, parse_threads};
 
@@ -43,6 +48,14 @@ pub struct Arguments {
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "threads")]
     backend: Vec<Backend>,
 
+    /// What ranks share: both, physics (operators only) or denoiser (tiles only); the rest is whole on every rank
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "both", value_parser = parse_distribution)]
+    distribute: Vec<Distribution>,
+
+    /// Also measure the image in one piece on one rank
+    #[arg(long)]
+    untiled: bool,
+
     /// Command that starts MPI ranks; the number of ranks is appended
     #[arg(long, value_name = "COMMAND", default_value = "mpirun -n")]
     launcher: String,
@@ -55,17 +68,17 @@ pub struct Arguments {
     #[arg(long, requires = "slurm")]
     dry_run: bool,
 
-    /// Side of a tile without its overlap; the default depends on the problem
+    /// Side of a tile without its overlap; by default that of a job which does not give it
     #[arg(long, value_name = "N")]
     patch: Option<usize>,
 
-    /// Overlap: pixels that a tile sees beyond its own; the default depends on the problem
+    /// Overlap: pixels that a tile sees beyond its own; by default that of a job which does not give it
     #[arg(long, value_name = "N")]
     overlap: Option<usize>,
 
-    /// Tiles that are denoised at once
-    #[arg(long, value_name = "N", default_value = "1")]
-    batch: usize,
+    /// Number of tiles that are denoised at once; by default as many as memory allows, at most 8
+    #[arg(long, value_name = "N")]
+    batch: Option<usize>,
 
     /// Number of threads of each rank
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_threads)]
@@ -75,15 +88,16 @@ pub struct Arguments {
 /// What to reconstruct, and for how many iterations.
 #[derive(clap::Args)]
 pub struct ReconstructionArguments {
-    /// Problems: highres-color, tomography-2d, tomography-3d, super-resolution; by default all
+    /// Problems: deblur, tomography-2d, tomography-3d, super-resolution; by default all
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    problem: Vec<Problem>,
+    problem: Vec<StudiedProblem>,
 
     /// Sizes N of images N² and volumes N³; the default takes minutes
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub sizes: Vec<usize>,
 
-    /// Denoiser: a file with weights, or drunet, unet or dncnn with random weights and sizes as in drunet:32-64-128-256:2
+    /// Denoiser: builtin:color, builtin:gray, a file with weights, or drunet, unet or dncnn with random weights and sizes as
+    /// in drunet:32-64-128-256:2
     #[arg(long, value_name = "NAME")]
     pub model: Option<ModelName>,
 
@@ -99,18 +113,34 @@ pub struct ReconstructionArguments {
     #[arg(long, value_name = "N", default_value = "1")]
     warm_up: usize,
 
-    /// Noise of the measurements; by default 0.1 for highres-color, else 0.01; relative for tomography
+    /// Standard deviation of the measurements' noise; by default that of the problem
     #[arg(long, value_name = "NUMBER")]
     noise: Option<f64>,
 
     /// Noise level given to the denoiser
     #[arg(long, value_name = "NUMBER", default_value = "0.05")]
-    sigma: f32,
+    sigma: f64,
+
+    /// Print the job files of all configurations for `haloscope reconstruct`, and measure nothing
+    #[arg(long)]
+    pub show_jobs: bool,
 }
 
 impl ReconstructionArguments {
     pub fn problems(&self) -> Vec<Problem> {
-        if self.problem.is_empty() { Problem::ALL.to_vec() } else { self.problem.clone() }
+        if self.problem.is_empty() { PROBLEMS.to_vec() } else { chosen(&self.problem) }
+    }
+
+    /// Says where a problem gets another network than the one that is asked for.
+    pub fn announce_model(&self, problems: &[Problem]) {
+        let Some(model) = &self.model else { return };
+        for problem in problems {
+            let suiting = suiting(model, *problem);
+            if suiting != *model {
+                let words = format!("{problem} has one channel and gets {suiting}, not {model}");
+                message(Level::Info, &words);
+            }
+        }
     }
 
     pub fn settings(&self, run: &RunArguments) -> Settings {
@@ -149,6 +179,8 @@ impl Arguments {
             ranks,
             modes: self.mode.clone(),
             backends: self.backend.clone(),
+            distribute: self.distribute.clone(),
+            untiled: self.untiled,
             model: reconstruction.model.clone(),
             patch: self.patch,
             overlap: self.overlap,
@@ -165,11 +197,27 @@ impl Arguments {
     }
 }
 
+fn parse_distribution(name: &str) -> Result<Distribution, String> {
+    match name {
+        "both" => Ok(Distribution::Both),
+        "physics" => Ok(Distribution::Physics),
+        "denoiser" => Ok(Distribution::Denoiser),
+        _ => Err(format!("`{name}` is unknown; there are both, physics and denoiser")),
+    }
+}
+
 /// Runs the study, here or in jobs of a cluster.
 pub fn run(arguments: &Arguments) -> Result<Code> {
     let volume = arguments.volume().or_misuse()?;
     let study = arguments.study(volume.as_ref());
-    let mut jobs = study.jobs().or_misuse()?;
+    let mut trials = study.trials().or_misuse()?;
+    arguments.reconstruction.announce_model(&study.problems);
+    if arguments.reconstruction.show_jobs {
+        if let Some(volume) = volume {
+            volume.prepare(&arguments.run.out, &mut trials)?;
+        }
+        return run::show_jobs(&trials);
+    }
     if let Some(grid) = &arguments.slurm {
         let until = if arguments.dry_run { Until::Written } else { Until::Collected };
         return super::slurm::run(grid, &arguments.run.out, until);
@@ -180,25 +228,22 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
         ));
     }
     let launcher = run::launcher(&arguments.launcher)?;
-    let mut results = run::open(&arguments.run, Study::Scaling, &study.settings)?;
+    let results = run::open(&arguments.run, Study::Scaling, &study.settings)?;
     if let Some(volume) = volume {
-        volume.prepare(&arguments.run.out, &mut jobs)?;
+        volume.prepare(&arguments.run.out, &mut trials)?;
     }
-    run::announce(&arguments.run, &jobs);
-    run::until_interrupted(&arguments.run, || {
-        measure(arguments, &launcher, &study, &jobs, &mut results)
+    run::carry_out(&arguments.run, &launcher, &trials, results, |results| {
+        conclude(arguments, &launcher, &study, results)
     })
 }
 
-/// Measures reconstructions and messages, and prints what they say.
-fn measure(
+/// Measures messages, and prints what rows and messages say.
+fn conclude(
     arguments: &Arguments,
     launcher: &Launcher,
     study: &ScalingStudy,
-    jobs: &[Job],
     results: &mut Results,
 ) -> Result<()> {
-    run::measure(launcher, jobs, results)?;
     if study.ranks.iter().any(|ranks| *ranks > 1) {
         for backend in &study.backends {
             launcher.measure_link(*backend, results)?;

@@ -3,20 +3,28 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// Which problem.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Problem {
     /// A colour photograph from three blurred, noisy frames.
+    #[serde(rename = "deblur", alias = "highres-color")]
     Deblur,
     /// A slice from a few noisy projections.
+    #[serde(rename = "tomography-2d")]
     Tomography2d,
     /// A volume from a few noisy cone-beam views.
+    #[serde(rename = "tomography-3d")]
     Tomography3d,
     /// A colour photograph from four small frames.
+    #[serde(rename = "super-resolution")]
     SuperResolution,
     /// A noisy colour photograph.
+    #[serde(rename = "denoise")]
     Denoise,
     /// A colour photograph with half of its pixels missing.
+    #[serde(rename = "inpainting")]
     Inpainting,
 }
 
@@ -25,8 +33,11 @@ pub enum Problem {
 pub struct Choices {
     /// What it is called, and so is what it writes.
     pub name: String,
-    /// Pixels along each side.
-    pub size: usize,
+    /// Pixels along each side; [`Problem::sides`] are those of a size.
+    pub sides: Vec<usize>,
+    /// The number of operators: blurs at so many angles, so many frames, or groups of views. That of the template if there
+    /// is none; problems with one operator have no other.
+    pub operators: Option<usize>,
     /// Weights of a denoiser; total variation if there are none.
     pub model: Option<String>,
     /// Iterations; what suits the prior if there are none.
@@ -77,6 +88,21 @@ pub(crate) struct Draft {
 /// The weight of a network against the data that its inventors use.
 pub(crate) const DPIR: f64 = 0.23;
 
+/// What problems were called before: tables and command lines may still have it.
+const OLD_NAMES: [(&str, Problem); 1] = [("highres-color", Problem::Deblur)];
+
+/// The different frames of half the size that a picture has.
+const PHASES: usize = 4;
+
+/// What so many frames have, from one on.
+const WHICH: [&str; PHASES + 1] = [
+    "with a quarter of its pixels",
+    "each with different pixels of it",
+    "each with different pixels of it",
+    "each with different pixels of it",
+    "of which every fourth has the same pixels of it",
+];
+
 /// Iterations that suit total variation and networks.
 const ITERATIONS: (usize, usize) = (150, 8);
 
@@ -123,6 +149,35 @@ impl Problem {
         }
     }
 
+    /// The problem of a name, or of what it was called before.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let old = OLD_NAMES.iter().find(|(old, _)| *old == name).map(|(_, problem)| *problem);
+        Self::ALL.into_iter().find(|problem| problem.name() == name).or(old)
+    }
+
+    /// The channels of its image.
+    #[must_use]
+    pub fn channels(self) -> usize {
+        if self.is_scan() { 1 } else { 3 }
+    }
+
+    /// The sides of its image at a size: a square or a cube.
+    #[must_use]
+    pub fn sides(self, size: usize) -> Vec<usize> {
+        vec![size; if self == Self::Tomography3d { 3 } else { 2 }]
+    }
+
+    /// How many operators it has at the most.
+    #[must_use]
+    pub fn most_operators(self) -> usize {
+        match self {
+            Self::Deblur | Self::SuperResolution => 10_000,
+            Self::Tomography2d | Self::Tomography3d => self.views(),
+            Self::Denoise | Self::Inpainting => 1,
+        }
+    }
+
     /// A size that takes seconds.
     #[must_use]
     pub fn default_size(self) -> usize {
@@ -137,22 +192,55 @@ impl Problem {
     /// variation.
     #[must_use]
     pub fn model(self, name: Option<&str>) -> Option<String> {
-        model(name, !matches!(self, Self::Tomography2d | Self::Tomography3d))
+        model(name, !self.is_scan())
     }
 
     /// The text of the job file.
     #[must_use]
     pub fn job(self, choices: &Choices) -> String {
-        let size = choices.size;
-        let views = if self == Self::Tomography3d { 48 } else { 60 };
+        let sides = &choices.sides;
+        let side = |index: usize| sides.get(index).or(sides.last()).copied().unwrap_or(0);
+        let length = sides.iter().copied().max().unwrap_or(0);
+        let (columns, rows) = match self {
+            // What magnification and the opening of the cone make of the sides.
+            Self::Tomography3d => (side(1).max(side(2)) * 3 / 2, side(0) * 3 / 2),
+            // The diagonal and a little more: 3/2 of the side of a square.
+            _ => (((side(0).pow(2) + side(1).pow(2)) as f64 * 9.0 / 8.0).sqrt() as usize, 0),
+        };
+        let count = choices.operators.unwrap_or(match self {
+            Self::Deblur => 3,
+            Self::Denoise | Self::Inpainting => 1,
+            _ => 4,
+        });
+        let angles: Vec<f64> = (0..count).map(|i| 180.0 * i as f64 / count as f64).collect();
+        let many = |one: &str, more: &str| if count == 1 { one.to_owned() } else { more.into() };
         self.template()
+            .replace("{operators}", &frames(count))
             .replace("{prior}", &prior(choices.model.as_deref(), &self.tuning()))
             .replace("{name}", &choices.name)
-            .replace("{size}", &size.to_string())
-            .replace("{detector}", &(size * 3 / 2).to_string())
-            .replace("{source}", &(size * 3).to_string())
-            .replace("{views}", &views.to_string())
+            .replace("{sides}", &format!("{sides:?}"))
+            .replace("{rows}", &rows.to_string())
+            .replace("{detector}", &columns.to_string())
+            .replace("{source}", &(length * 3).to_string())
+            .replace("{length}", &length.to_string())
+            .replace("{views}", &self.views().to_string())
+            .replace("{groups}", &count.to_string())
+            .replace("{angles}", &list(angles.iter().map(ToString::to_string)))
+            .replace("{count}", &spelled(count))
+            .replace("{frames}", &many("frame", "frames"))
+            .replace("{blurs}", &many("blur", "blurs with kernels at different angles"))
+            .replace("{which}", WHICH[(count.max(1) - 1).min(PHASES)])
+            .replace("{files}", &files(count))
             .replace("{iterations}", &iterations(choices.iterations, choices.model.as_deref()))
+    }
+
+    fn is_scan(self) -> bool {
+        matches!(self, Self::Tomography2d | Self::Tomography3d)
+    }
+
+    /// The views of a scan.
+    fn views(self) -> usize {
+        if self == Self::Tomography3d { 48 } else { 60 }
     }
 
     fn template(self) -> &'static str {
@@ -177,8 +265,7 @@ impl Problem {
             Self::Denoise => ((0.2, 0.05), Some(0.1), DPIR, 0.09),
         };
         // Measured scans are in any unit, and attenuations have no upper end.
-        let is_scan = matches!(self, Self::Tomography2d | Self::Tomography3d);
-        let range = if is_scan { Range::Positive } else { Range::Unit };
+        let range = if self.is_scan() { Range::Positive } else { Range::Unit };
         Tuning { levels, noise, balance, weight, range }
     }
 }
@@ -207,6 +294,45 @@ pub(crate) fn model(name: Option<&str>, is_colour: bool) -> Option<String> {
         None => "builtin:gray",
     };
     Some(model.to_owned())
+}
+
+/// `[[operators]]` of so many frames of half the size: every fourth begins with the same pixel.
+fn frames(count: usize) -> String {
+    let frame =
+        "[[operators]]\nkind = \"downsampling\"\nfactor = 2\nfilter = \"gaussian\"\nphase = ";
+    let how = "# How the image was measured: it was smoothed, and every second pixel was kept along each side.";
+    if count == PHASES {
+        return format!(
+            "{how} \"all\" makes one frame for\n# each possible first pixel.\n{frame}\"all\""
+        );
+    }
+    let phases = (0..count).map(|index| (index % PHASES / 2, index % 2));
+    let frames: Vec<String> =
+        phases.map(|(row, column)| format!("{frame}[{row}, {column}]")).collect();
+    format!("{how} `phase` is the\n# first pixel that a frame keeps.\n{}", frames.join("\n\n"))
+}
+
+/// The names of so many files, or a few of them.
+fn files(count: usize) -> String {
+    let name = |number: usize| format!("\"frame-{number}.png\"");
+    match count {
+        0..=4 => list((1..=count).map(name)),
+        _ => list([name(1), "…".into(), name(count)].into_iter()),
+    }
+}
+
+/// A list as TOML has it.
+fn list(items: impl Iterator<Item = String>) -> String {
+    format!("[{}]", items.collect::<Vec<_>>().join(", "))
+}
+
+/// A number as prose has it.
+fn spelled(number: usize) -> String {
+    const WORDS: [&str; 13] = [
+        "no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
+        "eleven", "twelve",
+    ];
+    WORDS.get(number).map_or_else(|| number.to_string(), |word| (*word).to_owned())
 }
 
 fn iterations(given: Option<usize>, model: Option<&str>) -> String {
@@ -280,5 +406,78 @@ mod tests {
     fn paths_with_quotes_stay_paths() {
         assert_eq!(literal("a\\b.png"), "'a\\b.png'");
         assert_eq!(literal("it's.png"), "\"it's.png\"");
+    }
+    fn choices(problem: Problem, operators: Option<usize>) -> Choices {
+        let (name, sides) = ("job".to_owned(), problem.sides(32));
+        Choices { name, sides, operators, model: None, iterations: None }
+    }
+
+    #[test]
+    fn every_number_of_operators_makes_a_job() {
+        for problem in [
+            Problem::Deblur,
+            Problem::SuperResolution,
+            Problem::Tomography2d,
+            Problem::Tomography3d,
+        ] {
+            for operators in [1, 2, 3, 4, 5, 8, 13] {
+                let text = problem.job(&choices(problem, Some(operators)));
+                // That of the noise is the only one of TOML.
+                assert_eq!(text.matches('{').count(), 1, "{text}");
+                let job = crate::Job::parse("job.toml", &text, std::path::Path::new(""));
+                let seen = job.and_then(|job| job.operators()).expect(&text);
+                assert_eq!(seen.count, operators, "{text}");
+            }
+            let own = problem.job(&choices(problem, None));
+            let own = crate::Job::parse("job.toml", &own, std::path::Path::new("")).expect("a job");
+            let count = if problem == Problem::Deblur { 3 } else { 4 };
+            assert_eq!(own.operators().expect("operators").count, count);
+        }
+    }
+
+    #[test]
+    fn four_frames_are_all_that_there_are_and_others_begin_again() {
+        let of = |count| Problem::SuperResolution.job(&choices(Problem::SuperResolution, count));
+        assert_eq!(of(None), of(Some(4)));
+        assert!(of(None).contains("phase = \"all\""));
+        let five = of(Some(5));
+        let phases: Vec<&str> =
+            five.lines().filter_map(|line| line.strip_prefix("phase = ")).collect();
+        assert_eq!(phases, ["[0, 0]", "[0, 1]", "[1, 0]", "[1, 1]", "[0, 0]"]);
+    }
+
+    #[test]
+    fn detectors_see_images_of_unequal_sides() {
+        let line = |problem: Problem, sides: &[usize], key: &str| {
+            let text = problem.job(&Choices { sides: sides.to_vec(), ..choices(problem, None) });
+            let found = text.lines().find_map(|line| line.strip_prefix(&format!("{key} = ")));
+            found.expect(key).split(" #").next().unwrap_or_default().trim().to_owned()
+        };
+        let flat = Problem::Tomography2d;
+        for side in [16, 17, 33, 256, 4097] {
+            assert_eq!(line(flat, &[side, side], "detector"), (side * 3 / 2).to_string());
+        }
+        // The diagonal is 412.3.
+        assert_eq!(line(flat, &[100, 400], "detector"), "437");
+        let deep = [64, 16, 16];
+        assert_eq!(line(Problem::Tomography3d, &deep, "detector"), "[96, 24]");
+        assert_eq!(line(Problem::Tomography3d, &deep, "source-distance"), "192");
+        assert_eq!(line(Problem::Tomography3d, &deep, "detector-distance"), "64");
+        assert_eq!(line(Problem::Tomography3d, &deep, "size"), "[64, 16, 16]");
+    }
+
+    #[test]
+    fn problems_have_one_name_and_old_ones_are_known() {
+        for problem in Problem::ALL {
+            assert_eq!(Problem::named(problem.name()), Some(problem));
+            let name = serde_json::to_value(problem).expect("a name");
+            assert_eq!(name, problem.name());
+            assert_eq!(serde_json::from_value::<Problem>(name).ok(), Some(problem));
+        }
+        for (old, problem) in OLD_NAMES {
+            assert_eq!(Problem::named(old), Some(problem));
+            assert_eq!(serde_json::from_value::<Problem>(old.into()).ok(), Some(problem));
+        }
+        assert_eq!(Problem::named("mri"), None);
     }
 }

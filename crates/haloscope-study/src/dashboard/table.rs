@@ -7,6 +7,7 @@ use std::fmt::Display;
 use std::path::Path;
 
 use csv::StringRecord;
+use haloscope_job::Problem;
 
 use super::error::{Error, Result};
 use crate::columns::{COLUMNS, Column, Kind, names};
@@ -80,6 +81,7 @@ impl Table {
             }
             for cell in &mut cells {
                 let text = record.get(cell.index).unwrap_or_default().trim();
+                let text = if cell.column.name == "problem" { current_name(text) } else { text };
                 let read = cell.values.push(cell.column.kind, text);
                 read.map_err(|reason| at(line, Some(cell.column.name), reason))?;
             }
@@ -97,6 +99,14 @@ impl Table {
     #[must_use]
     pub fn column(&self, name: &str) -> Option<&Values> {
         self.columns.iter().find(|(column, _)| *column == name).map(|(_, values)| values)
+    }
+}
+
+/// What a problem is called now.
+fn current_name(problem: &str) -> &str {
+    match Problem::named(problem) {
+        Some(known) => known.name(),
+        None => problem,
     }
 }
 
@@ -333,6 +343,15 @@ mod tests {
                 Table::parse(Path::new("rows.csv"), text.as_bytes()).expect_err(text).to_string();
             assert!(error.contains(words), "{error}");
         }
+    }
+
+    #[test]
+    fn problems_have_their_current_names() {
+        let text = "study,predicted,total_seconds,ranks,problem\nscaling,false,1,1,highres-color\n\
+                    scaling,false,1,1,mri";
+        let table = Table::parse(Path::new("rows.csv"), text.as_bytes()).expect("rows");
+        let names = vec![Some("deblur".to_owned()), Some("mri".to_owned())];
+        assert_eq!(table.column("problem"), Some(&Values::Text(names)));
     }
 
     #[test]

@@ -12,16 +12,15 @@ use haloscope_comm::ContextOptions;
 use haloscope_nn::engine::Options;
 
 use super::Tell;
-use super::reconstruct::Work;
 use crate::error::Result;
-use crate::job::{Answer, Job};
 use crate::row::Row;
 use crate::tiles::tiling;
+use crate::trial::{Answer, Trial};
 use haloscope_nn::models::ModelName;
 
 /// Denoises the image, once for nothing and once for each repetition.
-pub fn measure(job: &Job, tell: &Tell<'_>) -> Result<()> {
-    let configuration = &job.configuration;
+pub fn measure(trial: &Trial, tell: &Tell<'_>) -> Result<()> {
+    let configuration = &trial.configuration;
     let image = landscape(configuration.height, configuration.width)?;
     let (channels, axes) = (image.shape()[1], image.ndim() - 2);
     tell(Answer::Data(Digest::of(&image).to_string()))?;
@@ -32,16 +31,16 @@ pub fn measure(job: &Job, tell: &Tell<'_>) -> Result<()> {
     let ctx = ContextOptions { threads, ..ContextOptions::default() }.solo()?;
     let before = resident_bytes();
     let network = Arc::new(NetworkDenoiser::new(model, options)?);
-    let denoiser = distribute_with(network.clone(), &ctx, tiling(configuration))?;
-    let work = Work::of(&denoiser, &ctx, &image.shape()[1..])?;
-    let level = job.settings.sigma.into();
+    let denoiser = distribute_with(network.clone(), &ctx, tiling(configuration)?)?;
+    let work = denoiser.work(image.shape())?;
+    let level = (trial.settings.sigma as f32).into();
 
     denoiser.denoise(&image, &level)?;
     // What the network gets at once.
     let mut shape = vec![configuration.batch.unwrap_or(1), channels];
-    shape.extend(tiling(configuration).plan(image.shape(), network.alignment(), 1)?.window());
+    shape.extend(tiling(configuration)?.plan(image.shape(), network.alignment(), 1)?.window());
     let predicted = network.memory(&shape)?;
-    for &repetition in &job.repetitions {
+    for &repetition in &trial.repetitions {
         let begin = Instant::now();
         let denoised = denoiser.denoise(&image, &level)?;
         let seconds = begin.elapsed().as_secs_f64();

@@ -8,8 +8,8 @@ use haloscope_comm::{Collectives, Context};
 
 use super::{Tell, on_ranks};
 use crate::error::Result;
-use crate::job::{Answer, LinkSpeed};
 use crate::row::Backend;
+use crate::trial::{Answer, LinkSpeed};
 
 /// Calls of short messages, and calls and bytes of long ones; the fastest call counts.
 const SHORT_CALLS: usize = 200;

@@ -9,16 +9,16 @@ use haloscope_nn::{Shape, Tensor};
 
 use super::Tell;
 use crate::error::Result;
-use crate::job::{Answer, Job};
 use crate::row::Row;
+use crate::trial::{Answer, Trial};
 use haloscope_nn::models::ModelName;
 
 /// The channels of the image: colour.
 const CHANNELS: usize = 3;
 
 /// Plans the network and runs it, once for nothing and once for each repetition.
-pub fn measure(job: &Job, tell: &Tell<'_>) -> Result<()> {
-    let configuration = &job.configuration;
+pub fn measure(trial: &Trial, tell: &Tell<'_>) -> Result<()> {
+    let configuration = &trial.configuration;
     let name = configuration.model.parse::<ModelName>()?;
     let model = name.open(CHANNELS, configuration.sides().len())?;
     let mut sizes = vec![1, CHANNELS + usize::from(model.sigma() == Sigma::Map)];
@@ -35,7 +35,7 @@ pub fn measure(job: &Job, tell: &Tell<'_>) -> Result<()> {
     let predicted = (plan.memory().total() + arrays) as u64;
     let mut scratch = plan.scratch();
     plan.run(input.values(), &mut output, &mut scratch)?;
-    for &repetition in &job.repetitions {
+    for &repetition in &trial.repetitions {
         let begin = Instant::now();
         plan.run(input.values(), &mut output, &mut scratch)?;
         let seconds = begin.elapsed().as_secs_f64();

@@ -10,8 +10,8 @@ use std::time::Duration;
 use haloscope_comm::{Context, ContextOptions};
 
 use crate::error::{Error, Result};
-use crate::job::{Answer, Job, Question};
 use crate::row::{Backend, Study};
+use crate::trial::{Answer, Question, Trial};
 
 /// How long ranks may wait for each other: the largest tile of the slowest rank takes less.
 const DEADLINE: Duration = Duration::from_hours(1);
@@ -25,24 +25,27 @@ pub fn answer(
     tell: impl Fn(Answer) -> Result<()> + Send + Sync + 'static,
 ) -> Result<()> {
     match question {
-        Question::Job(job) => measure(&job, tell),
+        Question::Trial(trial) => measure(&trial, tell),
         Question::Link(backend) => link::measure(backend, tell),
     }
 }
 
-fn measure(job: &Job, tell: impl Fn(Answer) -> Result<()> + Send + Sync + 'static) -> Result<()> {
-    match job.configuration.study {
+fn measure(
+    trial: &Trial,
+    tell: impl Fn(Answer) -> Result<()> + Send + Sync + 'static,
+) -> Result<()> {
+    match trial.configuration.study {
         Study::Scaling | Study::Compare => {
-            let job = job.clone();
+            let trial = trial.clone();
             on_ranks(
-                job.configuration.backend,
-                job.configuration.ranks,
-                job.configuration.threads,
-                move |ctx| reconstruct::reconstruct(ctx, &job, &tell),
+                trial.configuration.backend,
+                trial.configuration.ranks,
+                trial.configuration.threads,
+                move |ctx| reconstruct::reconstruct(ctx, &trial, &tell),
             )
         }
-        Study::Memory => memory::measure(job, &tell),
-        Study::Batch => batch::measure(job, &tell),
+        Study::Memory => memory::measure(trial, &tell),
+        Study::Batch => batch::measure(trial, &tell),
     }
 }
 

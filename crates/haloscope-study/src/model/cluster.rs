@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::job::LinkSpeed;
+use crate::trial::LinkSpeed;
 
 /// Nodes with ranks, and the links within and between them.
 ///

@@ -14,11 +14,13 @@ mod traffic;
 
 use crate::error::{Error, Result};
 use crate::figures::{Summary, summarise};
-use crate::job::LinkSpeed;
-use crate::problem::{Reach, Scene};
+use crate::problem;
 use crate::row::{Backend, Configuration, Mode, Row, Study};
 use crate::tiles;
-use traffic::{Shard, Traffic};
+use crate::trial::{LinkSpeed, Settings};
+use haloscope::physics::Reach;
+use haloscope_job::{Distribution, Operators};
+use traffic::{Call, Shard, Traffic};
 
 pub use cluster::Cluster;
 
@@ -59,8 +61,8 @@ pub struct Workload {
     /// Spatial sides.
     sides: Vec<usize>,
     channels: usize,
-    operators: usize,
-    reach: Reach,
+    operators: Operators,
+    distribute: Distribution,
     tiles: usize,
     /// Pixels of a tile's window.
     window: f64,
@@ -87,17 +89,15 @@ impl Workload {
     pub fn of(configuration: &Configuration) -> Result<Self> {
         let missing = |what: &'static str| Error::argument(what, "none is given; a model needs it");
         let problem = configuration.problem.ok_or_else(|| missing("problem"))?;
-        let operators = configuration.operators.ok_or_else(|| missing("operators"))?;
         configuration.patch.ok_or_else(|| missing("patch"))?;
         let overlap = configuration.overlap.unwrap_or(0);
-        let sides = configuration.sides();
-        let scene = Scene::new(problem, &sides, operators, 0)?;
+        let operators = configuration.job(&Settings::default(), None)?.build()?.operators()?;
         let plan = tiles::plan(configuration)?;
         Ok(Self {
-            sides,
+            sides: configuration.sides(),
             channels: problem.channels(),
             operators,
-            reach: scene.reach()?,
+            distribute: configuration.distribute.unwrap_or_default(),
             tiles: plan.len(),
             window: plan.window().iter().map(|side| *side as f64).product(),
             overlap,
@@ -106,6 +106,17 @@ impl Workload {
 
     fn pixels(&self) -> f64 {
         self.sides.iter().map(|side| *side as f64).product()
+    }
+
+    /// The operators and the tiles of the rank that has the most.
+    fn most(&self, ranks: usize) -> (f64, f64) {
+        let share = |count: usize| count.div_ceil(ranks) as f64;
+        let (operators, tiles) = (self.operators.count, self.tiles);
+        match self.distribute {
+            Distribution::Both => (share(operators), share(tiles)),
+            Distribution::Physics => (share(operators), tiles as f64),
+            Distribution::Denoiser => (operators as f64, share(tiles)),
+        }
     }
 
     fn image_bytes(&self) -> f64 {
@@ -124,10 +135,10 @@ impl Costs {
         let communication = summary.transfer.unwrap_or(0.0) + summary.waiting.unwrap_or(0.0);
         // On one rank there is none; on more, its shares of the two are taken as those of the seconds.
         let computing = 1.0 - communication / (data + prior);
-        let most = |count: usize| count.div_ceil(ranks) as f64;
+        let (operators, tiles) = workload.most(ranks);
         Ok(Self {
-            operator_per_pixel: data * computing / most(workload.operators) / workload.pixels(),
-            tile_per_pixel: prior * computing / most(workload.tiles) / workload.window,
+            operator_per_pixel: data * computing / operators / workload.pixels(),
+            tile_per_pixel: prior * computing / tiles / workload.window,
             rest_per_pixel: (summary.total.value - data - prior).max(0.0) / workload.pixels(),
         })
     }
@@ -147,36 +158,39 @@ pub fn predict(
             format!("{ranks}; {} has 1 to {}", cluster.name, cluster.most_ranks()),
         ));
     }
-    let share = |count: usize| count.div_ceil(ranks) as f64;
+    let (operators, tiles) = workload.most(ranks);
     let slowdown = if ranks > 1 { cluster.slowdown } else { 1.0 } / cluster.speed;
     let (pixels, bytes) = (workload.pixels(), workload.image_bytes());
     let traffic = Traffic { cluster, ranks };
     let shard = Shard::new(&workload.sides, ranks);
-    let (data, sum, rest) = match (layout, workload.reach) {
+    let all = workload.operators.count as f64;
+    let (data, sum, rest) = match (layout, workload.operators.reach) {
         (Layout::Replicated, _) => {
-            let operators = share(workload.operators) * costs.operator_per_pixel * pixels;
-            let sum = traffic.ordered_sum(bytes, workload.operators);
-            (operators, sum, costs.rest_per_pixel * pixels)
+            let sum = match workload.distribute {
+                Distribution::Denoiser => Call::default(),
+                _ => traffic.ordered_sum(bytes, workload.operators.count),
+            };
+            (operators * costs.operator_per_pixel * pixels, sum, costs.rest_per_pixel * pixels)
         }
         // Every rank applies all operators to its shard and a border, once forward and once back.
         (Layout::Sharded, Reach::Local(radius)) => {
             let area = pixels / ranks as f64 + shard.border(radius);
-            let operators = workload.operators as f64 * costs.operator_per_pixel * area.min(pixels);
+            let operators = all * costs.operator_per_pixel * area.min(pixels);
             let border = shard.border(radius) * 4.0 * workload.channels as f64;
             let exchange = traffic.neighbours(2.0 * border, 2);
             (operators, exchange, costs.rest_per_pixel * pixels / ranks as f64)
         }
-        (Layout::Sharded, Reach::Everywhere(values)) => {
-            let operators =
-                workload.operators as f64 * costs.operator_per_pixel * pixels / ranks as f64;
-            let sum = traffic.all_reduce(4.0 * values as f64);
+        (Layout::Sharded, Reach::Everywhere) => {
+            let operators = all * costs.operator_per_pixel * pixels / ranks as f64;
+            let sum = traffic.all_reduce(4.0 * workload.operators.values as f64);
             (operators, sum, costs.rest_per_pixel * pixels / ranks as f64)
         }
     };
-    let tiles = share(workload.tiles) * costs.tile_per_pixel * workload.window;
-    let join = match layout {
-        Layout::Replicated => traffic.assembly(bytes),
-        Layout::Sharded => {
+    let tiles = tiles * costs.tile_per_pixel * workload.window;
+    let join = match (layout, workload.distribute) {
+        (Layout::Replicated, Distribution::Physics) => Call::default(),
+        (Layout::Replicated, _) => traffic.assembly(bytes),
+        (Layout::Sharded, _) => {
             let border = shard.border(workload.overlap) * 4.0 * workload.channels as f64;
             traffic.neighbours(border, 1)
         }
@@ -262,10 +276,15 @@ pub fn predicted_rows(
             let configuration = Configuration {
                 backend: Backend::Mpi,
                 mode: Some(Mode::Strong),
-                ..summary.configuration.clone().with_sides(&problem.sides(size, 1))
+                ..summary.configuration.clone().with_sides(&problem::sides(problem, size, 1))
             };
             let workload = Workload::of(&configuration)?;
-            for layout in [Layout::Replicated, Layout::Sharded] {
+            // An image in shards has nothing that is whole on every rank.
+            let layouts: &[Layout] = match workload.distribute {
+                Distribution::Both => &[Layout::Replicated, Layout::Sharded],
+                _ => &[Layout::Replicated],
+            };
+            for &layout in layouts {
                 for &ranks in ranks {
                     let prediction = predict(&workload, &costs, cluster, ranks, layout)?;
                     let configuration = Configuration {
@@ -303,6 +322,7 @@ fn reconstructions(rows: &[Row]) -> Vec<Summary> {
             && configuration.study == Study::Scaling
             && configuration.mode == Some(Mode::Strong)
             && configuration.system == Layout::Replicated.system()
+            && configuration.patch.is_some()
     };
     summarise(rows).into_iter().filter(is_wanted).collect()
 }

@@ -91,3 +91,45 @@ fn predicted_rows_say_so_and_can_be_of_other_sizes() {
         predicted_rows(&[one_rank()], &cluster, &[65], &[]).expect_err("too many").to_string();
     assert!(error.contains("1 to 64"), "{error}");
 }
+
+#[test]
+fn what_ranks_do_not_share_takes_as_long_on_any_number_of_them() {
+    let slow = LinkSpeed { latency_seconds: 1e-9, bytes_per_second: 1e5 };
+    let of = |distribute, ranks, link| {
+        let row = one_rank();
+        let distribute = Some(distribute);
+        let configuration = Configuration { distribute, ..row.configuration };
+        let summary = &summarise(&[Row { configuration, ..row }])[0];
+        let costs = Costs::from_summary(summary).expect("costs");
+        let workload = Workload::of(&summary.configuration).expect("a workload");
+        let cluster = Cluster::one_node("many", 1024, link);
+        predict(&workload, &costs, &cluster, ranks, Layout::Replicated).expect("a prediction")
+    };
+    for (distribute, data, prior) in [
+        (Distribution::Both, 1.0, 2.0),
+        (Distribution::Physics, 1.0, 8.0),
+        (Distribution::Denoiser, 8.0, 2.0),
+    ] {
+        let found = of(distribute, 8, fast());
+        assert!((found.data - data).abs() < 1e-6, "{distribute:?}: {found:?}");
+        assert!((found.prior - prior).abs() < 1e-6, "{distribute:?}: {found:?}");
+        assert_eq!(of(distribute, 1, slow).transfer, 0.0);
+    }
+    let [both, physics, denoiser] =
+        [Distribution::Both, Distribution::Physics, Distribution::Denoiser]
+            .map(|distribute| of(distribute, 8, slow).transfer);
+    assert!(physics > 0.0 && denoiser > 0.0);
+    assert!((both - physics - denoiser).abs() < 1e-9, "{both}, {physics}, {denoiser}");
+}
+
+#[test]
+fn an_image_in_one_piece_is_no_source_of_predictions() {
+    let cluster = Cluster::one_node("many", 64, fast());
+    let row = one_rank();
+    let configuration =
+        Configuration { patch: None, overlap: None, batch: None, ..row.configuration.clone() };
+    let whole = Row { configuration, ..row.clone() };
+    let rows = predicted_rows(&[whole.clone(), row], &cluster, &[64], &[]).expect("rows");
+    assert!(rows.len() == 2 && rows.iter().all(|row| row.configuration.patch.is_some()));
+    assert!(predicted_rows(&[whole], &cluster, &[64], &[]).expect("no rows").is_empty());
+}

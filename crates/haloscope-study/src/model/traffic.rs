@@ -139,7 +139,7 @@ impl Shard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::LinkSpeed;
+    use crate::trial::LinkSpeed;
 
     fn link(latency_seconds: f64, bytes_per_second: f64) -> LinkSpeed {
         LinkSpeed { latency_seconds, bytes_per_second }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::error::{Error, Result};
 use super::grid::{Cell, Grid};
-use super::queue::{Ending, Job};
+use super::queue::{Ending, QueuedJob};
 use super::script::{Allocation, Launch, Script};
 use crate::columns;
 use crate::dashboard::{PROVENANCE, ROWS, Table};
@@ -71,10 +71,10 @@ impl Campaign {
     }
 
     /// Submits all jobs. If one is refused, the error says which are in the queue already.
-    pub fn submit(&self) -> Result<Vec<Job>> {
-        let mut submitted: Vec<Job> = Vec::new();
+    pub fn submit(&self) -> Result<Vec<QueuedJob>> {
+        let mut submitted: Vec<QueuedJob> = Vec::new();
         for (cell, script) in &self.jobs {
-            match Job::submit(script, &self.folder.join(&cell.name)) {
+            match QueuedJob::submit(script, &self.folder.join(&cell.name)) {
                 Ok(job) => submitted.push(job),
                 Err(Error::Slurm { command, reason }) if !submitted.is_empty() => {
                     let ids: Vec<String> = submitted.iter().map(|job| job.id.to_string()).collect();
@@ -96,7 +96,7 @@ impl Campaign {
     ///
     /// What jobs of a study leave becomes a folder of results like any other. That they made other data or found another
     /// image than each other is an error, as it is within a job.
-    pub fn collect(&self, submitted: &[Job], endings: &[Ending]) -> Result<usize> {
+    pub fn collect(&self, submitted: &[QueuedJob], endings: &[Ending]) -> Result<usize> {
         let mut text: Vec<u8> = Vec::new();
         let mut header: Option<(PathBuf, Vec<u8>)> = None;
         let mut rows = 0;
@@ -203,11 +203,11 @@ fn content(file: &Path, reason: impl std::fmt::Display) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{Job as Measured, LinkSpeed, Settings};
     use crate::provenance::Run;
     use crate::results::Results;
     use crate::row::tests::configuration;
     use crate::row::{Backend, Study};
+    use crate::trial::{LinkSpeed, Settings, Trial};
 
     fn campaign(folder: &Path) -> Campaign {
         let grid = Grid::parse("[grid]\nnodes = [1, 2]\ntasks-per-node = 2").expect("a grid");
@@ -216,9 +216,12 @@ mod tests {
         Campaign::new("study", &grid, directory, folder, Launch::Once, &command).expect("jobs")
     }
 
-    fn jobs(folder: &Path) -> Vec<Job> {
-        let job =
-            |(id, name): (u64, &str)| Job { id, name: name.into(), folder: folder.join(name) };
+    fn jobs(folder: &Path) -> Vec<QueuedJob> {
+        let job = |(id, name): (u64, &str)| QueuedJob {
+            id,
+            name: name.into(),
+            folder: folder.join(name),
+        };
         [(7, "1x2"), (8, "2x2")].map(job).into()
     }
 
@@ -263,9 +266,9 @@ mod tests {
         let configuration = configuration(ranks);
         let rows = (0..ranks).map(|rank| configuration.row(0, rank, 1.0)).collect();
         let settings = Settings::default();
-        let job = Measured { configuration, settings, repetitions: vec![0], truth: None };
-        results.note_data(&job, data).expect("data");
-        results.note_image(&job, "image").expect("an image");
+        let trial = Trial { configuration, settings, repetitions: vec![0], truth: None };
+        results.note_data(&trial, data).expect("data");
+        results.note_image(&trial, "image").expect("an image");
         let speed = LinkSpeed { latency_seconds: 1e-6, bytes_per_second: 1e9 };
         results.note_link(Backend::Mpi, speed);
         results.append(rows).expect("rows");

@@ -5,7 +5,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::time::{Duration, Instant};
 
 use super::error::{Error, Result};
-use super::queue::{Ending, Job, State};
+use super::queue::{Ending, QueuedJob, State};
 
 /// A controller that is restarted or busy may not answer for minutes, while jobs continue.
 const PATIENCE: Duration = Duration::from_mins(10);
@@ -33,9 +33,9 @@ pub enum Event<'a> {
 
 /// Looks at the jobs until all have ended; `None` if the caller had enough before.
 pub fn follow(
-    jobs: &[Job],
+    jobs: &[QueuedJob],
     watch: Watch,
-    on_event: &mut dyn FnMut(&Job, Event),
+    on_event: &mut dyn FnMut(&QueuedJob, Event),
 ) -> Result<Option<Vec<Ending>>> {
     let mut trackers: Vec<Tracker> = jobs.iter().map(Tracker::new).collect();
     loop {
@@ -78,7 +78,7 @@ fn with_jobs_left(error: Error, trackers: &[Tracker]) -> Error {
 
 /// What is known of a job so far.
 struct Tracker<'a> {
-    job: &'a Job,
+    job: &'a QueuedJob,
     state: Option<State>,
     /// How much of its output has been passed on.
     read: u64,
@@ -87,7 +87,7 @@ struct Tracker<'a> {
 }
 
 impl<'a> Tracker<'a> {
-    fn new(job: &'a Job) -> Self {
+    fn new(job: &'a QueuedJob) -> Self {
         Self { job, state: None, read: 0, silent_since: None }
     }
 
@@ -98,7 +98,7 @@ impl<'a> Tracker<'a> {
         }
     }
 
-    fn look(&mut self, on_event: &mut dyn FnMut(&Job, Event)) -> Result<()> {
+    fn look(&mut self, on_event: &mut dyn FnMut(&QueuedJob, Event)) -> Result<()> {
         if self.ending().is_some() {
             return Ok(());
         }
@@ -134,7 +134,7 @@ impl<'a> Tracker<'a> {
     }
 
     /// Output that cannot be read now is there at the next look, or in the file.
-    fn pass_output(&mut self, on_event: &mut dyn FnMut(&Job, Event)) {
+    fn pass_output(&mut self, on_event: &mut dyn FnMut(&QueuedJob, Event)) {
         let read = || -> std::io::Result<Vec<u8>> {
             let mut file = File::open(self.job.output())?;
             file.seek(SeekFrom::Start(self.read))?;
@@ -171,8 +171,8 @@ fn is_interrupted_while(watch: Watch) -> bool {
 mod tests {
     use super::*;
 
-    fn job() -> Job {
-        Job { id: 7, name: "denoise".into(), folder: "runs".into() }
+    fn job() -> QueuedJob {
+        QueuedJob { id: 7, name: "denoise".into(), folder: "runs".into() }
     }
 
     fn silence() -> Result<State> {

@@ -14,5 +14,5 @@ pub use campaign::{Campaign, fill_in};
 pub use error::{Error, Result};
 pub use follow::{Event, Watch, follow};
 pub use grid::{Cell, Grid};
-pub use queue::{Ending, Job, State};
+pub use queue::{Ending, QueuedJob, State};
 pub use script::{Allocation, Launch, OUTPUT, STATUS, Script, quote};

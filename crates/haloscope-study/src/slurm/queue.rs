@@ -12,7 +12,7 @@ use super::script::{OUTPUT, STATUS, Script};
 
 /// A job that was submitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Job {
+pub struct QueuedJob {
     /// Its number.
     pub id: u64,
     /// Its name.
@@ -49,7 +49,7 @@ impl Ending {
     }
 }
 
-impl Job {
+impl QueuedJob {
     /// Writes the script into `folder` and submits it from there.
     pub fn submit(script: &Script, folder: &Path) -> Result<Self> {
         let file = script.write(folder)?;

@@ -52,7 +52,7 @@ impl Sample {
 
     fn scaling(&mut self) {
         for (problem, depth, sizes) in [
-            ("highres-color", None, &[1024_u64, 2048][..]),
+            ("deblur", None, &[1024_u64, 2048][..]),
             ("tomography-2d", None, &[1024]),
             ("tomography-3d", Some(128), &[128]),
         ] {
@@ -79,15 +79,7 @@ impl Sample {
         }
         for (ranks, size) in [(1, 512), (2, 724), (4, 1024)] {
             for repetition in 0..3 {
-                self.iterations(
-                    "highres-color",
-                    size,
-                    None,
-                    "threads",
-                    ranks,
-                    Some(repetition),
-                    "weak",
-                );
+                self.iterations("deblur", size, None, "threads", ranks, Some(repetition), "weak");
             }
         }
     }
@@ -140,6 +132,7 @@ impl Sample {
                     ("overlap", "16".into()),
                     ("batch", "1".into()),
                     ("operators", "8".into()),
+                    ("distribute", "both".into()),
                     ("ranks", ranks.to_string()),
                     ("threads", "1".into()),
                     ("repetition", repetition.unwrap_or(0).to_string()),
@@ -231,7 +224,7 @@ impl Sample {
 
     fn comparison(&mut self) {
         for (system, slower) in [("haloscope", 1.0), ("deepinv", 4.1)] {
-            for (problem, seconds) in [("highres-color", 3.7), ("tomography-2d", 3.9)] {
+            for (problem, seconds) in [("deblur", 3.7), ("tomography-2d", 3.9)] {
                 for repetition in 0..3 {
                     let seconds = seconds * slower * self.jitter(0.04);
                     self.row(&vec![

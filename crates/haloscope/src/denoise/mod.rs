@@ -68,6 +68,21 @@ pub trait Denoiser: Send + Sync + fmt::Debug {
     fn network(&self) -> Option<&NetworkDenoiser> {
         None
     }
+
+    /// What this rank has to do for images of this shape, (batch, channel, spatial…): all of it, unless ranks share it.
+    fn work(&self, image: &[usize]) -> Result<Work> {
+        let pixels = image.iter().skip(2).product::<usize>() as u64;
+        Ok(Work { computed: pixels, kept: pixels })
+    }
+}
+
+/// What one rank does for a denoised image, in pixels of one channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// The pixels that the denoiser computes: those of the rank's tiles, their overlap included.
+    pub computed: u64,
+    /// Those of them that become part of the image.
+    pub kept: u64,
 }
 
 impl<D: Denoiser + ?Sized> Denoiser for Arc<D> {
@@ -102,6 +117,10 @@ impl<D: Denoiser + ?Sized> Denoiser for Arc<D> {
 
     fn network(&self) -> Option<&NetworkDenoiser> {
         (**self).network()
+    }
+
+    fn work(&self, image: &[usize]) -> Result<Work> {
+        (**self).work(image)
     }
 }
 

@@ -19,7 +19,7 @@ use super::agree::agree;
 use super::halo::RankHalo;
 use super::workers::Workers;
 use crate::array::{Array, View, slice, slice_mut};
-use crate::denoise::{Denoiser, NetworkDenoiser, NetworkShard, NoiseLevel};
+use crate::denoise::{Denoiser, NetworkDenoiser, NetworkShard, NoiseLevel, Work};
 use crate::error::{Error, Result};
 use crate::tiling::{Batch, ShardPlan, Strategy, Tiles, Tiling};
 
@@ -400,6 +400,15 @@ impl Denoiser for DistributedDenoiser {
 
     fn sides(&self) -> Option<usize> {
         self.denoiser.sides()
+    }
+
+    fn work(&self, image: &[usize]) -> Result<Work> {
+        let Planned { tiles, shares, .. } = self.planned(image)?;
+        let share = &shares[self.ctx.rank()];
+        Ok(Work {
+            computed: share.iter().map(|tile| tiles.cost(*tile)).sum::<f64>() as u64,
+            kept: share.iter().map(|tile| tiles.part_len(*tile) as u64).sum(),
+        })
     }
 }
 

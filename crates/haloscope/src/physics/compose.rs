@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{LinearPhysics, Physics};
+use super::{LinearPhysics, Physics, Reach};
 use crate::error::{Error, Result};
 
 /// `A(B(x))`; linear if both are.
@@ -81,6 +81,17 @@ impl Physics for Compose {
 
     fn cost(&self) -> f64 {
         self.outer.cost() + self.inner.cost()
+    }
+
+    /// That of both together, as far as pixels of what is between them are pixels of the image.
+    fn reach(&self) -> Reach {
+        let sides = |shape: &[usize]| shape.get(1..).map(<[usize]>::to_vec);
+        let keeps = sides(self.inner.image_shape()) == sides(self.inner.measurement_shape());
+        match (self.outer.reach(), self.inner.reach()) {
+            (Reach::Local(0), inner) => inner,
+            (Reach::Local(outer), Reach::Local(inner)) if keeps => Reach::Local(outer + inner),
+            _ => Reach::Everywhere,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! A grey image from one of several channels.
 
-use super::{LinearPhysics, Physics, slice_mut};
+use super::{LinearPhysics, Physics, Reach, slice_mut};
 use crate::array::{Array, View};
 use crate::error::{Error, Result};
 
@@ -86,6 +86,10 @@ impl Physics for Decolorize {
 
     fn as_linear(&self) -> Option<&dyn LinearPhysics> {
         Some(self)
+    }
+
+    fn reach(&self) -> Reach {
+        Reach::Local(0)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The identity; with noise, the denoising problem.
 
-use super::{LinearPhysics, Physics};
+use super::{LinearPhysics, Physics, Reach};
 use crate::array::{Array, View, scale};
 use crate::error::Result;
 
@@ -46,6 +46,10 @@ impl Physics for Identity {
 
     fn as_linear(&self) -> Option<&dyn LinearPhysics> {
         Some(self)
+    }
+
+    fn reach(&self) -> Reach {
+        Reach::Local(0)
     }
 }
 

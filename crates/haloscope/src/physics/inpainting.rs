@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{LinearPhysics, Physics, slice, slice_mut};
+use super::{LinearPhysics, Physics, Reach, slice, slice_mut};
 use crate::array::{Array, View};
 use crate::error::{Error, Result};
 use crate::random::Sequence;
@@ -102,6 +102,10 @@ impl Physics for Inpainting {
 
     fn as_linear(&self) -> Option<&dyn LinearPhysics> {
         Some(self)
+    }
+
+    fn reach(&self) -> Reach {
+        Reach::Local(0)
     }
 }
 

@@ -12,6 +12,7 @@ mod downsampling;
 mod identity;
 mod inpainting;
 mod matrix;
+mod reach;
 mod saturation;
 mod scaled;
 mod stack;
@@ -31,6 +32,7 @@ pub use downsampling::{Downsampling, DownsamplingFilter};
 pub use identity::Identity;
 pub use inpainting::Inpainting;
 pub use matrix::Matrix;
+pub use reach::Reach;
 pub use saturation::{Clipping, Saturation};
 pub use scaled::Scaled;
 pub use stack::Stack;
@@ -70,6 +72,11 @@ pub trait Physics: Send + Sync + fmt::Debug {
     fn cost(&self) -> f64 {
         let elements = |shape: &[usize]| shape.iter().product::<usize>() as f64;
         elements(self.image_shape()) + elements(self.measurement_shape())
+    }
+
+    /// How far from its own place in the image a measurement depends on it.
+    fn reach(&self) -> Reach {
+        Reach::Everywhere
     }
 
     /// What the instrument measures of the images, without noise.

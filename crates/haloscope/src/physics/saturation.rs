@@ -1,6 +1,6 @@
 //! A saturating sensor: the one operator that is not linear.
 
-use super::Physics;
+use super::{Physics, Reach};
 use crate::error::{Error, Result};
 
 /// How values stay below the limit.
@@ -70,6 +70,10 @@ impl Physics for Saturation {
 
     fn measurement_shape(&self) -> &[usize] {
         &self.shape
+    }
+
+    fn reach(&self) -> Reach {
+        Reach::Local(0)
     }
 
     fn apply_forward(&self, _batch: usize, image: &[f32], measurement: &mut [f32]) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{LinearPhysics, Physics};
+use super::{LinearPhysics, Physics, Reach};
 use crate::array::{Array, View, scale};
 use crate::error::{Error, Result};
 
@@ -76,6 +76,10 @@ impl Physics for Scaled {
 
     fn cost(&self) -> f64 {
         self.operator.cost()
+    }
+
+    fn reach(&self) -> Reach {
+        self.operator.reach()
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::array::{Array, extremes, map_in_place, slice, slice_mut, standard, update};
-use crate::denoise::{Denoiser, NoiseLevel, TotalVariation};
+use crate::denoise::{Denoiser, NoiseLevel, TotalVariation, Work};
 use crate::error::{Error, Result};
 
 /// The prior term, which has a prox, a gradient, or both.
@@ -113,6 +113,11 @@ impl Plug {
         }
         clamp(&mut result, range);
         Ok(result)
+    }
+
+    /// What this rank has to do for each image of this shape, (batch, channel, spatial…).
+    pub fn work(&self, image: &[usize]) -> Result<Work> {
+        self.denoiser.work(image)
     }
 
     /// What a noise level of 1 corresponds to in the values of this image.

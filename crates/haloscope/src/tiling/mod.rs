@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 pub use border::Border;
 pub use plan::{Tile, TilePlan};
 pub use shards::ShardPlan;
+pub use standard::lengths as standard_lengths;
 
 /// How to cut images into tiles.
 ///

@@ -17,8 +17,16 @@ const SPACE: Lengths = Lengths { patch: 64, overlap: 16 };
 /// Across slices that the denoiser treats one by one: they need not see each other.
 const SLICES: Lengths = Lengths { patch: 8, overlap: 0 };
 
-/// The patch and the overlap along each of these sides, for a denoiser that sees so many of them at once.
-pub(crate) fn lengths(sides: &[usize], seen: usize) -> (Vec<usize>, Vec<usize>) {
+/// The patch and the overlap along each of these sides, for a denoiser that sees so many of them at once: what
+/// [`Patch::Standard`](super::Patch::Standard) and [`Overlap::Standard`](super::Overlap::Standard) stand for.
+///
+/// ```
+/// use haloscope::tiling::standard_lengths;
+///
+/// assert_eq!(standard_lengths(&[512, 384], 2), (vec![256, 192], vec![32, 32]));
+/// ```
+#[must_use]
+pub fn lengths(sides: &[usize], seen: usize) -> (Vec<usize>, Vec<usize>) {
     let along = |axis: usize| match sides.len() {
         all if axis + seen < all => SLICES,
         all if all >= 3 && seen >= all => SPACE,

@@ -354,7 +354,7 @@ function convergenceChart(view) {
   if (choices.length === 0) return null;
   const field = chosen(view, "convergence", choices);
   const all = view.all.filter(isSolved);
-  const label = labeller(all, ["problem", "size"], ["run", "system", "model", "patch", "overlap", "operators"]);
+  const label = labeller(all, ["problem", "size"], ["run", "system", "model", "patch", "overlap", "tiling", "operators"]);
   const names = [...new Set(all.map(label))];
   const series = [...groupBy(members, label).entries()].map(([name, group]) => {
     const index = names.indexOf(name);

@@ -2,8 +2,8 @@
 
 const FILTERS = [
   ["study", "study"], ["problem", "problem"], ["size", "size"], ["model", "model"], ["patch", "patch"],
-  ["backend", "backend"], ["mode", "scaling"], ["system", "system"], ["operators", "operators"],
-  ["threads", "threads a rank"], ["run", "run"],
+  ["tiling", "tiles"], ["backend", "backend"], ["mode", "scaling"], ["distribute", "distributed"], ["system", "system"],
+  ["operators", "operators"], ["threads", "threads a rank"], ["run", "run"],
 ];
 
 // The memory study has dozens of sizes by design, which are the axis of its charts and no choice.

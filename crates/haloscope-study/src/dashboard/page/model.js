@@ -11,10 +11,11 @@ const ACTIVITIES = ["computing", "transfer", "waiting"];
 const PARTS = [...COMPONENTS, ...ACTIVITIES];
 
 const SETTINGS = ["run", "study", "predicted", "system", "problem", "mode", "backend", "model", "height", "width",
-  "depth", "patch", "overlap", "batch", "operators", "ranks", "threads"];
+  "depth", "patch", "overlap", "batch", "operators", "distribute", "tiling", "ranks", "threads"];
 
 // The settings that all points of a curve share. Weak scaling grows the problem with the ranks.
-const OF_CURVE = ["run", "system", "problem", "mode", "backend", "model", "patch", "overlap", "batch", "threads"];
+const OF_CURVE = ["run", "system", "problem", "mode", "backend", "model", "patch", "overlap", "batch", "distribute",
+  "tiling", "threads"];
 const OF_STRONG_CURVE = [...OF_CURVE, "size", "operators"];
 
 /** The rows that the page carries by column, as objects; absent cells are null. */
@@ -30,7 +31,13 @@ function unpack(data) {
       : (i) => column[i];
     rows.forEach((row, i) => { row[name] = cell(i); });
   }
-  for (const row of rows) row.size = sizeOf(row);
+  for (const row of rows) {
+    row.size = sizeOf(row);
+    const isScaling = row.study === "scaling";
+    // Tables of earlier versions do not say what ranks share: everything.
+    if (isScaling) row.distribute ??= "both";
+    row.tiling = !isScaling ? null : row.patch === null ? "untiled" : "tiled";
+  }
   return rows;
 }
 

@@ -51,6 +51,8 @@ const CALLED = {
   threads: (value) => `${plural(value, "thread")} a rank`,
   height: (value) => `height ${value}`,
   mode: (value) => value === "weak" ? "weak" : "",
+  distribute: (value) => value === "both" ? "" : `only ${value} distributed`,
+  tiling: (value) => value === "untiled" ? "untiled" : "",
 };
 
 /**

@@ -22,7 +22,7 @@ use std::sync::{Mutex, OnceLock};
 use rayon::prelude::*;
 use rustfft::num_complex::Complex;
 
-use super::{LinearPhysics, Physics, slice};
+use super::{LinearPhysics, Physics, Reach, slice};
 use crate::array::{Array, View};
 use crate::error::{Error, Result};
 pub use width::gaussian_width;
@@ -307,6 +307,11 @@ impl Physics for Blur {
 
     fn as_linear(&self) -> Option<&dyn LinearPhysics> {
         Some(self)
+    }
+
+    /// Half the kernel, whose centre is at the larger half of an even side.
+    fn reach(&self) -> Reach {
+        Reach::Local(self.kernels.size.into_iter().max().unwrap_or(1) / 2)
     }
 
     fn cost(&self) -> f64 {

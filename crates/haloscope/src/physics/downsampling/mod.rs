@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use ndarray::{Axis, Slice};
 
-use super::{Blur, LinearPhysics, Padding, Physics, kernels, slice, slice_mut};
+use super::{Blur, LinearPhysics, Padding, Physics, Reach, kernels, slice, slice_mut};
 use crate::array::{Array, View};
 use crate::error::{Error, Result};
 use closed_form::Aliases;
@@ -258,6 +258,11 @@ impl Physics for Downsampling {
 
     fn as_linear(&self) -> Option<&dyn LinearPhysics> {
         Some(self)
+    }
+
+    /// From the sample that is kept.
+    fn reach(&self) -> Reach {
+        self.blur.as_ref().map_or(Reach::Local(0), Physics::reach)
     }
 
     fn cost(&self) -> f64 {

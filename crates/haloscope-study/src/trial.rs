@@ -16,13 +16,13 @@ pub struct Settings {
     pub iterations: usize,
     /// Iterations before, that are not.
     pub warm_up: usize,
-    /// The noise of the measurements; the problem's own if none is given.
+    /// The standard deviation of the measurements' noise; the problem's own if none is given.
     pub noise: Option<f64>,
     /// The noise level that the denoiser is given.
-    pub sigma: f32,
+    pub sigma: f64,
     /// The seed of all that is random.
     pub seed: u64,
-    /// The digest of the [`Volume`](crate::problem::Volume) that is scanned, if it is not the phantom.
+    /// The digest of the [`Volume`](crate::volume::Volume) that is scanned, if it is not the phantom.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume: Option<String>,
 }
@@ -35,7 +35,7 @@ impl Default for Settings {
 
 /// A configuration, and which repetitions of it are to be measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Job {
+pub struct Trial {
     /// What is measured.
     pub configuration: Configuration,
     /// What is the same for all.
@@ -47,7 +47,7 @@ pub struct Job {
     pub truth: Option<PathBuf>,
 }
 
-impl Job {
+impl Trial {
     /// The rows that each repetition has.
     #[must_use]
     pub fn rows_per_repetition(&self) -> usize {
@@ -63,7 +63,7 @@ impl Job {
 #[serde(rename_all = "kebab-case")]
 pub enum Question {
     /// To measure a configuration.
-    Job(Box<Job>),
+    Trial(Box<Trial>),
     /// What messages between two ranks cost.
     Link(Backend),
 }

@@ -11,13 +11,13 @@ use haloscope::{Array, Digest};
 use ndarray::{Array3, ArrayView3, Ix5};
 
 use crate::error::{Error, Result};
-use crate::job::Job;
+use crate::trial::Trial;
 
 /// A volume with values from 0 to 1.
 ///
 /// ```
 /// use haloscope::io::{self, WriteOptions};
-/// use haloscope_study::problem::Volume;
+/// use haloscope_study::volume::Volume;
 /// use ndarray::ArrayD;
 ///
 /// let folder = tempfile::tempdir()?;
@@ -106,13 +106,14 @@ impl Volume {
         })
     }
 
-    /// Saves a volume in `folder` for every shape that is reconstructed, and gives the jobs its path.
-    pub fn prepare(&self, folder: &Path, jobs: &mut [Job]) -> Result<()> {
+    /// Saves a volume in `folder`, which it may make, for every shape that is reconstructed, and gives the trials its path.
+    pub fn prepare(&self, folder: &Path, trials: &mut [Trial]) -> Result<()> {
         // Measuring processes may be started elsewhere.
         let folder = std::path::absolute(folder).map_err(|error| Error::file(folder, error))?;
+        std::fs::create_dir_all(&folder).map_err(|error| Error::file(&folder, error))?;
         let mut written = BTreeSet::new();
-        for job in jobs {
-            let sides = job.configuration.sides();
+        for trial in trials {
+            let sides = trial.configuration.sides();
             let &[depth, height, width] = &sides[..] else { continue };
             let file = folder.join(format!("volume-{depth}x{height}x{width}.nii"));
             if written.insert(sides.clone()) {
@@ -121,7 +122,7 @@ impl Volume {
                 let options = WriteOptions { spacing, ..WriteOptions::default() };
                 io::write(&file, &self.fitted(&sides), &options)?;
             }
-            job.truth = Some(file);
+            trial.truth = Some(file);
         }
         Ok(())
     }
@@ -133,16 +134,6 @@ impl Volume {
         };
         (0..3).map(of_axis).fold(0.0, f64::max)
     }
-}
-
-/// Reads what [`Volume::prepare`] left for a shape (channel, depth, height, width).
-pub fn read_prepared(file: &Path, shape: &[usize]) -> Result<Array> {
-    let array = io::read(file, &ReadOptions::default())?.array;
-    if array.shape()[1..] == *shape {
-        return Ok(array);
-    }
-    let reason = format!("its shape is {:?}, and {shape:?} is measured", &array.shape()[1..]);
-    Err(Error::file(file, reason))
 }
 
 /// That of the file, or cubes where it does not say.
