@@ -52,9 +52,10 @@ impl Expected {
                 let has_range = job.prior.has_range();
                 forecast::Prior::Network(Denoising { denoiser, tiling: plan.tiling(), has_range })
             }
-            (PriorKind::TotalVariation { denoiser, .. }, _) => {
-                forecast::Prior::TotalVariation(*denoiser)
-            }
+            (PriorKind::TotalVariation { denoiser, .. }, _) => forecast::Prior::TotalVariation {
+                denoiser: *denoiser,
+                has_range: job.prior.has_range(),
+            },
             _ => forecast::Prior::None,
         };
         let prior = cut(prior, patch);
