@@ -63,7 +63,7 @@ impl Expected {
             image: layout.image.clone(),
             measurements: measured.iter().map(|values| vec![*values]).collect(),
             ranks,
-            method: job.solver.kind(),
+            method: job.solver.algorithm,
             inner_iterations: job.solver.inner_iterations(),
             prior,
         }
