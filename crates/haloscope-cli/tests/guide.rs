@@ -52,6 +52,12 @@ fn words() -> BTreeSet<String> {
             }
         }
     }
+    // Methods declare theirs where they are.
+    for method in haloscope::solve::METHODS {
+        let keys = method.keys.iter().map(|key| key.name);
+        let names = std::iter::once(method.name()).chain(method.aliases.iter().copied());
+        words.extend(names.chain(keys).map(String::from));
+    }
     words
 }
 

@@ -86,7 +86,7 @@ fn check(job: &Job, ranks: usize, together: usize) -> Result<JobPlan> {
     }
     line("fidelity", job.fidelity.name.into());
     line("prior", job.prior.describe() + &describe_tiles(&expected.forecast));
-    let name = job.solver.method.name();
+    let name = job.solver.name;
     line(
         "solver",
         if job.solver.method.is_direct() {
@@ -172,8 +172,8 @@ fn describe_messages(job: &Job, forecast: &Forecast) -> String {
         return "none".into();
     }
     // Iterations inside an iteration end when they have converged.
-    let has_inner = job.solver.method.kind().has_prox()
-        || matches!(job.prior.kind, PriorKind::TotalVariation { .. });
+    let has_inner =
+        job.solver.method.has_prox() || matches!(job.prior.kind, PriorKind::TotalVariation { .. });
     let most = if has_inner { "at most " } else { "" };
     let busiest = forecast.ranks.iter().map(|share| share.bytes_sent).max().unwrap_or(0);
     format!(

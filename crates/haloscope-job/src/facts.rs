@@ -37,7 +37,7 @@ impl Facts {
                 add("noise levels", describe_levels(job, network.sigma()));
             }
         }
-        add("method", job.solver.method.name().to_owned());
+        add("method", job.solver.name.to_owned());
         add("start", describe_start(&job.start));
         Self { parameters, settings: job.settings.clone(), unit: unit_of(layout) }
     }

@@ -71,7 +71,7 @@ impl JobForecast<'_> {
     /// The method.
     #[must_use]
     pub fn method(&self) -> Method {
-        self.job.solver.method.kind()
+        self.job.solver.method
     }
 
     /// Whether total variation is the prior.

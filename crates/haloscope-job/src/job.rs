@@ -110,7 +110,7 @@ impl Job {
     /// The name of its method.
     #[must_use]
     pub fn method(&self) -> &'static str {
-        self.solver.method.name()
+        self.solver.name
     }
 
     /// Its prior, in a few words.
@@ -194,7 +194,7 @@ impl Job {
         if start.is_some() && solver.method.is_direct() {
             return Err(top.place_of("start").refuse(format!(
                 "method = \"{}\" begins with no image; leave [start] out, and give `window` in [solver]",
-                solver.method.name()
+                solver.name
             )));
         }
         let start = start.unwrap_or_else(|| StartPlan::standard(&prior.kind));

@@ -52,9 +52,10 @@ impl Expected {
                 let has_range = job.prior.has_range();
                 forecast::Prior::Network(Denoising { denoiser, tiling: plan.tiling(), has_range })
             }
-            (PriorKind::TotalVariation { denoiser, .. }, _) => {
-                forecast::Prior::TotalVariation(*denoiser)
-            }
+            (PriorKind::TotalVariation { denoiser, .. }, _) => forecast::Prior::TotalVariation {
+                denoiser: *denoiser,
+                has_range: job.prior.has_range(),
+            },
             _ => forecast::Prior::None,
         };
         let prior = cut(prior, patch);
@@ -62,7 +63,7 @@ impl Expected {
             image: layout.image.clone(),
             measurements: measured.iter().map(|values| vec![*values]).collect(),
             ranks,
-            method: job.solver.kind(),
+            method: job.solver.algorithm,
             inner_iterations: job.solver.inner_iterations(),
             prior,
         }

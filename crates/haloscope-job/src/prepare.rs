@@ -199,17 +199,17 @@ impl Prepared {
             }
             start = Some(state);
         }
-        if let Some(noise) = job.solver.found_noise(&problem)? {
-            notes.push(format!(
-                "the noise of the measurements is about {noise:.2e}; `noise` in [solver] sets another"
-            ));
-        }
         let prior = job.prior.build(&of_prior, network, scale)?;
         let work = match &prior {
             RankedPrior::Network(plug) => Some(plug.work(&layout.image)?),
             _ => None,
         };
-        let algorithm = job.solver.algorithm(&problem, &prior, job.stop.iterations)?;
+        let (algorithm, noise) = job.solver.build(&problem, &prior, job.stop.iterations)?;
+        if let Some(noise) = noise {
+            notes.push(format!(
+                "the noise of the measurements is about {noise:.2e}; `noise` in [solver] sets another"
+            ));
+        }
         let Layout { truth, placement, .. } = layout;
         Ok(Self { problem, algorithm, stopping, truth, placement, before, start, notes, work })
     }

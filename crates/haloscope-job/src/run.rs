@@ -176,7 +176,7 @@ impl Ready {
         let is_direct = job.solver.method.is_direct();
         let mut outcome = Outcome {
             job: job.name.clone(),
-            method: job.solver.method.name(),
+            method: job.solver.name,
             prior: job.prior.describe(),
             ending: match stopped {
                 Some(number) => Ending::Stopped(number),

@@ -42,7 +42,7 @@ pub fn describe(
     match estimate(job, layout, forecast, network) {
         Err(error) => format!("not estimated: {error}"),
         Ok(seconds) => {
-            let inner = job.solver.method.kind().has_prox();
+            let inner = job.solver.method.has_prox();
             let most = if inner { "at most " } else { "" };
             format!("{most}about {}, by a short trial on this machine", duration(seconds))
         }
@@ -72,7 +72,7 @@ fn estimate(
         }
         // On every rank as one step of a method with its own dual variable, or shared by them as many as its prox takes.
         (PriorKind::TotalVariation { denoiser, .. }, _) => {
-            let steps = match job.solver.kind().priors {
+            let steps = match job.solver.method.priors {
                 haloscope::solve::Priors::TotalVariation => ranks,
                 _ => denoiser.iterations as f64,
             };

@@ -252,8 +252,7 @@ fn an_iteration_holds_as_few_images_as_its_mathematics_needs() {
         assert!(hqs <= ranks as f64 * 9.0, "{ranks} ranks: {hqs}");
     }
 
-    // A denoiser in tiles: what they contribute is there beside the image that it becomes, and twice for a moment where ranks send
-    // it to each other.
+    // A denoiser in tiles: where ranks send them to each other, they are there beside the image that they become.
     let tiling = Tiling { patch: 64.into(), overlap: 8.into(), ..Tiling::new(Strategy::Overlap) };
     for ranks in [1, 2, 3] {
         let tiling = tiling.clone();
@@ -266,6 +265,8 @@ fn an_iteration_holds_as_few_images_as_its_mathematics_needs() {
         });
         let found = sums.expect("no rank fails").remove(0);
         println!("{ranks} ranks with tiles: {found:.2} images for pgd");
-        assert!(found <= ranks as f64 * 4.0 + 0.7, "{ranks} ranks: {found}");
+        // An only rank has no tiles beside the image.
+        let most = if ranks == 1 { 3.3 } else { ranks as f64 * 5.0 };
+        assert!(found <= most, "{ranks} ranks: {found}");
     }
 }

@@ -27,7 +27,10 @@ fn forecast(small: &Small, ranks: usize) -> Forecast {
                 tiling: small.tiling.clone(),
                 has_range: small.clamp.is_some(),
             }),
-            _ => Prior::TotalVariation(TotalVariation::default()),
+            _ => Prior::TotalVariation {
+                denoiser: TotalVariation::default(),
+                has_range: small.clamp.is_some(),
+            },
         },
     };
     job.forecast().expect("a forecast")
@@ -110,7 +113,9 @@ fn messages_of_many_operators_and_of_shared_total_variation_are_foretold() {
                     inner_iterations: 0,
                     prior: match iterations {
                         usize::MAX => Prior::None,
-                        iterations => Prior::TotalVariation(job(iterations)),
+                        iterations => {
+                            Prior::TotalVariation { denoiser: job(iterations), has_range: false }
+                        }
                     },
                 };
                 let forecast = job.forecast().expect("a forecast");

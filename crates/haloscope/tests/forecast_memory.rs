@@ -26,7 +26,7 @@ use haloscope_nn::engine::Options;
 use haloscope_nn::models::{Architecture, Dncnn};
 
 /// The sides of the two images.
-const SIDES: [usize; 2] = [128, 896];
+const SIDES: [usize; 2] = [128, 640];
 
 /// The residual of a prox is computed anew after 32 iterations, which takes the most memory.
 const INNER: usize = 33;
@@ -85,7 +85,7 @@ struct Case {
 }
 
 impl Case {
-    /// The ranks it takes when `side` is the image's.
+    /// As a child is told of it, with an image of this side.
     fn words(&self, side: usize) -> String {
         let place = all_methods().iter().position(|method| *method == self.method);
         let Self { prior, clamp, operators, ranks, .. } = self;
@@ -131,7 +131,10 @@ impl Case {
             inner_iterations: INNER,
             prior: match self.prior {
                 PriorKind::None => forecast::Prior::None,
-                PriorKind::TotalVariation => forecast::Prior::TotalVariation(Self::variation()),
+                PriorKind::TotalVariation => forecast::Prior::TotalVariation {
+                    denoiser: Self::variation(),
+                    has_range: self.clamp,
+                },
                 PriorKind::Network => forecast::Prior::Network(Denoising {
                     denoiser: &network,
                     tiling: Self::tiling(),

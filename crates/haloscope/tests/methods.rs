@@ -2,39 +2,46 @@
 
 use std::sync::Arc;
 
-use haloscope::View;
 use haloscope::denoise::denoiser_fn;
+use haloscope::distribute::distribute;
+use haloscope::fidelity::{Fidelities, L1, L2, Poisson};
+use haloscope::physics::{Identity, Physics, Stack};
 use haloscope::solve::{
-    Admm, Algorithm, Backtracking, ConjugateGradient, DataUse, DouglasRachford, Fista,
-    HalfQuadratic, Landweber, METHODS, Method, Plug, PrimalDual, Prior, PriorKind, Priors,
-    ProxPrimalDual, ProximalGradient, RedFixedPoint, RedGradient, Schedule, Taken,
+    Backtracking, ConjugateGradient, DataUse, HalfQuadratic, Ingredients, Key, KeyKind, KeyValue,
+    Keys, METHODS, Method, Plug, PrimalDual, PriorForms, PriorKind, Priors, Problem,
+    ProxPrimalDual, ProximalGradient, Start, State, Stopping, Taken, solve,
 };
+use haloscope::{Array, View};
+use haloscope_comm::Context;
 
-/// One of each algorithm that a name of the table leads to.
-fn algorithms() -> Vec<(Method, Box<dyn Algorithm>)> {
+/// The keys that a method cannot do without, and those that only a job can find out.
+fn keys(method: Method) -> Keys {
+    method.keys.iter().fold(Keys::new(method), |keys, key| {
+        let value = match (key.name, key.kind) {
+            ("noise", _) => KeyValue::Number(0.1),
+            _ if !key.is_required => return keys,
+            (_, KeyKind::Pair) => KeyValue::Pair(0.2, 0.1),
+            _ => KeyValue::Number(0.5),
+        };
+        keys.with(key.name, value).expect("a value of its kind")
+    })
+}
+
+/// A denoiser as methods take it.
+fn forms() -> PriorForms {
     let plug =
-        || Plug::new(Arc::new(denoiser_fn("none", |image: &View, _| Ok(image.to_owned()))), 0.1);
-    let prior = || Arc::new(plug()) as Arc<dyn Prior>;
-    let (step, weight) = (1.0, 1.0);
-    let schedule = Schedule { levels: vec![0.1], steps: vec![1.0] };
-    vec![
-        (
-            ProximalGradient::METHOD,
-            Box::new(ProximalGradient { step, prior: prior(), relaxation: None }),
-        ),
-        (Fista::METHOD, Box::new(Fista { step, prior: prior() })),
-        (HalfQuadratic::METHOD, Box::new(HalfQuadratic { prior: plug(), schedule })),
-        (Admm::METHOD, Box::new(Admm { step, prior: prior() })),
-        (
-            DouglasRachford::METHOD,
-            Box::new(DouglasRachford { step, prior: prior(), relaxation: 1.0 }),
-        ),
-        (RedGradient::METHOD, Box::new(RedGradient { step, weight, prior: prior() })),
-        (RedFixedPoint::METHOD, Box::new(RedFixedPoint { weight, prior: plug() })),
-        (PrimalDual::METHOD, Box::new(PrimalDual { lipschitz: 1.0, weight, range: None })),
-        (ConjugateGradient::METHOD, Box::new(ConjugateGradient)),
-        (Landweber::METHOD, Box::new(Landweber { step, range: None })),
-    ]
+        Plug::new(Arc::new(denoiser_fn("none", |image: &View, _| Ok(image.to_owned()))), 0.1);
+    let prox = Arc::new(plug.clone());
+    PriorForms { prox, denoiser: Some(plug), weight: Some(0.01), range: None }
+}
+
+fn problem(fidelity: impl Into<Fidelities>) -> Problem {
+    let ctx = Context::solo();
+    let operator: Arc<dyn Physics> = Arc::new(Identity::new(&[1, 8, 8]));
+    let physics = distribute(Stack::new(vec![operator]).expect("a stack"), &ctx).expect("ranks");
+    let data = physics.forward(&Array::ones(vec![1, 1, 8, 8])).expect("data");
+    let fidelity = distribute(fidelity.into(), &ctx).expect("ranks");
+    Problem::new(physics, data, fidelity).expect("a problem")
 }
 
 #[test]
@@ -50,15 +57,75 @@ fn every_method_is_registered_once_and_is_found_by_its_names() {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), listed, "{names:?}");
-    let with_steps: Vec<Method> = METHODS.iter().copied().filter(|one| !one.is_direct()).collect();
-    let algorithms = algorithms();
-    assert_eq!(algorithms.iter().map(|(method, _)| *method).collect::<Vec<_>>(), with_steps);
-    for (method, algorithm) in &algorithms {
-        assert_eq!(algorithm.name(), method.name);
-    }
     let error = "newton".parse::<Method>().expect_err("unknown").to_string();
     assert!(error.contains("`newton` is unknown; there are pgd, fista, hqs"), "{error}");
     assert!(error.ends_with("landweber, fbp, fdk"), "{error}");
+}
+
+/// A method that is in the table is one that can be run, for every fidelity that it takes: nothing else knows of it.
+#[test]
+fn every_method_is_made_of_its_keys_and_runs() {
+    let fidelities: [(&str, Fidelities); 3] = [
+        ("l2", L2::default().into()),
+        ("l1", L1.into()),
+        ("poisson", Poisson::new(1.0, 0.1).expect("a fidelity").into()),
+    ];
+    for method in METHODS {
+        for (name, fidelity) in &fidelities {
+            let mut keys = keys(*method);
+            if method
+                .fidelities
+                .iter()
+                .any(|(of, taken)| of == name && matches!(taken, Taken::WithStep))
+            {
+                keys = keys.with("step", KeyValue::Number(0.1)).expect("a step");
+            }
+            let Ok(algorithm) = method.resolve(name, &keys) else { continue };
+            assert_eq!(keys.check(), Ok(()), "{method}");
+            let problem = problem(fidelity.clone());
+            let from =
+                Ingredients { problem: &problem, prior: forms(), keys: &keys, iterations: 3 };
+            let built = algorithm.build(&from).unwrap_or_else(|error| panic!("{method}: {error}"));
+            let other = algorithm == ProxPrimalDual::METHOD;
+            assert_eq!(built.name(), if other { "prox-primal-dual" } else { method.name });
+            let start = State::new(problem.start(&Start::Adjoint).expect("an image"));
+            let stopping = Stopping { iterations: 2, ..Stopping::default() };
+            let outcome = solve(&problem, &*built, start, &stopping, None).expect("it runs");
+            let knows = outcome.records.iter().all(|record| record.data_term.is_some());
+            assert_eq!(knows, algorithm.knows_data_term, "{method} for {name}");
+        }
+    }
+}
+
+#[test]
+fn keys_are_those_of_the_method_with_values_of_their_kind() {
+    let hqs = HalfQuadratic::METHOD;
+    let refused = |keys: haloscope::Result<Keys>| keys.expect_err("refused").to_string();
+    assert_eq!(
+        refused(Keys::new(ConjugateGradient::METHOD).with("step", KeyValue::Auto)),
+        "solver: cg has no key `step`; it has none"
+    );
+    assert_eq!(
+        refused(Keys::new(hqs).with("weight", KeyValue::Number(-1.0))),
+        "solver: `weight` is -1; a number above 0 is expected"
+    );
+    assert!(refused(Keys::new(hqs).with("levels", KeyValue::Auto)).contains("two numbers"));
+    let (key, reason) = Keys::new(hqs).check().expect_err("a key is missing");
+    assert_eq!((key, reason.contains("missing")), ("levels", true));
+    let rising = Keys::new(hqs).with("levels", KeyValue::Pair(0.1, -0.2)).expect("two numbers");
+    let (key, reason) = rising.check().expect_err("no schedule");
+    assert_eq!((key, reason.contains("all must be above 0")), ("levels", true));
+    let pgd = ProximalGradient::METHOD;
+    let relaxed = Keys::new(pgd).with("relaxation", KeyValue::Number(2.0)).expect("a number");
+    assert_eq!(pgd.resolve("l2", &relaxed), Ok(ProximalGradient::RELAXED_METHOD));
+    assert_eq!(pgd.resolve("poisson", &relaxed), Ok(Backtracking::PGD_METHOD));
+    assert!(Keys::new(pgd).is_auto("step") && !Keys::new(pgd).is_given("step"));
+    // Every default is a value that could be written.
+    for key in METHODS.iter().flat_map(|method| method.keys.iter().map(move |key| (method, key))) {
+        if let (method, Key { name, default: Some(default), .. }) = key {
+            assert!(Keys::new(*method).with(name, *default).is_ok(), "{method}: {name}");
+        }
+    }
 }
 
 #[test]
@@ -77,9 +144,12 @@ fn a_method_says_which_priors_it_takes_and_who_takes_others() {
     let words = |method: Method, kind| method.check_prior(kind).expect_err("refused").to_string();
     assert_eq!(
         words(ConjugateGradient::METHOD, PriorKind::Network),
-        "solver: cg takes no prior; pgd, fista, admm and drs take any"
+        "solver: cg takes no prior, and it is a network; pgd, fista, admm and drs take any"
     );
     assert!(words(PrimalDual::METHOD, PriorKind::None).contains("takes total variation"));
+    let error = ConjugateGradient::METHOD.check_clamp().expect_err("no range").to_string();
+    assert_eq!(error, "solver: cg does not support `clamp`; landweber and fbp do");
+    assert_eq!(ProximalGradient::METHOD.check_clamp(), Ok(()));
 }
 
 #[test]
@@ -149,15 +219,34 @@ fn the_guide_lists_the_methods_as_they_are() {
         // Those for the prox of the data term are listed below the table.
         let keys: Vec<String> = (method.keys.iter())
             .filter(|key| !key.name.starts_with("inner-"))
-            .map(|key| match key.note {
-                "" => format!("`{}`", key.name),
-                note => format!("`{}` ({note})", key.name),
+            .map(|key| match (key.note, key.default) {
+                ("", None | Some(KeyValue::Auto)) => format!("`{}`", key.name),
+                ("", Some(default)) => format!("`{}` ({default})", key.name),
+                (note, _) => format!("`{}` ({note})", key.name),
             })
             .collect();
         let keys = if keys.is_empty() { " ".into() } else { format!(" {} ", keys.join(", ")) };
         let (names, summary) = (names.join(", "), method.summary);
         let row = format!("| {names} | {summary} | {prior} |{fidelity}|{keys}|\n");
         assert!(guide.contains(&row), "the guide has no row\n{row}");
+    }
+    // What it says of methods besides.
+    let guide: String = guide.split_whitespace().collect::<Vec<_>>().join(" ");
+    let quoted = |holds: &dyn Fn(&Method) -> bool| {
+        let names = METHODS.iter().filter(|method| holds(method));
+        names.map(|method| format!("`{method}`")).collect::<Vec<_>>().join(", ")
+    };
+    let solving = quoted(&|method| method.has_prox());
+    let [iterations, tolerance] = ["inner-iterations", "inner-tolerance"].map(|name| {
+        let default = HalfQuadratic::METHOD.key(name).and_then(|key| key.default);
+        format!("`{name}` ({})", default.expect("a default"))
+    });
+    let blind = quoted(&|method| !method.knows_data_term && !method.is_direct());
+    for words in [
+        format!("in every step ({solving}) accept {iterations} and {tolerance}."),
+        format!("(not for {blind})"),
+    ] {
+        assert!(guide.contains(&words), "the guide does not say\n{words}");
     }
 }
 

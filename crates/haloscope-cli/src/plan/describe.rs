@@ -245,7 +245,7 @@ impl Report {
 pub fn prior(prior: &Prior) -> &'static str {
     match prior {
         Prior::None => "no prior",
-        Prior::TotalVariation(_) => TOTAL_VARIATION,
+        Prior::TotalVariation { .. } => TOTAL_VARIATION,
         Prior::Network(_) => "a network",
     }
 }

@@ -306,7 +306,9 @@ impl<'a> Setup<'a> {
             // The jobs of all templates clamp or scale images around their network.
             (Some(denoiser), _) => Prior::Network(Denoising { denoiser, tiling, has_range: true }),
             (None, method) if method.takes_no_prior() => Prior::None,
-            (None, _) => Prior::TotalVariation(TotalVariation::default()),
+            (None, _) => {
+                Prior::TotalVariation { denoiser: TotalVariation::default(), has_range: true }
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use haloscope::denoise::{Denoiser, NetworkDenoiser, TotalVariation};
 use haloscope::distribute::{DistributedTotalVariation, distribute_with};
-use haloscope::solve::{Plug, Prior, Range, TotalVariationPrior};
+use haloscope::solve::{self, Plug, Prior, PriorForms, Range, TotalVariationPrior};
 use haloscope::tiling::{Batch, Border, Extent, Overlap, Patch, Strategy, Tiling};
 use haloscope::{Array, Error, Result};
 use haloscope_comm::Context;
@@ -164,6 +164,15 @@ impl PriorPlan {
                 let name = Path::new(&network.model).file_name();
                 name.map_or_else(|| network.model.clone(), |name| name.display().to_string())
             }
+        }
+    }
+
+    /// What it is to a method.
+    pub fn form(&self) -> solve::PriorKind {
+        match self.kind {
+            PriorKind::None => solve::PriorKind::None,
+            PriorKind::TotalVariation { .. } => solve::PriorKind::TotalVariation,
+            PriorKind::Network(_) => solve::PriorKind::Network,
         }
     }
 
@@ -489,8 +498,14 @@ fn extent(lengths: &[usize]) -> Extent {
 }
 
 impl RankedPrior {
+    /// As methods take it.
+    pub fn forms(&self) -> PriorForms {
+        let (prox, denoiser) = (self.prox(), self.plug());
+        PriorForms { prox, denoiser, weight: self.weight(), range: self.range() }
+    }
+
     /// As something with a prox.
-    pub fn prox(&self) -> Arc<dyn Prior> {
+    fn prox(&self) -> Arc<dyn Prior> {
         match self.clone() {
             Self::None(clamp) => Arc::new(Clamped { inner: None, clamp }),
             Self::TotalVariation(prior, None) => Arc::new(prior),
@@ -500,21 +515,19 @@ impl RankedPrior {
     }
 
     /// As a denoiser; the level of total variation is its weight.
-    pub fn plug(&self) -> Result<Plug> {
+    fn plug(&self) -> Option<Plug> {
         match self.clone() {
-            Self::None(_) => {
-                Err(Error::argument("prior", "there is none, so there is no denoiser"))
-            }
+            Self::None(_) => None,
             Self::TotalVariation(TotalVariationPrior { weight, denoiser }, clamp) => {
                 let range = clamp.map_or(Range::AsIs, |(low, high)| Range::Clamp(low, high));
-                Ok(Plug::new(Arc::new(denoiser), weight as f32).range(range))
+                Some(Plug::new(Arc::new(denoiser), weight as f32).range(range))
             }
-            Self::Network(plug) => Ok(plug),
+            Self::Network(plug) => Some(plug),
         }
     }
 
     /// The range that images are brought back to, where the method itself does it.
-    pub fn range(&self) -> Option<(f32, f32)> {
+    fn range(&self) -> Option<(f32, f32)> {
         match self {
             Self::None(clamp) | Self::TotalVariation(_, clamp) => *clamp,
             Self::Network(_) => None,
@@ -522,7 +535,7 @@ impl RankedPrior {
     }
 
     /// The weight of total variation, if it is that.
-    pub fn weight(&self) -> Option<f64> {
+    fn weight(&self) -> Option<f64> {
         match self {
             Self::TotalVariation(prior, _) => Some(prior.weight),
             _ => None,

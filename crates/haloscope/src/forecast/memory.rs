@@ -109,24 +109,31 @@ impl Job<'_> {
                 moments.push(arrays(count(held.prior)) + measured(2 * largest));
             }
             let prior = count(held.prior) + kept;
+            // A denoiser that clamps or scales what the method needs once more has a copy.
+            let copies = |has_range: bool| f64::from(u8::from(has_range && held.prior_copies));
             match (&self.prior, denoised) {
                 (Prior::Network(network_prior), Some(denoised)) => {
-                    let copies = network_prior.has_range && held.prior_copies;
-                    let held = prior + f64::from(u8::from(copies));
+                    let held = prior + copies(network_prior.has_range);
                     let part = 4 * denoised.ranks[rank].elements;
                     let all: usize =
                         4 * denoised.ranks.iter().map(|part| part.elements).sum::<usize>();
-                    moments.push(arrays(held) + tiles(part + network.batch));
-                    if self.ranks == 1 {
+                    if self.ranks == 1 && denoised.tiles.is_some() {
+                        // Tiles go to their places as they come.
+                        moments.push(arrays(held + 1.0) + tiles(network.batch));
+                    } else if self.ranks == 1 {
+                        moments.push(arrays(held) + tiles(part + network.batch));
                         moments.push(arrays(held + 1.0) + tiles(part));
                     } else {
+                        moments.push(arrays(held) + tiles(part + network.batch));
                         moments.push(arrays(held) + tiles(part + all));
                         moments.push(arrays(held + 1.0) + tiles(all));
                     }
                 }
                 // The primal-dual method has the arrays of its prior itself.
-                (Prior::TotalVariation(_), _) if self.shared_variation().is_some() => {
-                    moments.push(arrays(prior + total_variation));
+                (Prior::TotalVariation { has_range, .. }, _)
+                    if self.shared_variation().is_some() =>
+                {
+                    moments.push(arrays(prior + copies(*has_range) + total_variation));
                 }
                 _ => (),
             }

@@ -74,7 +74,12 @@ pub enum Prior<'a> {
     None,
     /// Total variation, whose rows are shared by the ranks where a method takes its prox
     /// ([`DistributedTotalVariation`](crate::distribute::DistributedTotalVariation)).
-    TotalVariation(TotalVariation),
+    TotalVariation {
+        /// How its prox is computed.
+        denoiser: TotalVariation,
+        /// Whether images are clamped around it.
+        has_range: bool,
+    },
     /// A network, whose tiles are dealt to the ranks.
     Network(Denoising<'a>),
 }
@@ -231,7 +236,7 @@ impl Job<'_> {
         }
         self.method.check_prior(match &self.prior {
             Prior::None => PriorKind::None,
-            Prior::TotalVariation(_) => PriorKind::TotalVariation,
+            Prior::TotalVariation { .. } => PriorKind::TotalVariation,
             Prior::Network(_) => PriorKind::Network,
         })
     }
@@ -239,14 +244,16 @@ impl Job<'_> {
     fn network(&self) -> Option<&Denoising<'_>> {
         match &self.prior {
             Prior::Network(network) => Some(network),
-            Prior::None | Prior::TotalVariation(_) => None,
+            Prior::None | Prior::TotalVariation { .. } => None,
         }
     }
 
     /// Total variation whose prox the method takes.
     fn shared_variation(&self) -> Option<&TotalVariation> {
         match &self.prior {
-            Prior::TotalVariation(denoiser) if self.method.priors != Priors::TotalVariation => {
+            Prior::TotalVariation { denoiser, .. }
+                if self.method.priors != Priors::TotalVariation =>
+            {
                 Some(denoiser)
             }
             _ => None,
@@ -350,8 +357,12 @@ mod tests {
             ranks,
             method: PrimalDual::METHOD,
             inner_iterations: 0,
-            prior: Prior::TotalVariation(TotalVariation::default()),
+            prior: variation(),
         }
+    }
+
+    fn variation() -> Prior<'static> {
+        Prior::TotalVariation { denoiser: TotalVariation::default(), has_range: false }
     }
 
     #[test]
@@ -374,7 +385,7 @@ mod tests {
         assert_eq!(forecast.bytes_sent(), 0);
         let bytes = 4 * 32 * 32;
         assert!(forecast.ranks.iter().all(|share| share.memory.total() == (2 + 3 * 4) * bytes));
-        let job = Job { prior: Prior::TotalVariation(TotalVariation::default()), ..job };
+        let job = Job { prior: variation(), ..job };
         assert!(job.forecast().expect_err("a prior").to_string().contains("takes no prior"));
     }
 

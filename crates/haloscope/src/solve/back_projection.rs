@@ -1,6 +1,12 @@
 //! Filtered back-projection as a method of jobs: without steps, because its start is its result.
 
-use super::method::{DataUse, Held, Key, KeyValue, Method, Priors, Taken, Traits};
+use super::algorithm::{Algorithm, Setting};
+use super::keys::{Key, KeyKind, KeyValue};
+use super::method::{DataUse, Held, Method, Priors, Taken, Traits, any_keys};
+use super::state::State;
+use crate::array::Array;
+use crate::error::Result;
+use crate::physics::tomography::Window;
 
 /// Filtered back-projection of a scan, of cone beams by the method of Feldkamp, Davis and Kress:
 /// [`tomography`](crate::physics::tomography) computes it. All measurements are on every rank.
@@ -11,16 +17,35 @@ static FBP: Traits = Traits {
     name: "fbp",
     aliases: &["fdk"],
     summary: "filtered back-projection of a scan, for cones by Feldkamp, Davis and Kress; no iterations",
-    keys: &[Key::optional("window", KeyValue::Window, Some("ramp"), "as in `[start]`")],
+    keys: &[Key::optional(
+        "window",
+        KeyKind::Window,
+        Some(KeyValue::Window(Window::Ramp)),
+        "as in `[start]`",
+    )],
     priors: Priors::None,
     clamps: true,
     fidelities: &[("l2", Taken::AsItIs), ("l1", Taken::AsItIs), ("poisson", Taken::AsItIs)],
     data_term: DataUse::Nothing,
     knows_data_term: false,
     holds: Held::images(0, 0, 2),
+    variants: &[],
+    check: any_keys,
+    make: |_| Ok(Box::new(FilteredBackProjection)),
 };
 
 impl FilteredBackProjection {
     /// What it takes and holds.
     pub const METHOD: Method = Method::new(&FBP);
+}
+
+impl Algorithm for FilteredBackProjection {
+    fn name(&self) -> &'static str {
+        FBP.name
+    }
+
+    /// The image stays as it is: it is the result.
+    fn step(&self, _setting: &Setting<'_>, state: &mut State) -> Result<Array> {
+        Ok(state.image.clone())
+    }
 }

@@ -10,7 +10,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::algorithm::{Algorithm, Setting};
-use super::method::{DataUse, Held, Key, KeyValue, Method, Priors, STEP, Taken, Traits};
+use super::ingredients::Ingredients;
+use super::keys::{Key, KeyKind, STEP};
+use super::method::{DataUse, Held, Method, Priors, Taken, Traits, any_keys};
 use super::prior::{Prior, clamp};
 use super::problem::Start;
 use super::proximal_gradient::{extrapolate, relaxed_prox};
@@ -59,7 +61,7 @@ static PGD: Traits = Traits {
     name: "pgd",
     aliases: &[],
     summary: "proximal gradient descent with steps that are found on the way",
-    keys: &[STEP, Key::optional("relaxation", KeyValue::Positive, None, "")],
+    keys: &[STEP, Key::optional("relaxation", KeyKind::Positive, None, "")],
     priors: Priors::Any,
     clamps: true,
     fidelities: &[("l2", Taken::AsItIs), ("l1", Taken::AsItIs), ("poisson", Taken::AsItIs)],
@@ -67,6 +69,9 @@ static PGD: Traits = Traits {
     knows_data_term: true,
     // The image, the gradient there, and the point where the prior is taken, which may be mixed with what it makes of it.
     holds: Held::images(1, 4, 4),
+    variants: &[],
+    check: any_keys,
+    make: |from| make(from, PGD.name, false),
 };
 
 static FISTA: Traits = Traits {
@@ -75,6 +80,7 @@ static FISTA: Traits = Traits {
     data_term: DataUse::Gradient { values: 2 },
     // With the point ahead.
     holds: Held::images(2, 4, 4),
+    make: |from| make(from, FISTA.name, true),
     ..PGD
 };
 
@@ -83,8 +89,24 @@ static LANDWEBER: Traits = Traits {
     keys: &[STEP],
     priors: Priors::None,
     holds: Held::images(1, 3, 3),
+    make: |from| make(from, LANDWEBER.name, false),
     ..PGD
 };
+
+fn make(
+    from: &Ingredients<'_>,
+    name: &'static str,
+    accelerated: bool,
+) -> Result<Box<dyn Algorithm>> {
+    Ok(Box::new(Backtracking {
+        first_step: from.keys.number("step").map_or_else(|| from.problem.first_step(), Ok)?,
+        prior: from.prior.prox.clone(),
+        relaxation: from.keys.number("relaxation"),
+        accelerated,
+        range: from.prior.range,
+        name,
+    }))
+}
 
 impl Backtracking {
     /// What it takes and holds as `pgd`, which it is for Poisson's fidelity.

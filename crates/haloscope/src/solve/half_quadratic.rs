@@ -1,10 +1,8 @@
 //! Half-quadratic splitting with a denoiser of decreasing level: the method of DPIR.
 
 use super::algorithm::{Algorithm, Setting};
-use super::method::{
-    DataUse, Held, INNER_ITERATIONS, INNER_TOLERANCE, Key, KeyValue, Method, Priors, SQUARES,
-    Traits,
-};
+use super::keys::{INNER_ITERATIONS, INNER_TOLERANCE, Key, KeyKind, KeyValue, Keys};
+use super::method::{DataUse, Held, Method, Priors, SQUARES, Traits};
 use super::prior::Plug;
 use super::state::State;
 use crate::array::Array;
@@ -74,15 +72,15 @@ static HQS: Traits = Traits {
     aliases: &[],
     summary: "half-quadratic splitting with falling levels (DPIR)",
     keys: &[
-        Key::required("levels", KeyValue::Pair, "first and last"),
+        Key::required("levels", KeyKind::Pair, "first and last"),
         Key::optional(
             "noise",
-            KeyValue::PositiveOrAuto,
-            Some("auto"),
+            KeyKind::PositiveOrAuto,
+            Some(KeyValue::Auto),
             "the standard deviation of the data's noise, or `\"auto\"`, the default, which estimates it from the data",
         ),
-        Key::optional("weight", KeyValue::Positive, Some("0.23"), "0.23"),
-        Key::optional("schedule-iterations", KeyValue::Count, None, "those of `[stop]`"),
+        Key::optional("weight", KeyKind::Positive, Some(KeyValue::Number(0.23)), ""),
+        Key::optional("schedule-iterations", KeyKind::Count, None, "those of `[stop]`"),
         INNER_ITERATIONS,
         INNER_TOLERANCE,
     ],
@@ -93,7 +91,27 @@ static HQS: Traits = Traits {
     knows_data_term: false,
     // The image, which is where the prox is taken, and what the prox makes of it.
     holds: Held::images(1, 2, 2),
+    variants: &[],
+    check: |keys| {
+        // Whatever is found out makes a schedule.
+        let (noise, iterations) = (keys.number("noise").unwrap_or(1.0), 1);
+        schedule(keys, noise, iterations).map(drop).map_err(|error| ("levels", error.to_string()))
+    },
+    make: |from| {
+        let noise = from.required("noise")?;
+        let schedule = schedule(from.keys, noise, from.iterations)?;
+        Ok(Box::new(HalfQuadratic { prior: from.denoiser()?, schedule }))
+    },
 };
+
+fn schedule(keys: &Keys, noise: f64, iterations: usize) -> Result<Schedule> {
+    let (first, last) = keys.pair("levels").ok_or_else(|| {
+        let reason = "`levels` is missing; the first and the last level are expected";
+        Error::argument("solver", reason)
+    })?;
+    let iterations = keys.count("schedule-iterations").unwrap_or(iterations);
+    Schedule::falling(first, last, iterations, noise, keys.number("weight").unwrap_or(0.23))
+}
 
 impl HalfQuadratic {
     /// What it takes and holds.

@@ -3,7 +3,8 @@
 
 use super::algorithm::{Algorithm, Setting};
 use super::backtracking::Backtracking;
-use super::method::{DataUse, Held, Method, Priors, SQUARES, STEP, Taken, Traits};
+use super::keys::STEP;
+use super::method::{DataUse, Held, Method, Priors, SQUARES, Taken, Traits, any_keys};
 use super::prior::clamp;
 use super::proximal_gradient::descend;
 use super::state::State;
@@ -37,6 +38,9 @@ static LANDWEBER: Traits = Traits {
     knows_data_term: true,
     // The image and the next.
     holds: Held::images(1, 0, 2),
+    variants: &[],
+    check: any_keys,
+    make: |from| Ok(Box::new(Landweber { step: from.step()?, range: from.prior.range })),
 };
 
 impl Landweber {
@@ -69,6 +73,7 @@ static CG: Traits = Traits {
     data_term: DataUse::Normal,
     // The image, the residual and the direction; then also the next image.
     holds: Held::images(3, 0, 4),
+    make: |_| Ok(Box::new(ConjugateGradient)),
     ..LANDWEBER
 };
 

@@ -9,6 +9,9 @@ use std::ops::Deref;
 use std::str::FromStr;
 
 use super::METHODS;
+use super::algorithm::Algorithm;
+use super::ingredients::Ingredients;
+use super::keys::{Key, Keys};
 use crate::error::{Error, Result};
 
 /// A method by its name, with what is known about it: see [`Traits`].
@@ -19,7 +22,10 @@ use crate::error::{Error, Result};
 /// let hqs: Method = "hqs".parse()?;
 /// assert_eq!(hqs.priors, Priors::Denoiser);
 /// let reason = hqs.check_prior(PriorKind::None).expect_err("it needs one").to_string();
-/// assert_eq!(reason, "solver: hqs needs a prior that denoises: total variation or a network");
+/// assert_eq!(
+///     reason,
+///     "solver: hqs needs a prior that denoises (total variation or a network), and there is none"
+/// );
 /// # Ok::<(), haloscope::Error>(())
 /// ```
 #[derive(Clone, Copy)]
@@ -48,50 +54,18 @@ pub struct Traits {
     pub knows_data_term: bool,
     /// The arrays as large as the image that it holds.
     pub holds: Held,
+    /// Keys which, if they are given, make it another: one that holds more.
+    pub variants: &'static [(&'static str, Method)],
+    /// Refuses values of keys that do not go together, with the name of the key.
+    pub check: fn(&Keys) -> std::result::Result<(), (&'static str, String)>,
+    /// Makes the algorithm.
+    pub make: fn(&Ingredients<'_>) -> Result<Box<dyn Algorithm>>,
 }
 
-/// A key of a method in a job file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Key {
-    /// Its name.
-    pub name: &'static str,
-    /// What is written there.
-    pub value: KeyValue,
-    /// Whether it must be given.
-    pub is_required: bool,
-    /// What is meant if it is absent, if that is something.
-    pub default: Option<&'static str>,
-    /// What documentation says about it, besides its name.
-    pub note: &'static str,
+/// Of methods whose keys go together whatever they are.
+pub(super) fn any_keys(_: &Keys) -> std::result::Result<(), (&'static str, String)> {
+    Ok(())
 }
-
-impl Key {
-    /// A key that may be absent.
-    pub(super) const fn optional(
-        name: &'static str,
-        value: KeyValue,
-        default: Option<&'static str>,
-        note: &'static str,
-    ) -> Self {
-        Self { name, value, is_required: false, default, note }
-    }
-
-    /// A key that must be there.
-    pub(super) const fn required(name: &'static str, value: KeyValue, note: &'static str) -> Self {
-        Self { name, value, is_required: true, default: None, note }
-    }
-}
-
-/// The step size.
-pub(super) const STEP: Key = Key::optional("step", KeyValue::PositiveOrAuto, Some("auto"), "");
-/// How many iterations a prox of the data term takes at most.
-pub(super) const INNER_ITERATIONS: Key =
-    Key::optional("inner-iterations", KeyValue::Count, Some("50"), "50");
-/// The residual at which they stop.
-pub(super) const INNER_TOLERANCE: Key =
-    Key::optional("inner-tolerance", KeyValue::NotNegative, Some("1e-6"), "1e-6");
-/// The weight of what a denoiser removes.
-pub(super) const WEIGHT: Key = Key::required("weight", KeyValue::Positive, "");
 
 /// Of methods that solve linear systems for the data.
 pub(super) const SQUARES: &[(&str, Taken)] =
@@ -100,23 +74,6 @@ const NO_SYSTEM: Taken = Taken::Not("it solves linear systems, which squares lea
 /// Of methods that take gradients with a step that is given or follows from the fidelity.
 pub(super) const GRADIENTS: &[(&str, Taken)] =
     &[("l2", Taken::AsItIs), ("l1", Taken::WithStep), ("poisson", Taken::WithStep)];
-
-/// What is written at a [`Key`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyValue {
-    /// A number above 0.
-    Positive,
-    /// A number of at least 0.
-    NotNegative,
-    /// A number above 0, or `auto`.
-    PositiveOrAuto,
-    /// A whole number above 0.
-    Count,
-    /// Two numbers, the first and the last.
-    Pair,
-    /// One of the windows of filtered back-projection.
-    Window,
-}
 
 /// Which priors a method takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -280,13 +237,60 @@ impl Method {
             | (Priors::None, PriorKind::None) => return Ok(()),
             (Priors::None, _) => "takes no prior",
             (Priors::TotalVariation, _) => "takes total variation as its prior",
-            (Priors::Denoiser, _) => "needs a prior that denoises: total variation or a network",
+            (Priors::Denoiser, _) => "needs a prior that denoises (total variation or a network)",
+        };
+        let given = match prior {
+            PriorKind::None => "there is none",
+            PriorKind::TotalVariation => "it is total variation",
+            PriorKind::Network => "it is a network",
         };
         let others = match self.priors {
             Priors::Denoiser => String::new(),
-            _ => format!("; {} take any", those(|method| method.priors == Priors::Any)),
+            _ => format!("; {} take any", Self::those(|method| method.priors == Priors::Any)),
         };
-        Err(Error::argument("solver", format!("{self} {needed}{others}")))
+        Err(Error::argument("solver", format!("{self} {needed}, and {given}{others}")))
+    }
+
+    /// Whether it takes a fidelity; `has_step` is whether a step size is given.
+    #[must_use]
+    pub fn takes_fidelity(self, fidelity: &str, has_step: bool) -> bool {
+        match self.fidelities.iter().find(|(name, _)| *name == fidelity) {
+            Some((_, Taken::AsItIs | Taken::By(_) | Taken::ByUnlessStep(_))) => true,
+            Some((_, Taken::WithStep)) => has_step,
+            Some((_, Taken::Not(_))) | None => false,
+        }
+    }
+
+    /// Refuses a range for the image, if it cannot keep to one.
+    pub fn check_clamp(self) -> Result<()> {
+        if self.clamps {
+            return Ok(());
+        }
+        let others = Self::those(|method| method.clamps && method.priors == self.priors);
+        Err(Error::argument("solver", format!("{self} does not support `clamp`; {others} do")))
+    }
+
+    /// The algorithm with these keys, for this fidelity: itself, or another of the same name.
+    pub fn resolve(self, fidelity: &str, keys: &Keys) -> Result<Self> {
+        let method = self.for_fidelity(fidelity, keys.number("step").is_some())?;
+        let given = method.variants.iter().find(|(key, _)| keys.is_given(key));
+        Ok(given.map_or(method, |(_, variant)| *variant))
+    }
+
+    /// The algorithm. All ranks call it.
+    pub fn build(self, ingredients: &Ingredients<'_>) -> Result<Box<dyn Algorithm>> {
+        (self.0.make)(ingredients)
+    }
+
+    /// The names of the methods for which something holds: `pgd, fista and red`.
+    pub fn those(holds: impl Fn(Self) -> bool) -> String {
+        let names: Vec<&str> =
+            METHODS.iter().filter(|method| holds(**method)).map(|method| method.name()).collect();
+        match names.split_last() {
+            None => "none".into(),
+            Some((last, [])) => (*last).into(),
+            Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
+        }
     }
 
     /// The algorithm that takes this fidelity under the method's name: itself, or another. `has_step` is whether a step size is
@@ -299,13 +303,13 @@ impl Method {
             Some((_, Taken::WithStep)) => refuse(format!(
                 "`step` is missing: {self} finds none for the fidelity {fidelity}, so a number above 0 is expected; {} find \
                  one or need none",
-                those(|method| method.for_fidelity(fidelity, false).is_ok())
+                Self::those(|method| method.takes_fidelity(fidelity, false))
             )),
             Some((_, Taken::By(method))) => Ok(*method),
             Some((_, Taken::ByUnlessStep(method))) => Ok(if has_step { self } else { *method }),
             Some((_, Taken::Not(reason))) => refuse(format!(
                 "{self} does not take the fidelity {fidelity}: {reason}; {} take it",
-                those(|method| method.for_fidelity(fidelity, true).is_ok())
+                Self::those(|method| method.takes_fidelity(fidelity, true))
             )),
             None => {
                 let names: Vec<&str> = self.fidelities.iter().map(|(name, _)| *name).collect();
@@ -313,17 +317,6 @@ impl Method {
                 refuse(format!("{self} does not know the fidelity {fidelity}; it takes {names}"))
             }
         }
-    }
-}
-
-/// The names of the methods for which `holds` does.
-fn those(holds: impl Fn(Method) -> bool) -> String {
-    let names: Vec<&str> =
-        METHODS.iter().filter(|method| holds(**method)).map(|method| method.name()).collect();
-    match names.split_last() {
-        None => "none".into(),
-        Some((last, [])) => (*last).into(),
-        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
     }
 }
 

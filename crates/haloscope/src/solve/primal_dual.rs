@@ -2,7 +2,8 @@
 //! (Condat, Vũ).
 
 use super::algorithm::{Algorithm, Setting};
-use super::method::{Arrays, DataUse, Held, Method, Priors, STEP, Taken, Traits};
+use super::keys::STEP;
+use super::method::{Arrays, DataUse, Held, Method, Priors, Taken, Traits, any_keys};
 use super::prior::clamp;
 use super::prox_primal_dual::ProxPrimalDual;
 use super::proximal_gradient::descend;
@@ -45,6 +46,13 @@ static PRIMAL_DUAL: Traits = Traits {
         prior: Arrays { images: 3, duals: 1, channels: 1 },
         other: Arrays { images: 3, duals: 1, channels: 1 },
         prior_copies: false,
+    },
+    variants: &[],
+    check: any_keys,
+    make: |from| {
+        let weight = from.prior.weight.unwrap_or_default();
+        let lipschitz = 0.99 / from.step()?;
+        Ok(Box::new(PrimalDual { lipschitz, weight, range: from.prior.range }))
     },
 };
 

@@ -2,12 +2,15 @@
 //! no gradient.
 
 use super::algorithm::{Algorithm, Setting};
-use super::method::{Arrays, DataUse, Held, Method, Priors, Taken, Traits};
+use super::ingredients::Ingredients;
+use super::method::{Arrays, DataUse, Held, Method, Priors, Taken, Traits, any_keys};
 use super::prior::clamp;
+use super::problem::Start;
 use super::state::State;
-use crate::array::{Array, add_scaled, scale_and_add, slice, slice_mut, update_from_two};
+use crate::array::{Array, add_scaled, extremes, scale_and_add, slice, slice_mut, update_from_two};
 use crate::denoise::differences::{add_gradient, gradient_adjoint, project};
 use crate::error::Result;
+use crate::least_squares::NormOptions;
 use crate::measurements::Measurements;
 
 /// `min Σ dᵢ(Aᵢ x, yᵢ) + λ TV(x)` over all images, or over those in a range, for fidelities with a prox: absolute
@@ -48,7 +51,24 @@ static PROX_PRIMAL_DUAL: Traits = Traits {
         other: Arrays { images: 3, duals: 1, channels: 0 },
         prior_copies: false,
     },
+    variants: &[],
+    check: any_keys,
+    make,
 };
+
+/// The step of the image follows from its values: those of the first step from zeros.
+fn make(from: &Ingredients<'_>) -> Result<Box<dyn Algorithm>> {
+    let squared_norm = from.problem.physics().squared_norm(&NormOptions::default())?.estimate;
+    let (low, high) = extremes(&from.problem.start(&Start::Adjoint)?);
+    let largest = f64::from(high.max(-low));
+    let spread = if largest > 0.0 && largest.is_finite() { largest } else { 1.0 };
+    Ok(Box::new(ProxPrimalDual {
+        squared_norm,
+        weight: from.prior.weight.unwrap_or_default(),
+        step: spread / squared_norm.max(f64::MIN_POSITIVE).sqrt(),
+        range: from.prior.range,
+    }))
+}
 
 impl ProxPrimalDual {
     /// What it takes and holds. In job files it is `primal-dual` for fidelities without squares.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::algorithm::{Algorithm, Setting};
 use super::backtracking::Backtracking;
-use super::method::{DataUse, Held, Key, KeyValue, Method, Priors, STEP, Taken, Traits};
+use super::keys::{Key, KeyKind, STEP};
+use super::method::{DataUse, Held, Method, Priors, Taken, Traits, any_keys};
 use super::prior::Prior;
 use super::state::State;
 use crate::array::{Array, scale_and_add, slice, slice_mut, standard, update};
@@ -22,7 +23,7 @@ pub struct ProximalGradient {
     pub relaxation: Option<f64>,
 }
 
-static PGD: Traits = Traits {
+const GRADIENT_STEPS: Traits = Traits {
     name: "pgd",
     aliases: &[],
     summary: "proximal gradient descent; plug-and-play with a network",
@@ -30,7 +31,7 @@ static PGD: Traits = Traits {
         STEP,
         Key::optional(
             "relaxation",
-            KeyValue::Positive,
+            KeyKind::Positive,
             None,
             "λ: mixes the output of the prior with its input",
         ),
@@ -46,10 +47,20 @@ static PGD: Traits = Traits {
     knows_data_term: true,
     // The image, and the point where the prior is taken.
     holds: Held::images(1, 2, 2),
+    variants: &[],
+    check: any_keys,
+    make: |from| {
+        let relaxation = from.keys.number("relaxation");
+        let (step, prior) = (from.step()?, from.prior.prox.clone());
+        Ok(Box::new(ProximalGradient { step, prior, relaxation }))
+    },
 };
 
+static PGD: Traits =
+    Traits { variants: &[("relaxation", ProximalGradient::RELAXED_METHOD)], ..GRADIENT_STEPS };
+
 /// With a copy of that point.
-static RELAXED: Traits = Traits { holds: Held::images(1, 3, 3), ..PGD };
+static RELAXED: Traits = Traits { holds: Held::images(1, 3, 3), ..GRADIENT_STEPS };
 
 impl ProximalGradient {
     /// What it takes and holds.
@@ -89,7 +100,8 @@ static FISTA: Traits = Traits {
     ],
     // The point ahead is given up before the prior, and made anew after it.
     holds: Held::images(2, 2, 3),
-    ..PGD
+    make: |from| Ok(Box::new(Fista { step: from.step()?, prior: from.prior.prox.clone() })),
+    ..GRADIENT_STEPS
 };
 
 impl Fista {

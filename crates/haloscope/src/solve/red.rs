@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use super::algorithm::{Algorithm, Setting};
-use super::method::{
-    DataUse, GRADIENTS, Held, INNER_ITERATIONS, INNER_TOLERANCE, Method, Priors, SQUARES, STEP,
-    Traits, WEIGHT,
-};
+use super::keys::{INNER_ITERATIONS, INNER_TOLERANCE, STEP, WEIGHT};
+use super::method::{DataUse, GRADIENTS, Held, Method, Priors, SQUARES, Traits, any_keys};
 use super::prior::{Plug, Prior};
 use super::proximal_gradient::descend;
 use super::state::State;
@@ -36,6 +34,17 @@ static RED: Traits = Traits {
     knows_data_term: true,
     // The image, what the denoiser removes of it, and the next.
     holds: Held { prior_copies: true, ..Held::images(2, 1, 3) },
+    variants: &[],
+    check: any_keys,
+    make: |from| {
+        let weight = from.required("weight")?;
+        let step = match from.keys.number("step") {
+            Some(step) => step,
+            // The prior adds its weight to the Lipschitz constant.
+            None => 0.99 / (0.99 / from.problem.step_size()? + weight),
+        };
+        Ok(Box::new(RedGradient { step, weight, prior: Arc::new(from.denoiser()?) }))
+    },
 };
 
 impl RedGradient {
@@ -74,6 +83,10 @@ static FIXED_POINT: Traits = Traits {
     knows_data_term: false,
     // The image, and the denoised one, where the prox is taken.
     holds: Held { prior_copies: true, ..Held::images(2, 1, 3) },
+    make: |from| {
+        let weight = from.required("weight")?;
+        Ok(Box::new(RedFixedPoint { weight, prior: from.denoiser()? }))
+    },
     ..RED
 };
 

@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use super::algorithm::{Algorithm, Setting};
-use super::method::{
-    DataUse, Held, INNER_ITERATIONS, INNER_TOLERANCE, Key, KeyValue, Method, Priors, SQUARES, STEP,
-    Traits,
-};
+use super::keys::{INNER_ITERATIONS, INNER_TOLERANCE, Key, KeyKind, KeyValue, STEP};
+use super::method::{DataUse, Held, Method, Priors, SQUARES, Traits, any_keys};
 use super::prior::Prior;
 use super::state::State;
 use crate::array::{Array, slice, slice_mut, standard, update, update_from_two};
@@ -33,6 +31,9 @@ static ADMM: Traits = Traits {
     knows_data_term: false,
     // The image, the dual, and the place of the one prox or the other.
     holds: Held::images(3, 3, 3),
+    variants: &[],
+    check: any_keys,
+    make: |from| Ok(Box::new(Admm { step: from.step()?, prior: from.prior.prox.clone() })),
 };
 
 impl Admm {
@@ -78,12 +79,17 @@ static DRS: Traits = Traits {
     summary: "Douglas-Rachford splitting",
     keys: &[
         STEP,
-        Key::optional("relaxation", KeyValue::Positive, Some("1"), "1"),
+        Key::optional("relaxation", KeyKind::Positive, Some(KeyValue::Number(1.0)), ""),
         INNER_ITERATIONS,
         INNER_TOLERANCE,
     ],
     // The image and the point; then what the prox of the data makes of it, and its mirror image.
     holds: Held::images(2, 4, 4),
+    make: |from| {
+        let relaxation = from.keys.number("relaxation").unwrap_or(1.0);
+        let (step, prior) = (from.step()?, from.prior.prox.clone());
+        Ok(Box::new(DouglasRachford { step, prior, relaxation }))
+    },
     ..ADMM
 };
 
