@@ -53,6 +53,12 @@ impl Stop {
         body()
     }
 
+    /// Whether both are one request.
+    #[must_use]
+    pub fn is_same_as(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// What this thread watches, for threads that it starts.
     #[must_use]
     pub fn current() -> Self {
@@ -90,5 +96,6 @@ mod tests {
         let given = stop.watch(Stop::current);
         let result = std::thread::spawn(move || (Stop::check(), given.watch(Stop::check))).join();
         assert_eq!(result.ok(), Some((Ok(()), Err(Error::Interrupted))));
+        assert!(stop.is_same_as(&stop.watch(Stop::current)) && !stop.is_same_as(&Stop::default()));
     }
 }

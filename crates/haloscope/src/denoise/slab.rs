@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use haloscope_nn::Stop;
 use rayon::prelude::*;
 
 use super::TotalVariation;
@@ -73,6 +74,7 @@ impl TotalVariation {
         neighbours: &mut dyn Neighbours,
     ) -> Result<Option<Slab<'a>>> {
         for iteration in 0..self.iterations {
+            Stop::check()?;
             // In the beginning the duals are zero everywhere, and the first estimate is the image itself.
             let is_first = iteration == 0;
             if !is_first {

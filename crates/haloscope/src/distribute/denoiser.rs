@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use haloscope_comm::{Collectives, Context, partition};
+use haloscope_nn::Stop;
 use ndarray::{Axis, IxDyn, Slice, concatenate};
 
 use super::Distribute;
@@ -143,6 +144,7 @@ impl DistributedDenoiser {
         let share = &shares[self.ctx.rank()];
         let mut parts = Vec::with_capacity(share.len());
         for group in share.chunks(batch) {
+            Stop::check()?;
             let results = self.workers.run(|| self.denoise_group(image, level, &*tiles, group))?;
             parts.extend(group.iter().copied().zip(results));
         }

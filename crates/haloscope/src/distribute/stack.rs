@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use haloscope_comm::{Collectives, Context};
+use haloscope_nn::Stop;
 use ndarray::IxDyn;
 
 use super::agree::agree;
@@ -239,6 +240,7 @@ impl DistributedStack {
         f: impl Fn(usize, &dyn Physics) -> Result<Array> + Send + Sync,
     ) -> Result<Array> {
         let term = |(index, operator): &(usize, Arc<dyn Physics>)| {
+            Stop::check()?;
             let _span = self.ctx.span(name).with("operator", *index as f64);
             f(*index, &**operator)
         };
@@ -267,6 +269,7 @@ impl DistributedStack {
         let apply = || {
             let operators = self.local.iter();
             let results = operators.map(|(index, operator)| {
+                Stop::check()?;
                 let _span = self.ctx.span(name).with("operator", *index as f64);
                 Ok((*index, f(*index, &**operator)?))
             });

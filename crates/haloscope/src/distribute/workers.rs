@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use haloscope_comm::Context;
+use haloscope_nn::Stop;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::error::{Error, Result};
@@ -30,9 +31,10 @@ impl Workers {
         Ok(Self { pool: Arc::new(pool) })
     }
 
-    /// Runs `work` there.
+    /// Runs `work` there, which watches the request to stop that this thread watches.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        self.pool.install(work)
+        let stop = Stop::current();
+        self.pool.install(|| stop.watch(work))
     }
 }
 

@@ -81,6 +81,7 @@ pub fn squared_norm<M: LinearMap + ?Sized>(map: &M, options: &NormOptions) -> Re
     let mut power = 0.0;
     let mut iterations = 0;
     loop {
+        haloscope_nn::Stop::check()?;
         let mut w = map.normal(&v)?;
         iterations += 1;
         let growth = finite("the norm", map.image_dot(&w, &w)?)?.sqrt();

@@ -68,6 +68,7 @@ impl Monitor<'_> {
 
     /// Notes an iteration with the image it gave and the norm that its residual should have.
     pub(super) fn step(&mut self, x: &Array, residual: f64) -> Result<ControlFlow<End>> {
+        haloscope_nn::Stop::check()?;
         finite("the residual", residual)?;
         let relative = residual / self.reference;
         self.history.push(relative);

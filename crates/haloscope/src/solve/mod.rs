@@ -30,6 +30,7 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use haloscope_comm::{Collectives, Reduction};
+use haloscope_nn::Stop;
 
 use crate::array::{distance, norm, slice, standard};
 use crate::error::{Error, Result};
@@ -148,6 +149,7 @@ pub fn solve(
 
 /// One iteration, on the threads of the rank.
 fn advance(problem: &Problem, algorithm: &dyn Algorithm, state: &mut State) -> Result<Record> {
+    Stop::check()?;
     let ctx = problem.physics().context();
     let spent = ctx.comm().statistics().total();
     let span = ctx.span("iteration").with("number", (state.iteration + 1) as f64);

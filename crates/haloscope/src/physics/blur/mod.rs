@@ -19,6 +19,7 @@ mod width;
 use std::fmt;
 use std::sync::{Mutex, OnceLock};
 
+use haloscope_nn::Stop;
 use rayon::prelude::*;
 use rustfft::num_complex::Complex;
 
@@ -262,6 +263,7 @@ impl Blur {
             for (plane, (input, output)) in
                 input.chunks(from).zip(output.chunks_mut(to)).enumerate()
             {
+                Stop::check()?;
                 run(kernel(plane), input, output, &mut scratch);
             }
         }

@@ -5,6 +5,7 @@
 //! view are prepared and every task spreads them over a plane of its own. Only the rays of one view
 //! are in memory at a time.
 
+use haloscope_nn::Stop;
 use rayon::prelude::*;
 
 use super::geometry::Rays;
@@ -85,11 +86,15 @@ impl Ray {
     }
 }
 
-/// The integrals along all rays.
+/// The integrals along all rays, or only some of them if somebody asks for an end.
 pub(super) fn forward(space: &Space, volume: &[f32], measurement: &mut [f32]) {
     let [rows, width] = space.detector;
     let layouts: [_; 3] = std::array::from_fn(|axis| layout(space.size, axis));
+    let stop = Stop::current();
     measurement.par_chunks_mut(width).enumerate().for_each(|(task, measurement)| {
+        if stop.is_requested() {
+            return;
+        }
         let (view, row) = (task / rows, task % rows);
         for (column, measurement) in measurement.iter_mut().enumerate() {
             let ray = ray(space, view, row, column);
@@ -118,10 +123,14 @@ pub(super) fn forward(space: &Space, volume: &[f32], measurement: &mut [f32]) {
 pub(super) fn adjoint(space: &Space, measurement: &[f32], volume: &mut [f32]) {
     let [rows, width] = space.detector;
     volume.fill(0.0);
+    let stop = Stop::current();
     for axis in 0..3 {
         let mut sums = Vec::new();
         let [plane, line, element] = layout(space.size, axis);
         for (view, measurement) in measurement.chunks_exact(rows * width).enumerate() {
+            if stop.is_requested() {
+                return;
+            }
             // Rays of this axis, with what they spread.
             let rays: Vec<(Ray, f32)> = (measurement.par_iter().enumerate())
                 .filter_map(|(i, &value)| {

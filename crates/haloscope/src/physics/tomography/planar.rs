@@ -5,6 +5,7 @@
 //! views, so that no two tasks write to the same place and the order of every sum is fixed. Rays
 //! that are nearer to columns work on the transposed image, where they run like the others.
 
+use haloscope_nn::Stop;
 use rayon::prelude::*;
 
 use super::geometry::{Grouping, Rays, Scan2d, check_finite, check_lengths};
@@ -159,7 +160,11 @@ impl Tomography2d {
         let rows = self.lines(0, height, width, |line| image[line * width..][..width].into());
         let columns = self
             .lines(1, width, height, |line| image[line..].iter().step_by(width).copied().collect());
+        let stop = Stop::current();
         sinogram.par_chunks_mut(VIEWS * bins).enumerate().for_each(|(task, sinogram)| {
+            if stop.is_requested() {
+                return;
+            }
             let first = task * VIEWS;
             let mut crossings = Crossings::default();
             for (strips, (lines, length)) in
@@ -227,7 +232,11 @@ impl Tomography2d {
             .map(|strip| strip.writer(&sinogram[strip.view * bins..][..bins], self.factor))
             .collect();
         let stride = FRONT + length + SLACK;
+        let stop = Stop::current();
         lines.par_chunks_mut(BAND * length).enumerate().for_each(|(band, lines)| {
+            if stop.is_requested() {
+                return;
+            }
             let mut sums = vec![0.0; lines.len() / length * stride];
             let mut crossings = std::array::from_fn(|_| Crossings::default());
             for writer in &writers {
@@ -257,7 +266,7 @@ impl Physics for Tomography2d {
         let image = image.chunks_exact(self.shape[1] * self.shape[2]);
         let sinogram = measurement.chunks_exact_mut(self.measurement[1] * self.measurement[2]);
         image.zip(sinogram).for_each(|(image, sinogram)| self.forward_plane(image, sinogram));
-        Ok(())
+        Ok(Stop::check()?)
     }
 
     fn as_linear(&self) -> Option<&dyn LinearPhysics> {
@@ -275,6 +284,6 @@ impl LinearPhysics for Tomography2d {
         let sinogram = measurement.chunks_exact(self.measurement[1] * self.measurement[2]);
         let image = image.chunks_exact_mut(self.shape[1] * self.shape[2]);
         sinogram.zip(image).for_each(|(sinogram, image)| self.adjoint_plane(sinogram, image));
-        Ok(())
+        Ok(Stop::check()?)
     }
 }

@@ -9,6 +9,7 @@
 
 use std::f64::consts::{PI, TAU};
 
+use haloscope_nn::Stop;
 use rayon::prelude::*;
 
 use super::coverage::Coverage;
@@ -194,6 +195,7 @@ impl Circle<'_> {
         for (to, values) in to.chunks_exact_mut(planes).zip(values.chunks_exact(size)) {
             self.smear(values, image, to);
         }
+        Stop::check()?;
         Ok(result)
     }
 
@@ -259,7 +261,11 @@ impl Circle<'_> {
         let middle: [f64; 2] =
             std::array::from_fn(|i| (self.detector[i] as f64 - 1.0) / 2.0 - self.offset[i]);
         let (width, height) = (image.x.len(), image.y.len());
+        let stop = Stop::current();
         to.par_chunks_mut(width).enumerate().for_each(|(i, to)| {
+            if stop.is_requested() {
+                return;
+            }
             let (y, z) = (image.y[i % height], image.z[i / height]);
             for (&(sin, cos), values) in turns.iter().zip(values.chunks_exact(rows * columns)) {
                 for (&x, to) in image.x.iter().zip(to.iter_mut()) {

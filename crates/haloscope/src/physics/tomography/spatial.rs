@@ -4,6 +4,8 @@
 //! others that of `oblique.rs`. Beside the volume and the measurement, both need memory for one more
 //! volume at most, and no table of all rays.
 
+use haloscope_nn::Stop;
+
 use super::geometry::{Grouping, Rays, Scan3d, check_finite, check_lengths};
 use super::norm::unit_factor;
 use super::space::{Place, Space};
@@ -162,7 +164,7 @@ impl Physics for Tomography3d {
                 oblique::forward(&self.space, volume, measurement);
             }
         }
-        Ok(())
+        Ok(Stop::check()?)
     }
 
     fn as_linear(&self) -> Option<&dyn LinearPhysics> {
@@ -186,6 +188,6 @@ impl LinearPhysics for Tomography3d {
                 oblique::adjoint(&self.space, measurement, volume);
             }
         }
-        Ok(())
+        Ok(Stop::check()?)
     }
 }

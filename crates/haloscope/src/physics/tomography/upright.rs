@@ -6,6 +6,7 @@
 //! read the blend at equal distances. Volumes are worked on in a layout with z last. Forward, a task
 //! owns some views; for the adjoint, a task owns a plane.
 
+use haloscope_nn::Stop;
 use rayon::prelude::*;
 
 use super::geometry::Rays;
@@ -143,15 +144,19 @@ fn columns(space: &Space, views: std::ops::Range<usize>, axis: usize) -> Vec<(us
     .collect()
 }
 
-/// The integrals along all rays.
+/// The integrals along all rays, or only some of them if somebody asks for an end.
 pub(super) fn forward(space: &Space, volume: &[f32], measurement: &mut [f32]) {
     let [rows, width] = space.detector;
     let depth = space.size[0];
+    let stop = Stop::current();
     for axis in [1, 2] {
         let volume = planes(volume, space.size, axis);
         let lines = space.size[3 - axis];
         let tasks = measurement.par_chunks_mut(READ_VIEWS * rows * width).enumerate();
         tasks.for_each(|(task, measurement)| {
+            if stop.is_requested() {
+                return;
+            }
             let first = task * READ_VIEWS;
             let views = first..first + measurement.len() / (rows * width);
             let columns = columns(space, views, axis);
@@ -186,11 +191,12 @@ pub(super) fn adjoint(space: &Space, measurement: &[f32], volume: &mut [f32]) {
     let [rows, width] = space.detector;
     let depth = space.size[0];
     volume.fill(0.0);
+    let stop = Stop::current();
     for axis in [1, 2] {
         let lines = space.size[3 - axis];
         let mut sums = vec![0.0; volume.len()];
         let mut first = 0;
-        while first < space.views.len() {
+        while first < space.views.len() && !stop.is_requested() {
             let views = first..(first + WRITE_VIEWS).min(space.views.len());
             first = views.end;
             let columns = columns(space, views, axis);
