@@ -265,8 +265,8 @@ fn an_iteration_holds_as_few_images_as_its_mathematics_needs() {
         });
         let found = sums.expect("no rank fails").remove(0);
         println!("{ranks} ranks with tiles: {found:.2} images for pgd");
-        // An only rank has no tiles beside the image.
-        let most = if ranks == 1 { 3.3 } else { ranks as f64 * 5.0 };
+        // An only rank has no tiles beside the image but those of one batch.
+        let most = if ranks == 1 { 3.6 } else { ranks as f64 * 5.0 };
         assert!(found <= most, "{ranks} ranks: {found}");
     }
 }

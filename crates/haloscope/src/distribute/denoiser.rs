@@ -157,6 +157,7 @@ impl DistributedDenoiser {
         let Planned { tiles, batch, shares, .. } = self.planned(image.shape())?;
         let mut result = Array::zeros(IxDyn(image.shape()));
         for group in shares.iter().flat_map(|share| share.chunks(batch)) {
+            Stop::check()?;
             let parts = self.workers.run(|| self.denoise_group(image, level, &*tiles, group))?;
             let _span = self.ctx.span("stitch");
             for (tile, part) in group.iter().zip(parts) {

@@ -57,7 +57,7 @@ const ROUNDING: f64 = 3e-7;
 const STILL: f64 = 1e-7;
 
 /// Of the methods whose steps it finds: their names, and what it holds instead of what they do.
-static PGD: Traits = Traits {
+static STEPS: Traits = Traits {
     name: "pgd",
     aliases: &[],
     summary: "proximal gradient descent with steps that are found on the way",
@@ -67,12 +67,17 @@ static PGD: Traits = Traits {
     fidelities: &[("l2", Taken::AsItIs), ("l1", Taken::AsItIs), ("poisson", Taken::AsItIs)],
     data_term: DataUse::Gradient { values: 1 },
     knows_data_term: true,
-    // The image, the gradient there, and the point where the prior is taken, which may be mixed with what it makes of it.
-    holds: Held::images(1, 4, 4),
+    // The image, the gradient there, and the point where the prior is taken.
+    holds: Held::images(1, 3, 3),
     variants: &[],
     check: any_keys,
-    make: |from| make(from, PGD.name, false),
+    make: |from| make(from, STEPS.name, false),
 };
+
+static PGD: Traits = Traits { variants: &[("relaxation", Backtracking::RELAXED_METHOD)], ..STEPS };
+
+/// With a copy of that point.
+static RELAXED: Traits = Traits { holds: Held::images(1, 4, 4), ..STEPS };
 
 static FISTA: Traits = Traits {
     name: "fista",
@@ -81,7 +86,7 @@ static FISTA: Traits = Traits {
     // With the point ahead.
     holds: Held::images(2, 4, 4),
     make: |from| make(from, FISTA.name, true),
-    ..PGD
+    ..STEPS
 };
 
 static LANDWEBER: Traits = Traits {
@@ -90,7 +95,7 @@ static LANDWEBER: Traits = Traits {
     priors: Priors::None,
     holds: Held::images(1, 3, 3),
     make: |from| make(from, LANDWEBER.name, false),
-    ..PGD
+    ..STEPS
 };
 
 fn make(
@@ -111,6 +116,8 @@ fn make(
 impl Backtracking {
     /// What it takes and holds as `pgd`, which it is for Poisson's fidelity.
     pub const PGD_METHOD: Method = Method::new(&PGD);
+    /// The same with a [`relaxation`](Self::relaxation).
+    pub const RELAXED_METHOD: Method = Method::new(&RELAXED);
     /// The same as `fista`.
     pub const FISTA_METHOD: Method = Method::new(&FISTA);
     /// The same as `landweber`.
