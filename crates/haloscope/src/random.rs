@@ -4,7 +4,7 @@
 //! [`Draws`] counts: Philox4x32-10 of Salmon, Moraes, Dror and Shaw (2011). It has no state. Each number is a function of a seed and of where it is used: which
 //! operator, which element, which draw. So noise does not depend on how elements are divided over
 //! ranks and threads, and any part of it can be made again on its own. [`Sequence`] is for what is drawn one after the
-//! other, such as the shape of a kernel: SplitMix64 of Steele, Lea and Flood (2014). Neither is for cryptography.
+//! other, such as the shape of a kernel: `SplitMix64` of Steele, Lea and Flood (2014). Neither is for cryptography.
 
 use std::f64::consts::TAU;
 

@@ -118,7 +118,7 @@ fn keys_are_those_of_the_method_with_values_of_their_kind() {
     let pgd = ProximalGradient::METHOD;
     let relaxed = Keys::new(pgd).with("relaxation", KeyValue::Number(2.0)).expect("a number");
     assert_eq!(pgd.resolve("l2", &relaxed), Ok(ProximalGradient::RELAXED_METHOD));
-    assert_eq!(pgd.resolve("poisson", &relaxed), Ok(Backtracking::PGD_METHOD));
+    assert_eq!(pgd.resolve("poisson", &relaxed), Ok(Backtracking::RELAXED_METHOD));
     assert!(Keys::new(pgd).is_auto("step") && !Keys::new(pgd).is_given("step"));
     // Every default is a value that could be written.
     for key in METHODS.iter().flat_map(|method| method.keys.iter().map(move |key| (method, key))) {

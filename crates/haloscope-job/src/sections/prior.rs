@@ -35,6 +35,26 @@ pub enum PriorKind {
     Network(NetworkPlan),
 }
 
+type ReadPrior = fn(&Section) -> Result<PriorKind>;
+
+/// What reads a prior, by what its `kind` says.
+pub(crate) const PRIORS: [(&str, ReadPrior); 3] = [
+    ("none", |_| Ok(PriorKind::None)),
+    ("total-variation", read_total_variation),
+    ("network", |section| NetworkPlan::read(section).map(PriorKind::Network)),
+];
+
+fn read_total_variation(section: &Section) -> Result<PriorKind> {
+    let standard = TotalVariation::default();
+    let denoiser = TotalVariation {
+        iterations: section.count("iterations")?.unwrap_or(standard.iterations),
+        tolerance: section.not_negative("tolerance")?.unwrap_or(standard.tolerance),
+    };
+    section.require::<f64>("weight")?;
+    let weight = section.not_negative("weight")?.unwrap_or_default();
+    Ok(PriorKind::TotalVariation { weight, denoiser })
+}
+
 /// A network as a prior.
 #[derive(Clone, Debug)]
 pub struct NetworkPlan {
@@ -126,22 +146,7 @@ impl Default for PriorPlan {
 
 impl PriorPlan {
     pub fn read(section: &Section) -> Result<Self> {
-        type Read = fn(&Section) -> Result<PriorKind>;
-        let kinds: [(&str, Read); 3] = [
-            ("none", |_| Ok(PriorKind::None)),
-            ("total-variation", |section| {
-                let standard = TotalVariation::default();
-                let denoiser = TotalVariation {
-                    iterations: section.count("iterations")?.unwrap_or(standard.iterations),
-                    tolerance: section.not_negative("tolerance")?.unwrap_or(standard.tolerance),
-                };
-                section.require::<f64>("weight")?;
-                let weight = section.not_negative("weight")?.unwrap_or_default();
-                Ok(PriorKind::TotalVariation { weight, denoiser })
-            }),
-            ("network", |section| NetworkPlan::read(section).map(PriorKind::Network)),
-        ];
-        let kind = match section.choose("kind", &kinds)? {
+        let kind = match section.choose("kind", &PRIORS)? {
             Some(read) => read(section)?,
             None => PriorKind::None,
         };

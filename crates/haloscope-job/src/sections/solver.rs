@@ -17,6 +17,24 @@ use super::operators::Entry;
 use super::prior::{Level, PriorPlan, RankedPrior};
 use crate::document::{Place, Section, Value};
 
+type ReadFidelity = fn(&Section) -> Result<Fidelities>;
+
+/// What reads a fidelity, by what its `kind` says.
+pub(crate) const FIDELITIES: [(&str, ReadFidelity); 3] = [
+    ("l2", |section| {
+        Ok(match section.positive("sigma")? {
+            Some(sigma) => L2::new(sigma)?.into(),
+            None => L2::default().into(),
+        })
+    }),
+    ("l1", |_| Ok(L1.into())),
+    ("poisson", |section| {
+        let gain = section.positive("gain")?.unwrap_or(1.0);
+        let background = section.not_negative("background")?.unwrap_or(0.0);
+        Ok(Poisson::new(gain, background)?.into())
+    }),
+];
+
 /// `[fidelity]`.
 #[derive(Clone, Debug)]
 pub struct FidelityPlan {
@@ -32,28 +50,8 @@ impl Default for FidelityPlan {
 
 impl FidelityPlan {
     pub fn read(section: &Section) -> Result<Self> {
-        type Read = fn(&Section) -> Result<Fidelities>;
-        let kinds: [(&str, (&'static str, Read)); 3] = [
-            (
-                "l2",
-                ("l2", |section| {
-                    Ok(match section.positive("sigma")? {
-                        Some(sigma) => L2::new(sigma)?.into(),
-                        None => L2::default().into(),
-                    })
-                }),
-            ),
-            ("l1", ("l1", |_| Ok(L1.into()))),
-            (
-                "poisson",
-                ("poisson", |section| {
-                    let gain = section.positive("gain")?.unwrap_or(1.0);
-                    let background = section.not_negative("background")?.unwrap_or(0.0);
-                    Ok(Poisson::new(gain, background)?.into())
-                }),
-            ),
-        ];
-        let (name, read) = section.require_choice("kind", &kinds)?;
+        let named = FIDELITIES.map(|(name, read)| (name, (name, read)));
+        let (name, read) = section.require_choice("kind", &named)?;
         Ok(Self { fidelities: read(section)?, name })
     }
 }

@@ -106,6 +106,12 @@ pub trait Engine: Send + Sync + fmt::Debug {
     }
 }
 
+/// Makes an engine.
+pub type MakeEngine = fn() -> Arc<dyn Engine>;
+
+/// The engines of this build, by name. The first is what networks run on unless another is asked for.
+pub const ENGINES: &[(&str, MakeEngine)] = &[("cpu", || Arc::new(Cpu::default()))];
+
 /// That an engine knows no shards.
 fn no_shards(engine: &str, network: &Network) -> Error {
     let reason = format!(

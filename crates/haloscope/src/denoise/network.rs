@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use haloscope_nn::engine::{Cpu, Engine, Options, Plan, Scratch, Step};
+use haloscope_nn::engine::{ENGINES, Engine, Options, Plan, Scratch, Step};
 use haloscope_nn::models::{Model, Sigma};
 use haloscope_nn::{Footprint, Shape};
 use ndarray::{ArrayD, IxDyn};
@@ -53,9 +53,10 @@ struct Planned {
 }
 
 impl NetworkDenoiser {
-    /// A denoiser with this model on the CPU; `options` are those of all its plans.
+    /// A denoiser with this model on the first of [`ENGINES`]; `options` are those of all its plans.
     pub fn new(model: Model, options: Options) -> Result<Self> {
-        Self::with_engine(model, Arc::new(Cpu::default()), options)
+        let (_, engine) = ENGINES[0];
+        Self::with_engine(model, engine(), options)
     }
 
     /// A denoiser with this model on an engine; `options` are those of all its plans.

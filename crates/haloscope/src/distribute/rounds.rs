@@ -20,7 +20,9 @@ use crate::error::Result;
 pub(super) fn rounds(owners: &[usize]) -> Option<Vec<Range<usize>>> {
     let ranks = owners.iter().max()? + 1;
     let mut counts = vec![0; ranks];
-    owners.iter().for_each(|owner| counts[*owner] += 1);
+    for owner in owners {
+        counts[*owner] += 1;
+    }
     let most = counts.into_iter().max()?;
     let mut rounds = Vec::new();
     let mut begin = 0;
@@ -122,7 +124,7 @@ mod tests {
     fn sums_have_the_bits_of_an_ordered_sum_on_any_number_of_ranks() {
         let value = |index: usize, at: usize| {
             let mut random = fastrand::Rng::with_seed((index * 1000 + at) as u64);
-            if (index + at) % 5 == 0 {
+            if (index + at).is_multiple_of(5) {
                 -0.0
             } else {
                 (random.f32() - 0.5) * 10_f32.powi(random.i32(-4..5))

@@ -46,7 +46,7 @@ impl<'a> RightSide<'a> {
     pub(super) fn minus(&self, mut applied: Array) -> Result<Array> {
         match self {
             Self::Whole(b) => {
-                scale_and_add(elements_mut(&mut applied, b.shape())?, -1.0, &slice(b))
+                scale_and_add(elements_mut(&mut applied, b.shape())?, -1.0, &slice(b));
             }
             Self::Shifted { adjoint, shift, center } => {
                 let to = elements_mut(&mut applied, adjoint.shape())?;

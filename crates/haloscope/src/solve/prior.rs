@@ -148,7 +148,7 @@ impl Prior for Plug {
     fn gradient(&self, image: &Array) -> Result<Array> {
         let mut removed = standard(self.denoise(image)?);
         update(slice_mut(&mut removed), &slice(image), |denoised, image| {
-            *denoised = image - *denoised
+            *denoised = image - *denoised;
         });
         Ok(removed)
     }

@@ -149,7 +149,7 @@ pub(super) fn relaxed_prox(
     let mut next = standard(setting.prior(|| prior.prox(point.clone(), step))?);
     let rest = 1.0 - share;
     update(slice_mut(&mut next), &slice(&point), |next, point| {
-        *next = point * rest + *next * share
+        *next = point * rest + *next * share;
     });
     Ok(next)
 }
