@@ -162,6 +162,9 @@ fn falling() -> Schedule {
 }
 
 /// What each method holds at most. `f` is the image with its gradient: one array, and another if there are several operators.
+/// What it is called, the method, its fidelity, and the images that it holds with one operator and with several.
+type Case = (&'static str, Box<dyn Algorithm>, Fidelities, [f64; 2]);
+
 #[test]
 fn an_iteration_holds_as_few_images_as_its_mathematics_needs() {
     let squares = || Fidelities::from(L2::default());
@@ -169,7 +172,6 @@ fn an_iteration_holds_as_few_images_as_its_mathematics_needs() {
         let denoiser = TotalVariation { iterations: 3, tolerance: 0.0 };
         Arc::new(TotalVariationPrior { weight: 0.05, denoiser })
     };
-    type Case = (&'static str, Box<dyn Algorithm>, Fidelities, [f64; 2]);
     let mut cases: Vec<Case> = Vec::new();
     for clamp in [false, true] {
         let (step, prior, plug) = (0.01, || prior(clamp), || plug(clamp));

@@ -6,14 +6,9 @@ use haloscope::Result;
 use haloscope::physics::{Identity, Physics};
 
 use super::{Kind, Measured, Single};
-use crate::document::Section;
 
 #[derive(Debug)]
 pub(super) struct Same;
-
-pub(super) fn read(_: &Section) -> Result<Arc<dyn Kind>> {
-    Ok(Arc::new(Same))
-}
 
 impl Kind for Same {
     fn image_shape(&self, measured: &[usize]) -> Option<Vec<usize>> {
