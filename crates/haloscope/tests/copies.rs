@@ -161,10 +161,10 @@ fn falling() -> Schedule {
     Schedule::falling(0.2, 0.05, 4, 0.03, 0.23).expect("a schedule")
 }
 
-/// What each method holds at most. `f` is the image with its gradient: one array, and another if there are several operators.
 /// What it is called, the method, its fidelity, and the images that it holds with one operator and with several.
 type Case = (&'static str, Box<dyn Algorithm>, Fidelities, [f64; 2]);
 
+/// What each method holds at most. `f` is the image with its gradient: one array, and another if there are several operators.
 #[test]
 fn an_iteration_holds_as_few_images_as_its_mathematics_needs() {
     let squares = || Fidelities::from(L2::default());
