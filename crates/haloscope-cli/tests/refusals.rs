@@ -188,7 +188,7 @@ const BROKEN_JOBS: &[(&str, &str, &str, &[&str])] = &[
         "admm with another fidelity",
         "'primal-dual'\nstep = 'auto'",
         "'admm'\n[fidelity]\nkind = 'l1'",
-        &["admm needs the fidelity l2"],
+        &["admm does not take the fidelity l1"],
     ),
     (
         "no step for another fidelity",
