@@ -50,6 +50,15 @@ pub fn back_project(
     plan: &BackProjection,
     data: &Measurements,
 ) -> Result<Array> {
+    back_project_by(STRIPE, stack, plan, data)
+}
+
+fn back_project_by(
+    stripe: usize,
+    stack: &DistributedStack,
+    plan: &BackProjection,
+    data: &Measurements,
+) -> Result<Array> {
     let ctx = stack.context();
     stack.check_count(data)?;
     let batch = stack.batch(data)?;
@@ -62,7 +71,7 @@ pub fn back_project(
     let own = segments[ctx.rank()].clone();
     let mut lines = vec![0.0_f32; own.len() * plan.line_len()];
     let rounds = plan.views().div_ceil(groups);
-    let together = (STRIPE / (groups * planes * size).max(1)).max(1);
+    let together = (stripe / (groups * planes * size).max(1)).max(1);
     // A rank that fails goes on with what it has, so that nobody waits for it; in the end all know.
     let mut outcome = Ok(());
     for begin in (0..rounds).step_by(together) {
@@ -83,7 +92,8 @@ pub fn back_project(
             outcome = stack.workers().run(|| plan.filter(&mut filtered, number));
         }
         let all_views: Vec<Vec<usize>> = (0..ctx.size()).map(views_of).collect();
-        let counts: Vec<usize> = all_views.iter().map(|views| views.len() * planes * size).collect();
+        let counts: Vec<usize> =
+            all_views.iter().map(|views| views.len() * planes * size).collect();
         let mut all = vec![0.0_f32; counts.iter().sum()];
         {
             let _span = ctx.span("gather");
@@ -96,8 +106,13 @@ pub fn back_project(
         outcome = outcome.and_then(|()| Ok(Stop::check()?));
     }
     agree(ctx, outcome)?;
+    let shape = [&[batch], plan.image_shape()].concat();
+    if ctx.size() == 1 {
+        return Array::from_shape_vec(shape, lines)
+            .map_err(|error| Error::argument("back-projection", error.to_string()));
+    }
     let _span = ctx.span("gather");
-    let mut image = Array::zeros([&[batch], plan.image_shape()].concat());
+    let mut image = Array::zeros(shape);
     let counts: Vec<usize> =
         segments.iter().map(|segment| segment.len() * plan.line_len()).collect();
     ctx.comm().all_gather_into(&lines, &counts, slice_mut(&mut image))?;
@@ -169,5 +184,106 @@ fn smear(
         let (now, rest) = lines.split_at_mut((end - begin) * plan.line_len());
         plan.smear(&of_plane, begin - plane * count, now);
         lines = rest;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::f64::consts::{PI, TAU};
+    use std::sync::Arc;
+
+    use haloscope_comm::Context;
+
+    use super::*;
+    use crate::distribute::distribute;
+    use crate::physics::Physics;
+    use crate::physics::tomography::{
+        ConeBeam, FanBeam, Grouping, ParallelBeam, Tomography2d, Tomography3d, Window,
+        evenly_spaced,
+    };
+
+    /// The bits of an image by ranks that have groups of the views, for stripes of one round and of all.
+    fn check<P: Physics + 'static>(
+        groups: Vec<P>,
+        plan: BackProjection,
+        views: &Array,
+        expected: &Array,
+    ) {
+        let groups: Vec<Arc<dyn Physics>> =
+            groups.into_iter().map(|group| Arc::new(group) as _).collect();
+        let parts: Vec<Array> = (0..groups.len())
+            .map(|group| {
+                let own: Vec<usize> = (group..views.shape()[2]).step_by(groups.len()).collect();
+                views.select(ndarray::Axis(2), &own)
+            })
+            .collect();
+        let (plan, parts) = (Arc::new(plan), Arc::new(parts));
+        for ranks in [1, 2, 3, 5, 8] {
+            for stripe in [1, STRIPE] {
+                let (groups, plan, parts) = (groups.clone(), plan.clone(), parts.clone());
+                let images = Context::threads(ranks, move |ctx| {
+                    let stack = distribute(groups.clone(), ctx)?;
+                    let own = stack.local_indices().map(|index| (index, parts[index].clone()));
+                    let data = Measurements::partial(stack.len(), own)?;
+                    back_project_by(stripe, &stack, &plan, &data)
+                });
+                for image in images.expect("no rank fails") {
+                    assert_eq!(image, expected, "{ranks} ranks, stripes of {stripe}");
+                }
+            }
+        }
+    }
+
+    fn noise(shape: Vec<usize>) -> Array {
+        let mut random = fastrand::Rng::with_seed(3);
+        Array::from_shape_simple_fn(shape, || random.f32() - 0.5)
+    }
+
+    #[test]
+    fn ranks_find_the_bits_of_all_views_in_one_place() {
+        let whole = Tomography2d::new(&[2, 9, 7], ParallelBeam::new(evenly_spaced(13, PI), 11))
+            .expect("a scan");
+        let views = noise(vec![2, 2, 13, 11]);
+        let expected = whole.filtered_back_projection(&views, Window::Ramp).expect("an image");
+        let groups = whole.split(4, Grouping::Interleaved).expect("groups");
+        check(groups, whole.back_projection(Window::Ramp).expect("a plan"), &views, &expected);
+
+        let mut scan = FanBeam::new(evenly_spaced(9, 4.0), 11, 30.0, 10.0);
+        scan.offset = 1.5;
+        let whole = Tomography2d::new(&[1, 8, 8], scan).expect("a scan").scaled(0.5).expect("half");
+        let views = noise(vec![1, 1, 9, 11]);
+        let expected = whole.filtered_back_projection(&views, Window::Hann).expect("an image");
+        let groups = whole.split(3, Grouping::Interleaved).expect("groups");
+        check(groups, whole.back_projection(Window::Hann).expect("a plan"), &views, &expected);
+
+        let scan = ConeBeam::new(evenly_spaced(7, TAU), [5, 6], 30.0, 10.0);
+        let whole = Tomography3d::new(&[1, 3, 4, 5], scan).expect("a scan");
+        let views = noise(vec![1, 1, 7, 5, 6]);
+        let expected = whole.filtered_back_projection(&views, Window::Ramp).expect("an image");
+        let groups = whole.split(7, Grouping::Interleaved).expect("groups");
+        check(groups, whole.back_projection(Window::Ramp).expect("a plan"), &views, &expected);
+    }
+
+    #[test]
+    fn measurements_of_other_views_are_refused_on_all_ranks() {
+        let errors = Context::threads(2, |ctx| {
+            let scan = ParallelBeam::new(evenly_spaced(6, PI), 11);
+            let whole = Tomography2d::new(&[1, 9, 7], scan)?;
+            let groups: Vec<Arc<dyn Physics>> =
+                (whole.split(2, Grouping::Interleaved)?.into_iter())
+                    .map(|group| Arc::new(group) as _)
+                    .collect();
+            let stack = distribute(groups, ctx)?;
+            let views = 3 + ctx.rank();
+            let data = Measurements::partial(2, [(ctx.rank(), noise(vec![1, 1, views, 11]))])?;
+            let error = back_project(&stack, &whole.back_projection(Window::Ramp)?, &data);
+            Ok::<_, Error>(error.expect_err("4 views").to_string())
+        });
+        for error in errors.expect("no rank fails") {
+            assert!(
+                error.contains("3 views of 11 values") && error.contains("[1, 1, 4, 11]"),
+                "{error}"
+            );
+        }
     }
 }

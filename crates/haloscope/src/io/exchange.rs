@@ -192,7 +192,8 @@ impl ScanReader {
     ) -> Result<Vec<Array>> {
         let refused = |error: hdf5_pure::Error| refused(&self.name, &error);
         let [_, height, width] = self.shape;
-        let are_there = |list: &&[usize]| list.is_sorted() && list.last().is_none_or(|last| *last < count);
+        let are_there =
+            |list: &&[usize]| list.is_sorted() && list.last().is_none_or(|last| *last < count);
         if rows.end > height || !lists.iter().all(are_there) {
             let reason = format!(
                 "frames {lists:?} and rows {rows:?} of {count} frames of {height} rows; frames in ascending order are \

@@ -79,8 +79,7 @@ impl BackProjection {
             let (row, view) = (i % rows, view(i / rows));
             for (column, value) in values.iter_mut().enumerate() {
                 let [v, u] = self.circle.place(row, column);
-                let weight =
-                    self.shares.at(view, u) * self.circle.obliqueness(u, v) / self.factor;
+                let weight = self.shares.at(view, u) * self.circle.obliqueness(u, v) / self.factor;
                 *value *= weight as f32;
             }
         });
