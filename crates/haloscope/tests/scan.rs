@@ -62,6 +62,6 @@ fn parts_of_a_scan_are_those_of_the_whole() {
     }
     for (views, rows) in [(&[5][..], 0..2), (&[0], 0..3), (&[2, 1], 0..1)] {
         let error = reader.line_integrals(&[views], rows).expect_err("not there").to_string();
-        assert!(error.contains("5 frames of 2 rows"), "{error}");
+        assert!(error.contains("frames of 2 rows"), "{error}");
     }
 }
