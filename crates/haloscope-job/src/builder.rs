@@ -256,7 +256,7 @@ mod tests {
             assert_eq!(JobBuilder::from_text(&first).expect("the same").to_string(), first);
             let [own, again] = [text(problem), first].map(|text| {
                 let job = Job::parse("job.toml", &text, "".as_ref()).expect("a job");
-                job.id(1).expect("an identity").to_string()
+                job.id(1, &[]).expect("an identity").to_string()
             });
             assert_eq!(own, again, "{problem}");
         }

@@ -51,7 +51,7 @@ impl Job {
 
 fn check(job: &Job, ranks: usize, together: usize) -> Result<JobPlan> {
     // In the order of a run, so that the same fault is found first.
-    let layout = Layout::of(job, ranks)?;
+    let mut layout = Layout::survey(job, ranks)?;
     let network = job.open_network((Machine::detect().cores / ranks).max(1), &layout.image)?;
     let expected = Expected::of(job, &layout, ranks, network.as_ref())?;
     expected.check(ranks, ranks / together)?;
@@ -60,16 +60,15 @@ fn check(job: &Job, ranks: usize, together: usize) -> Result<JobPlan> {
     for recipe in &*layout.recipes {
         shapes.push(recipe.draft()?.measurement_shape().to_vec());
     }
-    if !matches!(job.measurements, Source::Simulation(_)) {
-        // One at a time: all of them need not fit.
-        for index in 0..layout.recipes.len() {
-            layout.read(job, &shapes, std::iter::once(index))?;
-        }
-    }
+    let (values, doubt) = match &job.measurements {
+        Source::Simulation(_) => (None, None),
+        _ => layout.inspect(job, &shapes)?,
+    };
     if let StartPlan::File(file) = &job.start {
         layout.load_start(file)?;
     }
-    let warnings = layout.warnings(job)?;
+    let mut warnings = layout.warnings(job)?;
+    warnings.extend(doubt);
     let checkpoints = job.checkpoint.open()?;
     let mut lines = Vec::new();
     let mut line = |name: &'static str, value: String| lines.push((name, value));
@@ -81,8 +80,8 @@ fn check(job: &Job, ranks: usize, together: usize) -> Result<JobPlan> {
         line(name, value);
     }
     line("measurements", job.measurements.describe());
-    if let Some(values) = &layout.values {
-        line("values", values.clone());
+    if let Some(values) = values {
+        line("values", values);
     }
     line("fidelity", job.fidelity.name.into());
     line("prior", job.prior.describe() + &describe_tiles(&expected.forecast));

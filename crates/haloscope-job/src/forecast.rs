@@ -23,7 +23,7 @@ pub struct JobForecast<'a> {
 impl Job {
     /// Opens the data and the network, for ranks of so many threads. What one rank needs of them must fit here.
     pub fn forecast(&self, threads: usize) -> Result<JobForecast<'_>> {
-        let layout = Layout::of(self, 1)?;
+        let layout = Layout::survey(self, 1)?;
         let network = self.open_network(threads, &layout.image)?.map(Arc::new);
         Ok(JobForecast { job: self, layout, network })
     }

@@ -43,7 +43,7 @@ pub(crate) fn iterate(
     mut saving: Option<&mut Saving>,
     told: &mut Told<'_>,
 ) -> Result<Iterated> {
-    let Prepared { problem, algorithm, stopping, truth, .. } = prepared;
+    let Prepared { problem, algorithm, stopping, truth, has_truth, .. } = prepared;
     // Often enough for a plot.
     let every = (stopping.iterations / 15).clamp(1, 10);
     let mut qualities: Vec<(usize, Quality)> = Vec::new();
@@ -58,10 +58,11 @@ pub(crate) fn iterate(
         stopping,
         Some(&mut |record, state| {
             let clock = Instant::now();
-            let truth = truth.as_ref().filter(|_| record.iteration.is_multiple_of(every));
-            let quality = match truth {
-                Some(truth) => agree_on_root(ctx, || Quality::of(&state.image, truth))?,
-                None => None,
+            let quality = if *has_truth && record.iteration.is_multiple_of(every) {
+                let compare = |truth| Quality::of(&state.image, truth);
+                agree_on_root(ctx, || truth.as_ref().map(compare).transpose())?.flatten()
+            } else {
+                None
             };
             qualities.extend(quality.map(|quality| (record.iteration, quality)));
             told.event(Event::Iteration { record, quality });

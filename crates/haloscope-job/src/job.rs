@@ -254,14 +254,21 @@ impl Job {
     }
 
     /// What the job is, for its checkpoints: all that decides its result on so many ranks, the content of its files
-    /// included.
-    pub(crate) fn id(&self, ranks: usize) -> Result<JobId> {
+    /// included. `data` are digests of the measurements, so that nobody reads those again.
+    pub(crate) fn id(&self, ranks: usize, data: &[u8]) -> Result<JobId> {
         let name = Path::new(&self.name).file_name().unwrap_or_default().display().to_string();
         let mut id = JobId::new(name, self.fingerprint.as_bytes());
         if self.prior.depends_on_ranks() {
             id = id.with_content(&ranks.to_le_bytes());
         }
-        for path in self.inputs() {
+        let simulated = match &self.measurements {
+            Source::Simulation(_) => self.measurements.files(),
+            Source::Files(_) | Source::Scan(_) => {
+                id = id.with_content(data);
+                Vec::new()
+            }
+        };
+        for path in simulated.into_iter().chain(self.other_inputs()) {
             id = with_file(id, &path)?;
         }
         Ok(id)
@@ -277,8 +284,12 @@ impl Job {
 
     /// The files that decide the result.
     fn inputs(&self) -> Vec<PathBuf> {
-        let mut paths = self.measurements.files();
-        paths.extend(self.operators.iter().flat_map(Entry::files));
+        self.measurements.files().into_iter().chain(self.other_inputs()).collect()
+    }
+
+    /// Those of them that are not measured.
+    fn other_inputs(&self) -> Vec<PathBuf> {
+        let mut paths: Vec<PathBuf> = self.operators.iter().flat_map(Entry::files).collect();
         if let StartPlan::File(file) = &self.start {
             paths.push(file.path.clone());
         }

@@ -1,20 +1,26 @@
 //! What a job comes down to on any number of ranks: the shape of the image, the operators, where their data are.
 //!
-//! Made by every rank for itself, from the job and its files; nothing is sent.
+//! The first rank looks at the files; what the others need to know of them is a few numbers, which it sends. What it had to
+//! read for that it keeps until [`acquire`](crate::acquire) wants it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use haloscope::array::extremes;
-use haloscope::{Array, Error, Measurements, Result};
+use haloscope::distribute::{agree, agree_on_root};
+use haloscope::{Array, Error, Result};
+use haloscope_comm::{Collectives, Context};
 use ndarray::{Axis, Ix2};
+use serde::{Deserialize, Serialize};
 
 use crate::Job;
 use crate::draft::sinogram::beam_of;
 use crate::memory;
 use crate::sections::beam::{Measured, Scan};
+use crate::sections::data_files::{Kept, Origin};
 use crate::sections::files::StartPlan;
 use crate::sections::measurements::{ImageFile, Source};
-use crate::sections::operators::Recipe;
+use crate::sections::operators::{Entry, Recipe};
 use crate::sections::placement::Placement;
 use crate::template::short;
 use crate::words::count;
@@ -25,15 +31,38 @@ pub(crate) struct Layout {
     /// (batch, channel, spatial…).
     pub image: Vec<usize>,
     pub recipes: Arc<[Recipe]>,
+    /// What images are compared with, on the first rank.
     pub truth: Option<Truth>,
-    /// Where the image is.
+    /// The difference between black and white of the truth, if there is one, on every rank.
+    pub range: Option<f64>,
+    /// Where the image is, as the first rank knows it.
     pub placement: Placement,
-    /// What the files hold, in words.
-    pub values: Option<String>,
-    /// The scan, if the data are one.
-    scan: Option<Array>,
-    /// What may be wrong with the data.
-    doubts: Vec<String>,
+    /// What the first file of measurements says of itself, on the first rank.
+    pub origin: Option<Origin>,
+    /// What is known of the scans, by the number of their files.
+    pub scans: BTreeMap<usize, Scanned>,
+    /// What the first rank has read, by the number of the file.
+    pub kept: BTreeMap<usize, Kept>,
+}
+
+/// What is known of the measurements of a scan without their values.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Scanned {
+    /// (batch, channel, view, …).
+    pub shape: Vec<usize>,
+    /// The bits of the angles in radians, where a file has them.
+    angles: Option<Vec<u64>>,
+    /// Whether the first rank has all of it, because nothing less told the shape.
+    pub is_dealt: bool,
+}
+
+/// What the ranks need to know of the files.
+#[derive(Debug, Deserialize, Serialize)]
+struct Facts {
+    image: Vec<usize>,
+    scans: BTreeMap<usize, Scanned>,
+    /// The bits of the range of the truth.
+    range: Option<u64>,
 }
 
 /// An image to compare with.
@@ -44,13 +73,34 @@ pub struct Truth {
     /// The difference between black and white.
     pub range: f64,
     /// Where its file says that it is.
-    pub placement: Placement,
+    pub(crate) placement: Placement,
 }
 
 impl Layout {
-    /// The layout of a job that has `here` ranks on this machine.
-    pub(crate) fn of(job: &Job, here: usize) -> Result<Self> {
-        match &job.measurements {
+    /// The layout of a job; all ranks call it.
+    pub(crate) fn of(ctx: &Context, job: &Job) -> Result<Self> {
+        let here = ctx.local_size();
+        let first = agree_on_root(ctx, || Self::survey(job, here))?;
+        if ctx.size() == 1 {
+            return first.ok_or_else(|| Error::argument("ranks", "there is no first one"));
+        }
+        let broken = |error: serde_json::Error| Error::argument("layout", error.to_string());
+        let mut facts = match &first {
+            Some(layout) => serde_json::to_vec(&layout.facts()).map_err(broken)?,
+            None => Vec::new(),
+        };
+        ctx.comm().broadcast_list(0, &mut facts)?;
+        let layout = match first {
+            Some(layout) => Ok(layout),
+            None => (serde_json::from_slice(&facts).map_err(broken))
+                .and_then(|facts| Self::follow(job, here, facts)),
+        };
+        agree(ctx, layout)
+    }
+
+    /// The layout of a job that has `here` ranks on this machine, as the first of them finds it in the files.
+    pub(crate) fn survey(job: &Job, here: usize) -> Result<Self> {
+        let mut layout = match &job.measurements {
             Source::Simulation(simulation) => {
                 if let Some(shape) = simulation.announced_shape() {
                     memory::check_image(&shape, here)?;
@@ -58,77 +108,117 @@ impl Layout {
                 let truth = simulation.truth()?;
                 let shape = truth.0.shape().to_vec();
                 check_size(job, &shape)?;
-                Self::new(job, shape, None, Some(truth), |_| Ok(None))
+                return Self::new(job, shape, |_| Ok(None))?.with_truth(job, Some(truth));
             }
-            Source::Scan(scan) => {
-                let (array, angles) = scan.load()?;
-                let measured = Measured::of(&array, Some(angles));
-                let image = image_shape(job, array.shape())?;
+            Source::Scan(file) => {
+                let measured = file.survey()?;
+                let shape = [&[1, 1], &measured.shape[..]].concat();
+                let image = image_shape(job, &shape)?;
                 memory::check_image(&image, here)?;
-                Self::new(job, image, Some(array), None, |_| Ok(Some(measured.clone())))
+                let scanned = Scanned::new(shape, measured.angles.as_deref(), false);
+                Self::new(job, image, |_| Ok(Some(scanned.clone())))?
             }
             Source::Files(files) => {
-                let (first, placement, values) = files.load_first()?;
-                if job.operators.iter().all(|entry| !entry.is_scan()) {
-                    check_clamp(job, &first).map_err(|error| files.refuse(&error))?;
+                let first = files.survey(0)?;
+                let has_scan = job.operators.iter().any(Entry::is_scan);
+                if let (Kept::Whole(first), false) = (&first.kept, has_scan) {
+                    check_clamp(job, first).map_err(|error| files.refuse(&error))?;
                 }
-                let image = image_shape(job, first.shape())?;
+                let image = image_shape(job, &first.shape)?;
                 memory::check_image(&image, here)?;
-                let measured = |file: usize| match file {
-                    0 => Ok(Some(Measured::of(&first, None))),
-                    file => Ok(Some(Measured::of(&files.load(file)?, None))),
+                let (shape, mut kept) = (first.shape, BTreeMap::from([(0, first.kept)]));
+                let scanned = |file: usize| {
+                    let shape = if file == 0 {
+                        shape.clone()
+                    } else {
+                        let other = files.survey(file)?;
+                        kept.insert(file, other.kept);
+                        other.shape
+                    };
+                    let is_dealt = matches!(kept.get(&file), Some(Kept::Whole(_)));
+                    Ok(Some(Scanned::new(shape, None, is_dealt)))
                 };
-                let mut layout = Self::new(job, image, None, None, measured)?;
-                layout.values = Some(values);
-                let doubt = match layout.recipes[0].scan() {
-                    Some(_) => doubt_of_scan(&first),
-                    None => layout.recipes[0].doubt(&first),
-                };
-                layout.doubts.extend(doubt.map(|doubt| files.doubt(&doubt)));
-                if job.operators[0].keeps_places() {
-                    layout.placement = layout.placement.or(placement);
-                }
+                let mut layout = Self::new(job, image, scanned)?;
+                layout.kept = kept;
                 let needed = layout.recipes.last().map_or(0, |recipe| recipe.file + 1);
                 files.check_count(needed)?;
-                Ok(layout)
+                layout.origin = Some(first.origin);
+                layout
             }
+        };
+        layout = layout.with_truth(job, None)?;
+        if let Some(origin) = layout.origin.as_ref().filter(|_| job.operators[0].keeps_places()) {
+            layout.placement = std::mem::take(&mut layout.placement).or(origin.placement.clone());
         }
+        Ok(layout)
+    }
+
+    /// The layout of a job as the other ranks have it.
+    fn follow(job: &Job, here: usize, facts: Facts) -> Result<Self> {
+        memory::check_image(&facts.image, here)?;
+        let layout = Self::new(job, facts.image, |file| Ok(facts.scans.get(&file).cloned()))?;
+        Ok(Self { range: facts.range.map(f64::from_bits), ..layout })
+    }
+
+    fn facts(&self) -> Facts {
+        let (image, scans) = (self.image.clone(), self.scans.clone());
+        Facts { image, scans, range: self.range.map(f64::to_bits) }
     }
 
     fn new(
         job: &Job,
         image: Vec<usize>,
-        scan: Option<Array>,
-        simulated: Option<(Array, Placement)>,
-        measured: impl Fn(usize) -> Result<Option<Measured>>,
+        mut scanned: impl FnMut(usize) -> Result<Option<Scanned>>,
     ) -> Result<Self> {
         let (mut recipes, mut file) = (Vec::new(), 0);
+        let mut scans = BTreeMap::new();
         for entry in &job.operators {
-            let measured = if entry.is_scan() { measured(file)? } else { None };
+            let scanned = if entry.is_scan() { scanned(file)? } else { None };
+            let measured = scanned.as_ref().map(Scanned::measured);
             let made = entry.recipes(&image[1..], measured.as_ref(), file)?;
+            scans.extend(scanned.map(|scanned| (file, scanned)));
             file = made.last().map_or(file, |recipe: &Recipe| recipe.file + 1);
             recipes.extend(made);
         }
         check_plans(job, &recipes)?;
         job.output.check_image(&image)?;
-        let truth = Truth::of(job, simulated, &image)?;
-        let known = truth.as_ref().map(|truth| truth.placement.clone()).unwrap_or_default();
-        let placement = known.or_pixels(recipes.iter().find_map(|recipe| recipe.scan()?.pixel()));
+        let pixel = recipes.iter().find_map(|recipe| recipe.scan()?.pixel());
         Ok(Self {
             image,
             recipes: recipes.into(),
-            truth,
-            placement,
-            values: None,
-            scan,
-            doubts: Vec::new(),
+            truth: None,
+            range: None,
+            placement: Placement::default().or_pixels(pixel),
+            origin: None,
+            scans,
+            kept: BTreeMap::new(),
         })
+    }
+
+    /// The layout with the truth of the job, if it has one.
+    fn with_truth(mut self, job: &Job, simulated: Option<(Array, Placement)>) -> Result<Self> {
+        self.truth = Truth::of(job, simulated, &self.image)?;
+        if let Some(truth) = &self.truth {
+            self.range = Some(truth.range);
+            let pixel = self.recipes.iter().find_map(|recipe| recipe.scan()?.pixel());
+            self.placement = truth.placement.clone().or_pixels(pixel);
+        }
+        Ok(self)
+    }
+
+    /// What is suspicious about the measurements of the first operator.
+    pub(crate) fn doubt(&self, job: &Job, first: &Array) -> Option<String> {
+        let Source::Files(files) = &job.measurements else { return None };
+        let doubt = match self.recipes[0].scan() {
+            Some(_) => doubt_of_scan(first),
+            None => self.recipes[0].doubt(first),
+        };
+        doubt.map(|doubt| files.doubt(&doubt))
     }
 
     /// What may be wrong with the job, though it can be run.
     pub(crate) fn warnings(&self, job: &Job) -> Result<Vec<String>> {
         let mut warnings = job.notices.clone();
-        warnings.extend(self.doubts.iter().cloned());
         let mut last: Option<&Arc<Scan>> = None;
         for scan in self.recipes.iter().filter_map(Recipe::scan) {
             if last.is_some_and(|last| Arc::ptr_eq(last, scan)) {
@@ -155,40 +245,20 @@ impl Layout {
             found: start.shape().to_vec(),
         })
     }
+}
 
-    /// The measurements of some operators, from the files of the job.
-    pub(crate) fn read(
-        &self,
-        job: &Job,
-        shapes: &[Vec<usize>],
-        operators: impl Iterator<Item = usize>,
-    ) -> Result<Measurements> {
-        let mut parts = Vec::new();
-        let mut last: Option<(usize, Array)> = None;
-        for index in operators {
-            let recipe = &self.recipes[index];
-            let whole = match (&job.measurements, last.take()) {
-                (_, Some((file, array))) if file == recipe.file => array,
-                (Source::Files(files), _) => files.load(recipe.file)?,
-                _ => self.scan.clone().unwrap_or_default(),
-            };
-            let part = recipe.own(&whole);
-            last = Some((recipe.file, whole));
-            let expected = [&self.image[..1], &shapes[index]].concat();
-            if part.shape() != expected {
-                return Err(recipe.place().refuse(Error::Shape {
-                    what: format!("the measurement of operator {index} ({})", recipe.name()),
-                    expected: format!("{expected:?} is expected for images of {:?}", self.image),
-                    found: part.shape().to_vec(),
-                }));
-            }
-            // Data without a meaning for the fidelity are not even comparable with themselves.
-            if let Some(fidelity) = job.fidelity.fidelities.get(index) {
-                fidelity.value(&part, &part).map_err(|error| recipe.place().refuse(error))?;
-            }
-            parts.push((index, part));
+impl Scanned {
+    fn new(shape: Vec<usize>, angles: Option<&[f64]>, is_dealt: bool) -> Self {
+        let angles = angles.map(|angles| angles.iter().map(|angle| angle.to_bits()).collect());
+        Self { shape, angles, is_dealt }
+    }
+
+    fn measured(&self) -> Measured {
+        let bits = self.angles.as_ref();
+        Measured {
+            shape: self.shape.get(2..).unwrap_or_default().to_vec(),
+            angles: bits.map(|bits| bits.iter().map(|bits| f64::from_bits(*bits)).collect()),
         }
-        Measurements::partial(self.recipes.len(), parts)
     }
 }
 

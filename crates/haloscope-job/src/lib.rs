@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod acquire;
 mod builder;
 mod check;
 mod document;

@@ -38,7 +38,7 @@ pub struct Outcome {
     pub before_quality: Option<Quality>,
     /// How near the truth the image is.
     pub quality: Option<Quality>,
-    /// What the image is compared with.
+    /// What the image is compared with, on the first rank.
     pub truth: Option<Truth>,
     /// The number of operators.
     pub operators: usize,

@@ -1,21 +1,23 @@
 //! From a job to a problem on all ranks: operators, measurements, prior, method and the image to begin with.
 //!
-//! All ranks prepare together, and an error on one of them becomes one on all.
+//! All ranks prepare together and share the work, and an error on one of them becomes one on all.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use haloscope::denoise::{NetworkDenoiser, Work};
-use haloscope::distribute::{DistributedStack, Factory, agree, distribute};
+use haloscope::distribute::{DistributedStack, Factory, agree, back_project, distribute};
 use haloscope::physics::tomography::Window;
 use haloscope::solve::{Algorithm, Problem, Start, State, Stopping};
 use haloscope::{Array, Measurements, Result};
-use haloscope_comm::{Collectives, Context, ContextOptions};
+use haloscope_comm::{Context, ContextOptions};
 use serde::{Deserialize, Serialize};
 
 use crate::Job;
+use crate::acquire::acquire;
 use crate::layout::{Layout, Truth};
+use crate::sections::beam::Scan;
 use crate::sections::files::StartPlan;
-use crate::sections::measurements::Source;
 use crate::sections::operators::Recipe;
 use crate::sections::placement::Placement;
 use crate::sections::prior::RankedPrior;
@@ -29,8 +31,10 @@ pub struct Prepared {
     pub algorithm: Box<dyn Algorithm>,
     /// When it stops.
     pub stopping: Stopping,
-    /// What images are compared with.
+    /// What images are compared with, on rank 0.
     pub truth: Option<Truth>,
+    /// Whether there is a truth, on every rank.
+    pub has_truth: bool,
     /// Where the image is.
     pub placement: Placement,
     /// The measurements as one would look at them without a reconstruction; on rank 0, if pictures are wanted.
@@ -115,9 +119,43 @@ impl Job {
         ctx: &Context,
         distribution: Distribution,
     ) -> Result<Prepared> {
-        let layout = agree(ctx, Layout::of(self, ctx.local_size()))?;
+        let layout = Layout::of(ctx, self)?;
         let network = agree(ctx, self.share_network(ctx, &layout.image))?;
-        Prepared::distributed(ctx, self, layout, network, None, distribution)
+        let acquired = Acquired::new(ctx, self, layout, distribution)?;
+        Prepared::new(ctx, self, acquired, network, None)
+    }
+}
+
+/// Operators and their measurements, on the ranks that own them.
+pub(crate) struct Acquired {
+    physics: DistributedStack,
+    of_prior: Context,
+    layout: Layout,
+    /// Of the rank's own operators.
+    pub data: Measurements,
+    /// What may be wrong with the data, on rank 0.
+    pub doubt: Option<String>,
+}
+
+impl Acquired {
+    /// Makes the operators and reads or simulates their measurements; all ranks call it.
+    pub(crate) fn new(
+        ctx: &Context,
+        job: &Job,
+        mut layout: Layout,
+        distribution: Distribution,
+    ) -> Result<Self> {
+        let (of_physics, of_prior) = distribution.contexts(ctx)?;
+        let made = layout.recipes.clone();
+        for scan in made.iter().filter_map(Recipe::scan) {
+            scan.normalise(&of_physics)?;
+        }
+        let factory = Factory::new(made.len(), move |index, _, _| made[index].make());
+        let physics = distribute(factory, &of_physics)?;
+        let data = acquire(ctx, job, &mut layout, &physics)?;
+        let first = data.get(0).filter(|_| ctx.is_root());
+        let doubt = first.and_then(|first| layout.doubt(job, first));
+        Ok(Self { physics, of_prior, layout, data, doubt })
     }
 }
 
@@ -127,63 +165,60 @@ impl Prepared {
     pub(crate) fn new(
         ctx: &Context,
         job: &Job,
-        layout: Layout,
+        acquired: Acquired,
         network: Option<Arc<NetworkDenoiser>>,
         found: Option<&State>,
     ) -> Result<Self> {
-        Self::distributed(ctx, job, layout, network, found, Distribution::Both)
-    }
-
-    fn distributed(
-        ctx: &Context,
-        job: &Job,
-        layout: Layout,
-        network: Option<Arc<NetworkDenoiser>>,
-        found: Option<&State>,
-        distribution: Distribution,
-    ) -> Result<Self> {
-        let (of_physics, of_prior) = distribution.contexts(ctx)?;
-        let begins = found.is_none();
+        let Acquired { physics, of_prior, layout, data, .. } = acquired;
         let recipes = layout.recipes.clone();
-        let made = recipes.clone();
-        let factory = Factory::new(recipes.len(), move |index, _, _| made[index].make());
-        let physics = distribute(factory, &of_physics)?;
-        let back_projection = match &job.start {
-            StartPlan::BackProjection(_, window) if begins => Some(*window),
+        let begins = found.is_none();
+        let looks = job.output.folder.is_some() && !job.solver.method.is_direct();
+        let scan = only_scan(&recipes);
+        let project = |window: Window| match scan {
+            Some(scan) => scan.whole()?.back_projection(window).map(Some),
+            None => Ok(None),
+        };
+        let image = match &job.start {
+            StartPlan::BackProjection(_, window) if begins => {
+                let plan = agree(ctx, project(*window))?;
+                plan.map(|plan| back_project(&physics, &plan, &data)).transpose()?
+            }
             _ => None,
         };
-        let looks = job.output.folder.is_some();
-        let needs_all = back_projection.is_some() || looks && recipes[0].scan().is_some();
-        let (data, all) = acquire(ctx, job, &layout, &physics, needs_all)?;
-
-        let seen = all.as_ref().unwrap_or(&data);
-        let image = match back_projection {
-            None => None,
-            Some(window) => agree(ctx, back_project(&recipes[0], seen, window))?,
+        let before = match (&image, scan) {
+            _ if !looks => None,
+            (Some(image), _) => ctx.is_root().then(|| image.clone()),
+            // Scans that do not go around have no such image, which is no reason to stop.
+            (None, Some(_)) => match project(Window::Ramp) {
+                Ok(Some(plan)) => Some(back_project(&physics, &plan, &data)?),
+                _ => None,
+            },
+            (None, None) if ctx.is_root() => look(&recipes[0], &layout.image, &data),
+            (None, None) => None,
         };
-        let before = match &image {
-            _ if !looks || job.solver.method.is_direct() => None,
-            Some(image) => ctx.is_root().then(|| image.clone()),
-            None => ctx.comm().on_root(|| look(&recipes[0], &layout.image, seen))?.flatten(),
-        };
-        let before = before.map(|image| Before::new(image, &recipes));
-        drop(all);
+        let before = before.filter(|_| ctx.is_root()).map(|image| Before::new(image, &recipes));
 
         let values = physics.measurement_shapes().iter();
         let values: usize = values.map(|shape| shape.iter().product::<usize>()).sum();
         let stopping = job.stop.stopping(values * layout.image[0], &job.fidelity);
-        let fidelity = distribute(job.fidelity.fidelities.clone(), &of_physics)?;
-        let problem = job.solver.adapt(Problem::new(physics, data, fidelity)?);
+        let fidelity = distribute(job.fidelity.fidelities.clone(), physics.context())?;
+        let mut problem = job.solver.adapt(Problem::new(physics, data, fidelity)?);
+        if scan.is_some_and(|scan| scan.is_normalised()) {
+            problem = problem.with_squared_norm(1.0);
+        }
         let mut notes = Vec::new();
         let mut start = None;
         let mut scale = found.and_then(scale_of);
         if begins {
-            let mut image = problem.start(&start_of(ctx, job, &layout, image)?)?;
+            let mut image = match start_of(ctx, job, &layout, image)? {
+                Start::Image(image) => image,
+                start => problem.start(&start)?,
+            };
             notes.extend(job.prior.clamp_note(&image));
             // Zeros say nothing of the image's values.
             let seen = || match &job.start {
-                StartPlan::Zeros => problem.start(&Start::Adjoint),
-                _ => Ok(image.clone()),
+                StartPlan::Zeros => problem.start(&Start::Adjoint).map(Cow::Owned),
+                _ => Ok(Cow::Borrowed(&image)),
             };
             scale = job.prior.scale(seen)?;
             let is_scan = recipes[0].scan().is_some();
@@ -210,8 +245,20 @@ impl Prepared {
                 "the noise of the measurements is about {noise:.2e}; `noise` in [solver] sets another"
             ));
         }
-        let Layout { truth, placement, .. } = layout;
-        Ok(Self { problem, algorithm, stopping, truth, placement, before, start, notes, work })
+        let Layout { truth, placement, range, .. } = layout;
+        let has_truth = range.is_some();
+        Ok(Self {
+            problem,
+            algorithm,
+            stopping,
+            truth,
+            has_truth,
+            placement,
+            before,
+            start,
+            notes,
+            work,
+        })
     }
 }
 
@@ -221,44 +268,14 @@ fn scale_of(state: &State) -> Option<(f32, f32)> {
     black.zip(white)
 }
 
-/// The rank's own measurements and, if they are needed, those of all operators.
-fn acquire(
-    ctx: &Context,
-    job: &Job,
-    layout: &Layout,
-    physics: &DistributedStack,
-    needs_all: bool,
-) -> Result<(Measurements, Option<Measurements>)> {
-    let own = || physics.local_indices();
-    if let (Source::Simulation(simulation), Some(truth)) = (&job.measurements, &layout.truth) {
-        let measured = physics.measure_terms(&truth.image, &simulation.noise, simulation.seed)?;
-        if !needs_all {
-            return Ok((agree(ctx, measured.into_local())?, None));
-        }
-        let all = measured.gather()?;
-        return Ok((pick(&all, own())?, Some(all)));
-    }
-    let shapes = physics.measurement_shapes();
-    if !needs_all {
-        return Ok((agree(ctx, layout.read(job, shapes, own()))?, None));
-    }
-    let all = agree(ctx, layout.read(job, shapes, 0..physics.len()))?;
-    Ok((pick(&all, own())?, Some(all)))
+/// The scan of which the operators are the groups, if they are all of one.
+fn only_scan(recipes: &[Recipe]) -> Option<&Arc<Scan>> {
+    recipes[0].scan().filter(|scan| scan.groups() == recipes.len())
 }
 
-/// Some parts of complete measurements.
-fn pick(all: &Measurements, indices: impl Iterator<Item = usize>) -> Result<Measurements> {
-    let parts = indices.filter_map(|index| Some((index, all.get(index)?.clone())));
-    Measurements::partial(all.len(), parts)
-}
-
-/// The measurements as an image of this shape: the first frame as it is or enlarged, or the back-projection of a scan.
+/// The measurement as an image of this shape: the first frame as it is, or enlarged.
 fn look(first: &Recipe, image: &[usize], data: &Measurements) -> Option<Array> {
-    if let Some(projected) = back_project(first, data, Window::Ramp).transpose() {
-        // Scans that do not go around have no such image, which is no reason to stop.
-        return projected.ok();
-    }
-    let frame = data.get(0)?;
+    let frame = data.get(0).filter(|_| first.scan().is_none())?;
     let factor = first.thinning();
     let fits = frame.shape()[..2] == image[..2]
         && frame.shape()[2..].iter().zip(&image[2..]).all(|(small, side)| small * factor >= *side);
@@ -271,12 +288,6 @@ fn look(first: &Recipe, image: &[usize], data: &Measurements) -> Option<Array> {
             frame[&place[..image.len()]]
         })
     })
-}
-
-fn back_project(first: &Recipe, data: &Measurements, window: Window) -> Result<Option<Array>> {
-    let Some(scan) = first.scan() else { return Ok(None) };
-    let views = scan.join(data)?;
-    scan.whole()?.filtered_back_projection(&views, window).map(Some)
 }
 
 fn start_of(

@@ -19,7 +19,7 @@ use crate::layout::{DARK, Layout};
 use crate::memory::Expected;
 use crate::observer::{Event, Observer};
 use crate::outcome::{Ending, Outcome};
-use crate::prepare::Prepared;
+use crate::prepare::{Acquired, Distribution, Prepared};
 use crate::quality::Quality;
 use crate::saving::{Resuming, Saving, lock_output};
 use crate::scale::Clipped;
@@ -118,7 +118,7 @@ struct Ready {
 
 impl Ready {
     fn new(ctx: &Context, job: &Job, told: &mut Told<'_>) -> haloscope::Result<Self> {
-        let layout = agree(ctx, Layout::of(job, ctx.local_size()))?;
+        let layout = Layout::of(ctx, job)?;
         told.end_stage("reading the job and its data");
         let network = agree(ctx, job.share_network(ctx, &layout.image))?;
         let expected = expect(ctx, job, &layout, network.as_deref())?;
@@ -126,18 +126,21 @@ impl Ready {
         agree(ctx, if ctx.is_root() { job.output.check_writable() } else { Ok(()) })?;
         let (shape, operators) = (layout.image[1..].to_vec(), layout.recipes.len());
         let facts = Facts::of(job, &layout);
-        let (saving, found) = match job.resuming {
-            Resuming::Off => (None, None),
-            resuming => {
-                let (saving, found) = Saving::open(ctx, job, resuming, told)?;
-                (Some(saving), found)
-            }
+        let mut saving = match job.resuming {
+            Resuming::Off => None,
+            resuming => Some(Saving::open(ctx, job, resuming, told)?),
         };
         let output = lock_output(ctx, job, saving.is_some(), told)?;
-        let warnings = agree(ctx, layout.warnings(job))?;
+        let mut warnings = agree(ctx, layout.warnings(job))?;
         told.end_stage("opening the network and the folders");
         let begin = Instant::now();
-        let mut prepared = Prepared::new(ctx, job, layout, network, found.as_ref())?;
+        let acquired = Acquired::new(ctx, job, layout, Distribution::Both)?;
+        warnings.extend(acquired.doubt.clone());
+        let found = match &mut saving {
+            Some(saving) => saving.resume(ctx, job, &acquired.data, told)?,
+            None => None,
+        };
+        let mut prepared = Prepared::new(ctx, job, acquired, network, found.as_ref())?;
         let preparation = begin.elapsed().as_secs_f64();
         // What is refused is not warned of.
         for warning in &warnings {

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use haloscope::distribute::{agree, agree_on_root};
 use haloscope::solve::{Checkpoints, FolderLock, JobId, State};
-use haloscope::{Error, Result};
+use haloscope::{Error, Measurements, Result};
 use haloscope_comm::Context;
 
 use crate::Job;
+use crate::acquire::digests;
 use crate::run::Told;
 
 /// What a run does about checkpoints.
@@ -27,6 +28,7 @@ pub enum Resuming {
 pub(crate) struct Saving {
     pub checkpoints: Checkpoints,
     pub id: JobId,
+    resuming: Resuming,
     /// What keeps other runs out of their folder, on the rank that writes them.
     lock: Option<FolderLock>,
     /// Whether one of them is this run's: it resumed from it, or wrote it.
@@ -36,35 +38,18 @@ pub(crate) struct Saving {
 }
 
 impl Saving {
-    /// The checkpoints of a job, and the state to resume from; all ranks call it.
+    /// The checkpoints of a job; all ranks call it. Those of earlier runs are kept, refused or discarded.
     pub(crate) fn open(
         ctx: &Context,
         job: &Job,
         resuming: Resuming,
         told: &mut Told<'_>,
-    ) -> Result<(Self, Option<State>)> {
+    ) -> Result<Self> {
         // Only the first rank writes and reads them, and keeps other runs away.
         let lock = agree_on_root(ctx, || lock_checkpoints(job, told))?.flatten();
-        let id = agree_on_root(ctx, || job.id(ctx.size()))?;
-        let id = id.unwrap_or_else(|| JobId::new(&*job.name, &[]));
         let mut checkpoints = agree(ctx, job.checkpoint.open())?;
-        let mut state = None;
         match resuming {
-            Resuming::Latest => {
-                let found = checkpoints.load_latest(ctx, &id)?;
-                match &found {
-                    Some(found) => {
-                        for note in found.notes() {
-                            told.warn(&note);
-                        }
-                    }
-                    None => told.warn(&format!(
-                        "there is no checkpoint in {}; the run starts from the beginning",
-                        checkpoints.folder().display()
-                    )),
-                }
-                state = found.map(|found| found.state);
-            }
+            Resuming::Latest => (),
             Resuming::Never => {
                 agree_on_root(ctx, || checkpoints.start_over())?;
             }
@@ -72,8 +57,40 @@ impl Saving {
                 agree_on_root(ctx, || begin_anew(&mut checkpoints, told))?;
             }
         }
-        let has_own = state.is_some();
-        Ok((Self { checkpoints, id, lock, has_own, is_in_trouble: false }, state))
+        let id = JobId::new(&*job.name, &[]);
+        Ok(Self { checkpoints, id, resuming, lock, has_own: false, is_in_trouble: false })
+    }
+
+    /// The state to resume from, if there is one, now that the measurements are known by which checkpoints are told from those
+    /// of other jobs; all ranks call it.
+    pub(crate) fn resume(
+        &mut self,
+        ctx: &Context,
+        job: &Job,
+        data: &Measurements,
+        told: &mut Told<'_>,
+    ) -> Result<Option<State>> {
+        let digests = digests(ctx, data)?;
+        if let Some(id) = agree_on_root(ctx, || job.id(ctx.size(), &digests))? {
+            self.id = id;
+        }
+        if self.resuming != Resuming::Latest {
+            return Ok(None);
+        }
+        let found = self.checkpoints.load_latest(ctx, &self.id)?;
+        match &found {
+            Some(found) => {
+                for note in found.notes() {
+                    told.warn(&note);
+                }
+            }
+            None => told.warn(&format!(
+                "there is no checkpoint in {}; the run starts from the beginning",
+                self.checkpoints.folder().display()
+            )),
+        }
+        self.has_own = found.is_some();
+        Ok(found.map(|found| found.state))
     }
 
     /// Saves if it is time; all ranks call it. A checkpoint that cannot be written is no reason to stop computing.

@@ -84,7 +84,9 @@ fn estimate(
     let rest = variation_rate(layout)? * image as f64 * ranks;
     let iteration = data * job.solver.applications() + prior + rest;
     let mut seconds = iteration * job.stop.iterations as f64;
-    if job.solver.needs_norm() {
+    // A norm that a scan is scaled to is not estimated once more.
+    let is_normalised = layout.recipes[0].scan().is_some_and(|scan| scan.is_normalised());
+    if job.solver.needs_norm() || is_normalised {
         seconds += NORM * data;
     }
     if let (StartPlan::BackProjection(_, window), Some(scan)) =
@@ -95,8 +97,7 @@ fn estimate(
         let zeros = Array::zeros([&[layout.image[0]], &measured[..]].concat());
         let per_view =
             timed(|| projector.filtered_back_projection(&zeros, *window))? / views as f64;
-        // On every rank.
-        seconds += per_view * scan.views() as f64 * ranks;
+        seconds += per_view * scan.views() as f64;
     }
     Ok(seconds)
 }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use haloscope::io::Limits;
-use haloscope::io::exchange::Scan;
+use haloscope::io::exchange::{Scan, ScanReader};
 
 #[test]
 fn scan_becomes_line_integrals() {
@@ -38,4 +38,30 @@ fn tooth_is_read() {
     assert!(sinograms.iter().all(|value| value.is_finite()));
     let mean = sinograms.mean().expect("values");
     assert!((0.1..2.0).contains(&mean), "{mean}");
+}
+
+#[test]
+fn parts_of_a_scan_are_those_of_the_whole() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/files/scan.h5");
+    // (row, 1, angle, column)
+    let whole = Scan::read(&path, &Limits::default()).and_then(|scan| scan.line_integrals());
+    let whole = whole.expect("readable");
+    let reader = ScanReader::open(&path, &Limits::default()).expect("readable");
+    assert_eq!((reader.shape(), reader.angles().len()), ([5, 2, 6], 5));
+    let lists: [&[usize]; 3] = [&[0, 2, 4], &[], &[1, 3]];
+    for rows in [0..2, 1..2] {
+        let parts = reader.line_integrals(&lists, rows.clone()).expect("readable");
+        for (list, part) in lists.iter().zip(parts) {
+            assert_eq!(part.shape(), [list.len(), rows.len(), 6]);
+            for ((view, row, column), value) in
+                part.into_dimensionality::<ndarray::Ix3>().expect("three axes").indexed_iter()
+            {
+                assert_eq!(*value, whole[[rows.start + row, 0, list[view], column]]);
+            }
+        }
+    }
+    for (views, rows) in [(&[5][..], 0..2), (&[0], 0..3), (&[2, 1], 0..1)] {
+        let error = reader.line_integrals(&[views], rows).expect_err("not there").to_string();
+        assert!(error.contains("frames of 2 rows"), "{error}");
+    }
 }

@@ -3,6 +3,7 @@
 //! Bits must not depend on the number of ranks: the tiles of a network have the library's standard lengths, unless the job
 //! gives others or asks for ones that suit the ranks.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -215,9 +216,9 @@ impl PriorPlan {
 
     /// The values that are black and white to a network, for an image to begin with: those that the job gives, or those that
     /// suit it. `None` where there is no network, or where every iteration finds them anew.
-    pub(crate) fn scale(
+    pub(crate) fn scale<'a>(
         &self,
-        start: impl FnOnce() -> Result<Array>,
+        start: impl FnOnce() -> Result<Cow<'a, Array>>,
     ) -> Result<Option<(f32, f32)>> {
         let PriorKind::Network(network) = &self.kind else { return Ok(None) };
         match network.scale {

@@ -4,7 +4,7 @@
 //! (1, 1, view, row, column).
 
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use haloscope::io::{self, ReadOptions, frames};
 use haloscope::{Array, Result};
@@ -47,6 +47,20 @@ impl Stacking {
         self.order.is_some() || self.row.is_some()
     }
 
+    /// The sides behind the view of a scan whose files have one view each, if a first file of this shape says that they do.
+    pub(super) fn sides_of_views(&self, first: &[usize]) -> Option<Vec<usize>> {
+        let (Order::ViewRowColumn, &[1, 1, rows, columns]) =
+            (self.order.unwrap_or_default(), first)
+        else {
+            return None;
+        };
+        match self.row {
+            Some(_) => Some(vec![columns]),
+            // A line is a part of a sinogram.
+            None => (!self.is_fan && rows > 1).then(|| vec![rows, columns]),
+        }
+    }
+
     /// A scan of so many files.
     pub(super) fn stack(self, files: usize) -> Stack {
         Stack { how: self, files, sides: Vec::new(), rows: 0, values: Vec::new() }
@@ -65,6 +79,14 @@ pub(super) struct Stack {
 }
 
 impl Stack {
+    /// A scan whose views have these sides, whichever file comes first.
+    pub(super) fn expecting(mut self, sides: &[usize]) -> Self {
+        self.sides = [&[0], sides].concat();
+        let values: usize = sides.iter().product();
+        let _ = self.values.try_reserve_exact(values.saturating_mul(self.files));
+        self
+    }
+
     /// Takes the next file: (1, 1, …) of two or three sides.
     pub(super) fn push(&mut self, part: &Array) -> std::result::Result<(), String> {
         let &[1, 1, ref sides @ ..] = part.shape() else {
@@ -154,9 +176,12 @@ pub(super) struct Frames {
     flat: Option<FrameFiles>,
     dark: Option<FrameFiles>,
     logarithm: Option<bool>,
-    /// The means of both, once they have been read.
-    means: OnceLock<(Option<Array>, Option<Array>)>,
+    /// The means of both, once one of the ranks of this process has read them.
+    means: Arc<Mutex<Option<Means>>>,
 }
+
+/// The mean of flat frames, and that of dark ones.
+type Means = Arc<(Option<Array>, Option<Array>)>;
 
 #[derive(Clone, Debug)]
 struct FrameFiles {
@@ -174,7 +199,7 @@ impl Frames {
         if flat.is_none() && dark.is_none() && logarithm.is_none() {
             return Ok(None);
         }
-        let means = OnceLock::new();
+        let means = Arc::default();
         Ok(Some(Self { place: section.place(), flat, dark, logarithm, means }))
     }
 
@@ -212,15 +237,8 @@ impl Frames {
         stacking: Option<Stacking>,
         options: &ReadOptions,
     ) -> Result<Array> {
-        let means = if let Some(means) = self.means.get() {
-            means
-        } else {
-            let mean = |files: &FrameFiles| files.mean(frame, stacking, options);
-            let flat = self.flat.as_ref().map(mean).transpose()?;
-            let dark = self.dark.as_ref().map(mean).transpose()?;
-            self.means.get_or_init(|| (flat, dark))
-        };
-        let counts = match means {
+        let means = self.means(frame, stacking, options)?;
+        let counts = match &*means {
             (Some(flat), dark) => frames::transmission(counts, flat, dark.as_deref()),
             (None, Some(dark)) => frames::subtract_dark(counts, dark),
             (None, None) => Ok(counts),
@@ -228,6 +246,23 @@ impl Frames {
         let counts = counts.map_err(|error| self.place.refuse(error))?;
         let logarithm = self.takes_logarithm(stacking.is_some());
         Ok(if logarithm { frames::line_integrals(counts) } else { counts })
+    }
+
+    fn means(
+        &self,
+        frame: &[usize],
+        stacking: Option<Stacking>,
+        options: &ReadOptions,
+    ) -> Result<Means> {
+        // Others wait until the frames are read, and read nothing.
+        let mut means = self.means.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(means) = &*means {
+            return Ok(means.clone());
+        }
+        let mean = |files: &FrameFiles| files.mean(frame, stacking, options);
+        let flat = self.flat.as_ref().map(mean).transpose()?;
+        let dark = self.dark.as_ref().map(mean).transpose()?;
+        Ok(means.insert(Arc::new((flat, dark))).clone())
     }
 
     /// Scans with flat frames are of attenuation, unless the job says otherwise.
@@ -261,7 +296,7 @@ impl FrameFiles {
         let mut count = 0;
         for path in &self.paths {
             let read = io::read(path, &options).map_err(|error| self.place.refuse(error))?;
-            super::measurements::check_finite(&self.place, path, &read.array)?;
+            super::data_files::check_finite(&self.place, path, &read.array)?;
             let found = read.array.shape()[2..].to_vec();
             let frames = frames_of(read.array, sides, stacking.is_some());
             let Some((frames, axis)) = frames else {

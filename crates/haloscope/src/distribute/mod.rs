@@ -7,6 +7,7 @@
 
 mod agree;
 mod assignment;
+mod back_projection;
 mod denoiser;
 mod factory;
 mod fidelity;
@@ -26,6 +27,7 @@ use crate::error::Result;
 
 pub use agree::{agree, agree_on_root};
 pub use assignment::Assignment;
+pub use back_projection::back_project;
 pub use denoiser::{Cutting, Dealing, DenoiserOptions, DistributedDenoiser, LocalTiles};
 pub use factory::Factory;
 pub use fidelity::{DistributedFidelity, FidelityFactory, FidelityReduction};

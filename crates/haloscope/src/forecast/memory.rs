@@ -57,14 +57,6 @@ impl Workload<'_> {
         let arrays =
             |count: f64| Memory { images: (count * image as f64) as usize, ..Memory::default() };
         let tiles = |bytes: usize| Memory { tiles: bytes, ..Memory::default() };
-        if self.method.is_direct() {
-            // As they are read, put together, and filtered.
-            let values: usize =
-                self.measurements.iter().map(|shape| shape.iter().product::<usize>()).sum();
-            let measured =
-                Memory { measurements: 12 * self.image[0] * values, ..Memory::default() };
-            return vec![measured + arrays(count(held.other)); self.ranks];
-        }
         let (channels, axes) = (self.image[1] as f64, (self.image.len() - 2) as f64);
         // Two dual variables, of one array for each axis, their lengths, and two estimates: of all rows, or of the rank's own,
         // those beside them, and so much of the image.
@@ -84,6 +76,9 @@ impl Workload<'_> {
                 .collect();
             let measured = |bytes: usize| Memory { measurements: bytes, ..Memory::default() };
             let base_measurements = measured(own.iter().sum());
+            if self.method.is_direct() {
+                return base_measurements + arrays(count(held.other));
+            }
             let network = denoised.map(|denoised| denoised.ranks[rank].memory).unwrap_or_default();
             let base = base_measurements + network.resident;
             // `Aᵀy`, which proxes keep.

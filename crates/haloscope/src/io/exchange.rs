@@ -1,14 +1,15 @@
 //! HDF5: any dataset as an image, and tomographic scans in the layout of Data Exchange.
 //!
 //! A scan has projections, flat and dark frames and angles under `/exchange`; [`Scan`] holds them and
-//! makes line integrals of them. Files are read by a library in pure Rust.
+//! makes line integrals of them, and [`ScanReader`] reads as much of them as is needed. Files are read by a library in pure Rust.
 
+use std::ops::Range;
 use std::path::Path;
 
 use hdf5_pure::{AttrValue, DType, Dataset, File, FileBuilder};
 use ndarray::IxDyn;
 
-use super::{Axes, Format, Image, Limits, ReadOptions, Sample, Scaling, Target, frames, guarded};
+use super::{Format, Image, Limits, ReadOptions, Sample, Scaling, Target, frames, guarded};
 use crate::array::{Array, View};
 use crate::error::{Error, Result};
 
@@ -53,60 +54,22 @@ impl Scan {
     /// Angles are in degrees unless the attribute `units` of `theta` says radians; without `theta` they
     /// are spread evenly from 0 to 180 degrees, the last one left out.
     pub fn read(path: impl AsRef<Path>, limits: &Limits) -> Result<Self> {
-        let name = path.as_ref().display().to_string();
-        guarded(&name, || Self::read_from(&open(path.as_ref(), &name, limits)?, &name, limits))
-    }
-
-    fn read_from(file: &File, name: &str, limits: &Limits) -> Result<Self> {
-        let options =
-            ReadOptions { limits: limits.clone(), axes: Axes::AsStored, ..ReadOptions::default() };
-        let damaged = |reason: String| Error::Content { file: name.into(), reason };
-        let read = |entry: &str| {
-            let dataset = file.dataset(entry).ok()?;
-            Some(image_of(name, &dataset, file.file_size(), &options).map(|image| image.array))
-        };
-        let projections =
-            read(STANDARD).ok_or_else(|| damaged("it has no dataset /exchange/data".into()))??;
-        let &[count, rows, columns] = projections.shape() else {
-            let found = projections.shape();
-            return Err(damaged(format!(
-                "/exchange/data has shape {found:?} instead of (angle, row, column)"
-            )));
-        };
-        let frames = |entry: &str| {
-            let Some(frames) = read(entry).transpose()? else {
-                return Ok(None);
-            };
-            match frames.shape() {
-                [_, r, c] if (*r, *c) == (rows, columns) => Ok(Some(frames)),
-                found => Err(damaged(format!(
-                    "/{entry} has shape {found:?}, and the projections have {rows} rows of {columns}"
-                ))),
-            }
-        };
-        let (white, dark) = (frames("exchange/data_white")?, frames("exchange/data_dark")?);
-        let angles = match file.dataset("exchange/theta") {
-            Ok(theta) => angles_of(name, &theta, count)?,
-            Err(_) => (0..count).map(|i| i as f64 * std::f64::consts::PI / count as f64).collect(),
-        };
-        Ok(Self { projections, white, dark, angles })
+        let reader = ScanReader::open(path, limits)?;
+        let [views, rows, _] = reader.shape;
+        let all: Vec<usize> = (0..views).collect();
+        Ok(Self {
+            projections: reader.projections(&[&all], 0..rows)?.remove(0),
+            white: reader.frames(WHITE, 0..rows)?,
+            dark: reader.frames(DARK, 0..rows)?,
+            angles: reader.angles,
+        })
     }
 
     /// What part of the beam arrives: (counts − dark) / (white − dark), with the means of the frames.
     /// Axes stay (angle, row, column).
     pub fn transmission(&self) -> Result<Array> {
-        let Some(white) = &self.white else {
-            return Err(Error::argument(
-                "scan",
-                "there are no frames without the object (data_white)",
-            ));
-        };
-        let mean = |frames: &View| {
-            let mean = frames.mean_axis(ndarray::Axis(0));
-            mean.ok_or_else(|| Error::argument("scan", "data_white or data_dark has no frames"))
-        };
-        let dark = self.dark.as_deref().map(mean).transpose()?;
-        frames::transmission(self.projections.clone(), &mean(white)?, dark.as_deref())
+        let (white, dark) = means(self.white.as_ref(), self.dark.as_ref())?;
+        frames::transmission(self.projections.clone(), &white, dark.as_deref())
     }
 
     /// The integrals of the attenuation along each ray, −ln of the transmission, as a batch of
@@ -117,6 +80,175 @@ impl Scan {
         let sinograms = integrals.permuted_axes(vec![1, 0, 2]).insert_axis(ndarray::Axis(1));
         Ok(sinograms.as_standard_layout().into_owned())
     }
+}
+
+/// The datasets of frames without the object, and without the beam.
+const WHITE: &str = "exchange/data_white";
+const DARK: &str = "exchange/data_dark";
+
+/// A scan in a file, of which projections are read when they are needed and only those: for scans that are larger than
+/// memory, and for ranks that have some of the views each.
+///
+/// Of a projection all rows are read, whichever are kept, and of a compressed one all that was compressed with it.
+#[derive(Debug)]
+pub struct ScanReader {
+    name: String,
+    file: File,
+    limits: Limits,
+    shape: [usize; 3],
+    angles: Vec<f64>,
+}
+
+impl ScanReader {
+    /// Opens a file and reads its angles, as [`Scan::read`] does.
+    pub fn open(path: impl AsRef<Path>, limits: &Limits) -> Result<Self> {
+        let name = path.as_ref().display().to_string();
+        guarded(&name, || {
+            let file = open(path.as_ref(), &name, limits)?;
+            let damaged = |reason: String| Error::Content { file: name.clone(), reason };
+            let data = file
+                .dataset(STANDARD)
+                .map_err(|_| damaged("it has no dataset /exchange/data".into()))?;
+            let (shape, _) = check_dataset(&name, &data, file.file_size(), limits)?;
+            let &[count, rows, columns] = &shape[..] else {
+                return Err(damaged(format!(
+                    "/exchange/data has shape {shape:?} instead of (angle, row, column)"
+                )));
+            };
+            let angles = match file.dataset("exchange/theta") {
+                Ok(theta) => angles_of(&name, &theta, count)?,
+                Err(_) => {
+                    (0..count).map(|i| i as f64 * std::f64::consts::PI / count as f64).collect()
+                }
+            };
+            let (name, limits) = (name.clone(), limits.clone());
+            Ok(Self { name, file, limits, shape: [count, rows, columns], angles })
+        })
+    }
+
+    /// The sides of all projections, (angle, row, column).
+    #[must_use]
+    pub fn shape(&self) -> [usize; 3] {
+        self.shape
+    }
+
+    /// The angle of each projection, in radians.
+    #[must_use]
+    pub fn angles(&self) -> &[f64] {
+        &self.angles
+    }
+
+    /// The counts of some projections in some rows, (angle, row, column).
+    fn projections(&self, views: &[&[usize]], rows: Range<usize>) -> Result<Vec<Array>> {
+        let refused = |error: hdf5_pure::Error| refused(&self.name, &error);
+        guarded(&self.name, || {
+            let data = self.file.dataset(STANDARD).map_err(refused)?;
+            self.read(&data, self.shape[0], views, rows)
+        })
+    }
+
+    /// The line integrals of some projections in some rows, (angle, row, column), as [`Scan::line_integrals`] has them: for
+    /// each list of views, which ascend in it.
+    pub fn line_integrals(&self, views: &[&[usize]], rows: Range<usize>) -> Result<Vec<Array>> {
+        let [white, dark] = [WHITE, DARK].map(|entry| self.frames(entry, rows.clone()));
+        let (white, dark) = means(white?.as_ref(), dark?.as_ref())?;
+        let counts = self.projections(views, rows)?;
+        let integrals = counts.into_iter().map(|counts| {
+            Ok(frames::line_integrals(frames::transmission(counts, &white, dark.as_deref())?))
+        });
+        integrals.collect()
+    }
+
+    /// Frames in some rows, (frame, row, column), if there are any.
+    fn frames(&self, entry: &str, rows: Range<usize>) -> Result<Option<Array>> {
+        guarded(&self.name, || {
+            let Ok(frames) = self.file.dataset(entry) else { return Ok(None) };
+            let (shape, _) =
+                check_dataset(&self.name, &frames, self.file.file_size(), &self.limits)?;
+            let [_, height, width] = self.shape;
+            match shape[..] {
+                [count, h, w] if (h, w) == (height, width) => {
+                    let all: Vec<usize> = (0..count).collect();
+                    Ok(self.read(&frames, count, &[&all], rows)?.pop())
+                }
+                _ => Err(Error::Content {
+                    file: self.name.clone(),
+                    reason: format!(
+                        "/{entry} has shape {shape:?}, and the projections have {height} rows of {width}"
+                    ),
+                }),
+            }
+        })
+    }
+
+    /// Some of the `count` frames of a dataset, in some rows, for each list: in blocks that are stored together, each of
+    /// which is read once.
+    fn read(
+        &self,
+        data: &Dataset,
+        count: usize,
+        lists: &[&[usize]],
+        rows: Range<usize>,
+    ) -> Result<Vec<Array>> {
+        let refused = |error: hdf5_pure::Error| refused(&self.name, &error);
+        let [_, height, width] = self.shape;
+        let are_there =
+            |list: &&[usize]| list.is_sorted() && list.last().is_none_or(|last| *last < count);
+        if rows.end > height || !lists.iter().all(are_there) {
+            let reason = format!(
+                "frames {lists:?} and rows {rows:?} of {count} frames of {height} rows; frames in ascending order are \
+                 expected"
+            );
+            return Err(Error::argument("scan", reason));
+        }
+        if let ([list], true) = (lists, rows.len() == height)
+            && list.len() == count
+        {
+            let values = data.read_f32().map_err(refused)?;
+            return Ok(vec![self.array(&[count, height, width], values)?]);
+        }
+        let chunk = data.chunk_shape().map_err(refused)?;
+        let block = chunk.and_then(|chunk| chunk.first().copied()).unwrap_or(1).max(1) as usize;
+        let mut wanted: Vec<(usize, usize)> = (lists.iter().enumerate())
+            .flat_map(|(index, list)| list.iter().map(move |frame| (*frame, index)))
+            .collect();
+        wanted.sort_unstable();
+        let mut values: Vec<Vec<f32>> = (lists.iter())
+            .map(|list| Vec::with_capacity(list.len() * rows.len() * width))
+            .collect();
+        let (mut held, mut begin) = (Vec::new(), usize::MAX);
+        for (frame, index) in wanted {
+            if frame / block * block != begin {
+                begin = frame / block * block;
+                held = data.read_f32_rows(begin as u64, block as u64).map_err(refused)?;
+            }
+            let at = ((frame - begin) * height + rows.start) * width;
+            let kept = held.get(at..at + rows.len() * width).ok_or_else(|| Error::Content {
+                file: self.name.clone(),
+                reason: format!("frame {frame} is not there"),
+            })?;
+            values[index].extend_from_slice(kept);
+        }
+        let shaped = lists.iter().zip(values);
+        shaped.map(|(list, values)| self.array(&[list.len(), rows.len(), width], values)).collect()
+    }
+
+    fn array(&self, shape: &[usize], values: Vec<f32>) -> Result<Array> {
+        Array::from_shape_vec(IxDyn(shape), values)
+            .map_err(|error| Error::Content { file: self.name.clone(), reason: error.to_string() })
+    }
+}
+
+/// The means of the frames without the object and, if there are some, of those without the beam.
+fn means(white: Option<&Array>, dark: Option<&Array>) -> Result<(Array, Option<Array>)> {
+    let Some(white) = white else {
+        return Err(Error::argument("scan", "there are no frames without the object (data_white)"));
+    };
+    let mean = |frames: &Array| {
+        let mean = frames.mean_axis(ndarray::Axis(0));
+        mean.ok_or_else(|| Error::argument("scan", "data_white or data_dark has no frames"))
+    };
+    Ok((mean(white)?, dark.map(mean).transpose()?))
 }
 
 /// The arrays of numbers of two axes or more in a file, by the names that [`ReadOptions::entry`] has for them.
@@ -193,6 +325,22 @@ fn read_file(name: &str, file: &File, options: &ReadOptions) -> Result<Image> {
 }
 
 fn image_of(name: &str, dataset: &Dataset, length: u64, options: &ReadOptions) -> Result<Image> {
+    let (shape, sample) = check_dataset(name, dataset, length, &options.limits)?;
+    let values = dataset.read_f32().map_err(|error| refused(name, &error))?;
+    let array = Array::from_shape_vec(IxDyn(&shape), values)
+        .map_err(|error| Error::Content { file: name.into(), reason: error.to_string() })?;
+    let scaling = Scaling::NONE.and(options);
+    let array = options.axes.arrange(name, scaling.apply(array))?;
+    Ok(Image::new(array, Format::Hdf5, sample, scaling))
+}
+
+/// The shape and the type of a dataset of real numbers that a file of this length can hold.
+fn check_dataset(
+    name: &str,
+    dataset: &Dataset,
+    length: u64,
+    limits: &Limits,
+) -> Result<(Vec<usize>, Sample)> {
     let refused = |error: hdf5_pure::Error| refused(name, &error);
     let dtype = dataset.dtype().map_err(refused)?;
     let Some(sample) = sample_of(&dtype) else {
@@ -200,20 +348,14 @@ fn image_of(name: &str, dataset: &Dataset, length: u64, options: &ReadOptions) -
         return Err(Error::Unsupported { file: name.into(), reason });
     };
     let shape = dataset.shape().map_err(refused)?;
-    let count = options.limits.check(name, &shape)?;
+    let count = limits.check(name, &shape)?;
     let ratio = if dataset.filters().is_empty() { 1 } else { MOST_SHRUNK };
     check_plausible(name, count as u64 * sample.bytes() as u64, length, ratio)?;
     if let Some(chunk) = dataset.chunk_shape().map_err(refused)? {
-        let count = options.limits.check(name, &chunk)?;
+        let count = limits.check(name, &chunk)?;
         check_plausible(name, count as u64 * sample.bytes() as u64, length, ratio)?;
     }
-    let values = dataset.read_f32().map_err(refused)?;
-    let shape: Vec<usize> = shape.iter().map(|&side| side as usize).collect();
-    let array = Array::from_shape_vec(IxDyn(&shape), values)
-        .map_err(|error| Error::Content { file: name.into(), reason: error.to_string() })?;
-    let scaling = Scaling::NONE.and(options);
-    let array = options.axes.arrange(name, scaling.apply(array))?;
-    Ok(Image::new(array, Format::Hdf5, sample, scaling))
+    Ok((shape.iter().map(|&side| side as usize).collect(), sample))
 }
 
 /// How real numbers are stored; `None` for all else.

@@ -290,7 +290,8 @@ pub fn decode(name: &str, mut reader: impl Read + Seek, options: &ReadOptions) -
     }
     let mut start = Vec::new();
     reader.by_ref().take(nifti::HEADER as u64).read_to_end(&mut start).map_err(failed)?;
-    reader.rewind().map_err(failed)?;
+    // Unlike `rewind`, this keeps what a reader has in its buffer.
+    reader.seek_relative(-(start.len() as i64)).map_err(failed)?;
     let mut source = Source { name, reader: &mut reader, length, options };
     match Format::of_content(&start) {
         Some(format @ (Format::Png | Format::Jpeg)) => picture::read(&mut source, format),

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::physics::tomography::Window;
 
 /// Filtered back-projection of a scan, of cone beams by the method of Feldkamp, Davis and Kress:
-/// [`tomography`](crate::physics::tomography) computes it. All measurements are on every rank.
+/// [`back_project`](crate::distribute::back_project) computes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FilteredBackProjection;
 
@@ -28,7 +28,7 @@ static FBP: Traits = Traits {
     fidelities: &[("l2", Taken::AsItIs), ("l1", Taken::AsItIs), ("poisson", Taken::AsItIs)],
     data_term: DataUse::Nothing,
     knows_data_term: false,
-    holds: Held::images(0, 0, 2),
+    holds: Held::images(0, 0, 1),
     variants: &[],
     check: any_keys,
     make: |_| Ok(Box::new(FilteredBackProjection)),

@@ -18,6 +18,8 @@ pub struct Problem {
     inner: InnerOptions,
     /// `Aᵀy`, from the first prox on.
     adjoint: OnceLock<Array>,
+    /// `‖A‖²`, where it is known.
+    squared_norm: Option<f64>,
 }
 
 /// How accurately proxes of the data term are computed where they have no closed form.
@@ -56,7 +58,7 @@ impl Problem {
         let rank = physics.context().rank();
         data.retain(|index| physics.owners()[index] == rank);
         let inner = InnerOptions { tolerance: 1e-6, iterations: 50 };
-        Ok(Self { physics, data, fidelity, inner, adjoint: OnceLock::new() })
+        Ok(Self { physics, data, fidelity, inner, adjoint: OnceLock::new(), squared_norm: None })
     }
 
     /// Sets how accurately proxes are computed where there is no closed form: the relative residual and the maximum
@@ -65,6 +67,22 @@ impl Problem {
     pub fn with_inner(mut self, tolerance: f64, iterations: usize) -> Self {
         self.inner = InnerOptions { tolerance, iterations };
         self
+    }
+
+    /// Sets the squared norm of the operators where it is known, so that no step size estimates it: operators that were
+    /// scaled to a norm of 1, for example.
+    #[must_use]
+    pub fn with_squared_norm(mut self, squared_norm: f64) -> Self {
+        self.squared_norm = Some(squared_norm);
+        self
+    }
+
+    /// The squared norm of the operators, `‖A‖²`: the one that is known, or an estimate. All ranks call it.
+    pub fn squared_norm(&self) -> Result<f64> {
+        match self.squared_norm {
+            Some(known) => Ok(known),
+            None => Ok(self.physics.squared_norm(&NormOptions::default())?.estimate),
+        }
     }
 
     /// The operators.
@@ -119,15 +137,14 @@ impl Problem {
             let reason = "the fidelity has no step size of its own; give one";
             Error::argument("step size", reason)
         })?;
-        let norm = self.physics.squared_norm(&NormOptions::default())?;
-        let constant = weight * norm.estimate;
+        let norm = self.squared_norm()?;
+        let constant = weight * norm;
         if constant <= 0.0 {
             return Err(Error::argument("step size", "the operators map everything to zero"));
         }
         let words = format!(
-            "step size {:.3e}: the operators have a squared norm of {:.3e}",
-            0.99 / constant,
-            norm.estimate
+            "step size {:.3e}: the operators have a squared norm of {norm:.3e}",
+            0.99 / constant
         );
         self.physics.context().log(log::Level::Info, words);
         Ok(0.99 / constant)
@@ -139,11 +156,11 @@ impl Problem {
         let Some(curvature) = self.fidelity.curvature_at_best(&self.physics, &self.data)? else {
             return self.step_size();
         };
-        let norm = self.physics.squared_norm(&NormOptions::default())?;
-        if norm.estimate <= 0.0 {
+        let norm = self.squared_norm()?;
+        if norm <= 0.0 {
             return Err(Error::argument("step size", "the operators map everything to zero"));
         }
-        Ok(1.0 / (curvature * norm.estimate))
+        Ok(1.0 / (curvature * norm))
     }
 
     /// The initial image.

@@ -10,7 +10,6 @@ use super::state::State;
 use crate::array::{Array, add_scaled, extremes, scale_and_add, slice, slice_mut, update_from_two};
 use crate::denoise::differences::{add_gradient, gradient_adjoint, project};
 use crate::error::Result;
-use crate::least_squares::NormOptions;
 use crate::measurements::Measurements;
 
 /// `min Σ dᵢ(Aᵢ x, yᵢ) + λ TV(x)` over all images, or over those in a range, for fidelities with a prox: absolute
@@ -58,7 +57,7 @@ static PROX_PRIMAL_DUAL: Traits = Traits {
 
 /// The step of the image follows from its values: those of the first step from zeros.
 fn make(from: &Ingredients<'_>) -> Result<Box<dyn Algorithm>> {
-    let squared_norm = from.problem.physics().squared_norm(&NormOptions::default())?.estimate;
+    let squared_norm = from.problem.squared_norm()?;
     let (low, high) = extremes(&from.problem.start(&Start::Adjoint)?);
     let largest = f64::from(high.max(-low));
     let spread = if largest > 0.0 && largest.is_finite() { largest } else { 1.0 };

@@ -107,6 +107,11 @@ pub(crate) trait Single: Send + Sync + fmt::Debug {
         measured.clone()
     }
 
+    /// The views that it measures, of those of its file.
+    fn views(&self) -> Option<Vec<usize>> {
+        None
+    }
+
     /// What is suspicious about its measurements, (batch, channel, spatial…).
     fn doubt(&self, image: &[usize], measured: &Array) -> Option<String> {
         let _ = (image, measured);
@@ -252,6 +257,11 @@ impl Recipe {
     /// What is suspicious about its measurements, (batch, channel, spatial…): a mask by which nothing is there.
     pub(crate) fn doubt(&self, measured: &Array) -> Option<String> {
         self.single.doubt(&self.image, measured)
+    }
+
+    /// The views that it measures, of those of its file.
+    pub(crate) fn views(&self) -> Option<Vec<usize>> {
+        self.single.views()
     }
 
     /// Its part of what its file has.

@@ -81,6 +81,10 @@ impl Single for Group {
         self.scan.select(measured, self.index)
     }
 
+    fn views(&self) -> Option<Vec<usize>> {
+        Some(self.scan.views_of(self.index))
+    }
+
     fn scan(&self) -> Option<&Arc<Scan>> {
         Some(&self.scan)
     }

@@ -6,6 +6,7 @@
 //! does not wrap around.
 
 use std::f64::consts::PI;
+use std::fmt;
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -98,6 +99,12 @@ impl Ramp {
                 Ok(())
             },
         )
+    }
+}
+
+impl fmt::Debug for Ramp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ramp").field("length", &self.transform.len()).finish_non_exhaustive()
     }
 }
 

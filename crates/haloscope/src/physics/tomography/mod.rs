@@ -1,6 +1,7 @@
 //! Tomography: integrals along rays through an image or volume, and reconstructions from them.
 #![doc = include_str!("README.md")]
 
+mod back_projection;
 mod centre;
 mod coverage;
 mod filter;
@@ -15,12 +16,14 @@ mod spatial;
 mod strip;
 mod upright;
 
+pub use back_projection::BackProjection;
 pub use centre::{RotationCentre, rotation_centre};
 pub use filter::Window;
 pub use geometry::{
     ConeBeam, FanBeam, Grouping, ParallelBeam, ParallelBeam3d, Rays, Scan2d, Scan3d, View2d,
     View3d, evenly_spaced,
 };
+pub use norm::unit_factor;
 pub use planar::Tomography2d;
 pub use reconstruct::MissingArc;
 pub use spatial::Tomography3d;

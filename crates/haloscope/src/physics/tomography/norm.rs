@@ -7,26 +7,40 @@ use ndarray::ArrayD;
 
 use crate::array::{norm, scale};
 use crate::error::{Error, Result};
-use crate::physics::LinearPhysics;
+use crate::least_squares::LinearMap;
 
 /// The change of the norm at which the iteration stops, and the most steps that it takes.
 const TOLERANCE: f64 = 1e-5;
 const STEPS: usize = 100;
 
-/// `1 / ‖A‖`.
-pub(super) fn unit_factor(operator: &dyn LinearPhysics) -> Result<f64> {
+/// The factor that gives a projector the norm 1, to about 1e-4. Ranks that have a part of the views each find it together,
+/// by [`as_map`](crate::distribute::DistributedStack::as_map).
+///
+/// ```
+/// use haloscope::physics::tomography::{ParallelBeam, Tomography2d, evenly_spaced, unit_factor};
+///
+/// let scan = ParallelBeam::new(evenly_spaced(20, std::f64::consts::PI), 24);
+/// let operator = Tomography2d::new(&[1, 16, 16], scan)?;
+/// let factor = unit_factor(&operator)?;
+/// assert!((unit_factor(&operator.scaled(factor)?)? - 1.0).abs() < 1e-3);
+/// # Ok::<(), haloscope::Error>(())
+/// ```
+///
+/// # Errors
+/// If no ray meets the image.
+pub fn unit_factor<M: LinearMap + ?Sized>(projector: &M) -> Result<f64> {
     // Channels are measured alike, but an operator takes all that it has.
-    let shape = [&[1], operator.image_shape()].concat();
+    let shape = [&[1], projector.image_shape()].concat();
     let mut image = ArrayD::from_elem(shape, 1.0_f32);
     let mut squared = 0.0;
     for _ in 0..STEPS {
         let length = norm(slice(&mut image));
         scale(slice(&mut image), (1.0 / length) as f32);
-        image = operator.normal(&image)?;
+        image = projector.normal(&image)?;
         let next = norm(slice(&mut image));
         if next == 0.0 {
             return Err(Error::argument(
-                operator.name(),
+                "tomography",
                 "no ray meets the image, so that no factor can give the operator a norm of 1",
             ));
         }

@@ -1,19 +1,16 @@
 //! Filtered back-projection of circular scans: FBP for planes, FDK for cone beams.
 //!
-//! Rows of the detector are weighted by the obliqueness of their rays, filtered with a ramp, and
-//! smeared back over the image, pixel by pixel with linear interpolation: what a pixel takes does
-//! not depend on the discretisation of the projector. Each view counts for the arc that it stands
-//! for, so that angles need not be equally spaced. Fans and cones may go all around or, with
-//! Parker's weights, half around plus the angle of the fan. A shorter arc leaves lines unmeasured, and what they would
-//! show is missing from the image: [`Tomography2d::missing_arc`].
+//! This file has the geometry: where the rays of a circular scan go and what each of them counts for.
+//! `back_projection.rs` filters and smears. Each view counts for the arc that it stands for, so that
+//! angles need not be equally spaced. Fans and cones may go all around or, with Parker's weights, half
+//! around plus the angle of the fan. A shorter arc leaves lines unmeasured, and what they would show is
+//! missing from the image: [`Tomography2d::missing_arc`].
 
 use std::f64::consts::{PI, TAU};
 
-use haloscope_nn::Stop;
-use rayon::prelude::*;
-
+use super::back_projection::BackProjection;
 use super::coverage::Coverage;
-use super::filter::{Ramp, Window};
+use super::filter::Window;
 use super::geometry::{Scan2d, Scan3d};
 use super::{Tomography2d, Tomography3d};
 use crate::array::{Array, View};
@@ -37,6 +34,13 @@ impl Tomography2d {
     /// # Ok::<(), haloscope::Error>(())
     /// ```
     pub fn filtered_back_projection(&self, sinogram: &View, window: Window) -> Result<Array> {
+        let batch = self.check_measurement(sinogram)?;
+        self.back_projection(window)?.reconstruct(batch, sinogram)
+    }
+
+    /// The plan of [`filtered_back_projection`](Self::filtered_back_projection), for views and lines of the image that
+    /// are not all in one place.
+    pub fn back_projection(&self, window: Window) -> Result<BackProjection> {
         let [height, width] = [self.image_shape()[1], self.image_shape()[2]];
         let [pixel_height, pixel_width] = self.pixel();
         let image = Axes {
@@ -44,7 +48,7 @@ impl Tomography2d {
             y: centred(height, -pixel_height),
             z: vec![0.0],
         };
-        self.circle()?.reconstruct(self, sinogram, &image, self.factor(), window)
+        BackProjection::new(self.circle()?, self.image_shape(), image, self.factor(), window)
     }
 
     /// What is missing of the arc that filtered back-projection needs, if something is. The image then lacks what the
@@ -54,10 +58,10 @@ impl Tomography2d {
         self.circle().ok()?.missing_arc()
     }
 
-    fn circle(&self) -> Result<Circle<'_>> {
+    fn circle(&self) -> Result<Circle> {
         Ok(match self.scan() {
             Scan2d::Parallel(scan) => Circle {
-                angles: &scan.angles,
+                angles: scan.angles.clone(),
                 source: None,
                 spacing: [1.0, scan.spacing],
                 offset: [0.0, scan.offset],
@@ -67,7 +71,7 @@ impl Tomography2d {
                 let source = scan.source_distance;
                 let shrink = source / (source + scan.detector_distance);
                 Circle {
-                    angles: &scan.angles,
+                    angles: scan.angles.clone(),
                     source: Some(source),
                     spacing: [1.0, scan.spacing * shrink],
                     offset: [0.0, scan.offset],
@@ -83,6 +87,13 @@ impl Tomography3d {
     /// The volume by the method of Feldkamp, Davis and Kress from projections of cone beams, or by
     /// filtered back-projection from those of parallel beams.
     pub fn filtered_back_projection(&self, projections: &View, window: Window) -> Result<Array> {
+        let batch = self.check_measurement(projections)?;
+        self.back_projection(window)?.reconstruct(batch, projections)
+    }
+
+    /// The plan of [`filtered_back_projection`](Self::filtered_back_projection), for views and lines of the volume that
+    /// are not all in one place.
+    pub fn back_projection(&self, window: Window) -> Result<BackProjection> {
         let size = &self.image_shape()[1..];
         let [depth, height, width] = self.voxel();
         let image = Axes {
@@ -90,7 +101,7 @@ impl Tomography3d {
             y: centred(size[1], height),
             z: centred(size[0], depth),
         };
-        self.circle()?.reconstruct(self, projections, &image, self.factor(), window)
+        BackProjection::new(self.circle()?, self.image_shape(), image, self.factor(), window)
     }
 
     /// What is missing of the arc that filtered back-projection needs, if something is.
@@ -99,10 +110,10 @@ impl Tomography3d {
         self.circle().ok()?.missing_arc()
     }
 
-    fn circle(&self) -> Result<Circle<'_>> {
+    fn circle(&self) -> Result<Circle> {
         Ok(match self.scan() {
             Scan3d::Parallel(scan) => Circle {
-                angles: &scan.angles,
+                angles: scan.angles.clone(),
                 source: None,
                 spacing: scan.spacing,
                 offset: scan.offset,
@@ -112,7 +123,7 @@ impl Tomography3d {
                 let source = scan.source_distance;
                 let shrink = source / (source + scan.detector_distance);
                 Circle {
-                    angles: &scan.angles,
+                    angles: scan.angles.clone(),
                     source: Some(source),
                     spacing: scan.spacing.map(|spacing| spacing * shrink),
                     offset: scan.offset,
@@ -142,10 +153,11 @@ fn no_circle() -> Error {
 }
 
 /// Where the pixels of an image are.
-struct Axes {
-    x: Vec<f64>,
-    y: Vec<f64>,
-    z: Vec<f64>,
+#[derive(Debug)]
+pub(super) struct Axes {
+    pub(super) x: Vec<f64>,
+    pub(super) y: Vec<f64>,
+    pub(super) z: Vec<f64>,
 }
 
 fn centred(count: usize, spacing: f64) -> Vec<f64> {
@@ -153,54 +165,43 @@ fn centred(count: usize, spacing: f64) -> Vec<f64> {
 }
 
 /// A circular scan, with the detector moved to the rotation axis and shrunk accordingly.
-struct Circle<'a> {
-    angles: &'a [f64],
+#[derive(Debug)]
+pub(super) struct Circle {
+    pub(super) angles: Vec<f64>,
     /// The distance of the source; parallel rays have none.
-    source: Option<f64>,
-    spacing: [f64; 2],
-    offset: [f64; 2],
-    detector: [usize; 2],
+    pub(super) source: Option<f64>,
+    pub(super) spacing: [f64; 2],
+    pub(super) offset: [f64; 2],
+    pub(super) detector: [usize; 2],
 }
 
-impl Circle<'_> {
-    fn reconstruct(
-        &self,
-        operator: &dyn Physics,
-        measurement: &View,
-        image: &Axes,
-        factor: f64,
-        window: Window,
-    ) -> Result<Array> {
-        let batch = operator.check_measurement(measurement)?;
-        let weights = self.view_weights();
-        let mut filtered = measurement.as_standard_layout().into_owned();
-        let values = filtered.as_slice_mut().ok_or_else(|| {
-            Error::argument("tomography", "measurements that are not in standard layout")
-        })?;
-        let [rows, columns] = self.detector;
-        let views = self.angles.len();
-        values.par_chunks_mut(columns).enumerate().for_each(|(i, values)| {
-            let (row, view) = (i % rows, i / rows % views);
-            for (column, value) in values.iter_mut().enumerate() {
-                let [v, u] = self.place(row, column);
-                let weight = weights(view, u) * self.obliqueness(u, v) / factor;
-                *value *= weight as f32;
-            }
-        });
-        Ramp::new(columns, self.spacing[1], window)?.apply(values, columns)?;
-        let mut result = Array::zeros([&[batch], operator.image_shape()].concat());
-        let planes = image.x.len() * image.y.len() * image.z.len();
-        let to = result.as_slice_mut().expect("an array that was just made is in standard layout");
-        let size = views * rows * columns;
-        for (to, values) in to.chunks_exact_mut(planes).zip(values.chunks_exact(size)) {
-            self.smear(values, image, to);
-        }
-        Stop::check()?;
-        Ok(result)
-    }
+/// What the rays of each view count for.
+#[derive(Debug)]
+pub(super) struct Shares {
+    arcs: Vec<f64>,
+    /// How far each view is from the first, for sources that do not go all around.
+    turned: Vec<f64>,
+    length: f64,
+    /// The distance of a source that does not go all around.
+    short: Option<f64>,
+    full: f64,
+}
 
+impl Shares {
+    /// What a ray of a view at a place `u` counts for: the arc of the view, shared with the rays that go the same way in
+    /// reverse.
+    pub(super) fn at(&self, view: usize, u: f64) -> f64 {
+        let share = match self.short {
+            Some(source) => parker(self.turned[view], (u / source).atan(), self.length),
+            None => self.full,
+        };
+        share * self.arcs[view]
+    }
+}
+
+impl Circle {
     /// Where a pixel of the detector is on the plane through the rotation axis: (v, u).
-    fn place(&self, row: usize, column: usize) -> [f64; 2] {
+    pub(super) fn place(&self, row: usize, column: usize) -> [f64; 2] {
         let index = [row as f64, column as f64];
         std::array::from_fn(|i| {
             (index[i] - (self.detector[i] as f64 - 1.0) / 2.0 + self.offset[i]) * self.spacing[i]
@@ -208,35 +209,29 @@ impl Circle<'_> {
     }
 
     /// The cosine of the angle between a ray and the middle one.
-    fn obliqueness(&self, u: f64, v: f64) -> f64 {
+    pub(super) fn obliqueness(&self, u: f64, v: f64) -> f64 {
         self.source.map_or(1.0, |source| source / (source * source + u * u + v * v).sqrt())
     }
 
-    /// What the rays of a view at a place `u` count for: the arc of the view, shared with the rays
-    /// that go the same way in reverse.
-    fn view_weights(&self) -> impl Fn(usize, f64) -> f64 + Sync {
+    pub(super) fn shares(&self) -> Shares {
         let coverage = self.coverage();
-        let arcs = coverage.arcs();
         let (begin, length) = coverage.extent();
-        let short = self.source.filter(|_| !coverage.is_closed());
-        let angles = self.angles.to_vec();
-        let full = if self.source.is_some() { 0.5 } else { 1.0 };
-        move |view: usize, u: f64| {
-            let share = match short {
-                Some(source) => {
-                    let turned = (angles[view] - begin).rem_euclid(TAU);
-                    // Rounding may put the first view just before its own place.
-                    let turned = if turned > length + 1e-9 { 0.0 } else { turned };
-                    parker(turned, (u / source).atan(), length)
-                }
-                None => full,
-            };
-            share * arcs[view]
+        let turned = |angle: &f64| {
+            let turned = (angle - begin).rem_euclid(TAU);
+            // Rounding may put the first view just before its own place.
+            if turned > length + 1e-9 { 0.0 } else { turned }
+        };
+        Shares {
+            arcs: coverage.arcs(),
+            turned: self.angles.iter().map(turned).collect(),
+            length,
+            short: self.source.filter(|_| !coverage.is_closed()),
+            full: if self.source.is_some() { 0.5 } else { 1.0 },
         }
     }
 
     fn coverage(&self) -> Coverage {
-        Coverage::new(self.angles, if self.source.is_some() { TAU } else { PI })
+        Coverage::new(&self.angles, if self.source.is_some() { TAU } else { PI })
     }
 
     /// The arc that is scanned and the one that is needed, if they differ.
@@ -253,43 +248,6 @@ impl Circle<'_> {
         let needed = PI + 2.0 * fan;
         (covered < needed).then_some(MissingArc { covered, needed })
     }
-
-    /// Adds up what the rays through each pixel of the image saw.
-    fn smear(&self, values: &[f32], image: &Axes, to: &mut [f32]) {
-        let [rows, columns] = self.detector;
-        let turns: Vec<(f64, f64)> = self.angles.iter().map(|angle| angle.sin_cos()).collect();
-        let middle: [f64; 2] =
-            std::array::from_fn(|i| (self.detector[i] as f64 - 1.0) / 2.0 - self.offset[i]);
-        let (width, height) = (image.x.len(), image.y.len());
-        let stop = Stop::current();
-        to.par_chunks_mut(width).enumerate().for_each(|(i, to)| {
-            if stop.is_requested() {
-                return;
-            }
-            let (y, z) = (image.y[i % height], image.z[i / height]);
-            for (&(sin, cos), values) in turns.iter().zip(values.chunks_exact(rows * columns)) {
-                for (&x, to) in image.x.iter().zip(to.iter_mut()) {
-                    // The pixel is this many times as far from the source as the rotation axis is.
-                    let reach = match self.source {
-                        Some(source) => 1.0 + (y * cos - x * sin) / source,
-                        None => 1.0,
-                    };
-                    if reach <= 0.0 {
-                        continue;
-                    }
-                    let near = 1.0 / reach;
-                    let u = (x * cos + y * sin) * near / self.spacing[1] + middle[1];
-                    let v = z * near / self.spacing[0] + middle[0];
-                    let value = if rows == 1 {
-                        read(values, columns, u)
-                    } else {
-                        read_pixel(values, rows, columns, v, u)
-                    };
-                    *to += (near * near) as f32 * value;
-                }
-            }
-        });
-    }
 }
 
 /// Parker's weights, made smooth over all that a scan has beyond half a turn: the two rays along one
@@ -305,37 +263,6 @@ fn parker(turned: f64, fan: f64, length: f64) -> f64 {
         let rest = (length - turned).max(0.0);
         (PI / 4.0 * rest / (spare - fan)).sin().powi(2)
     }
-}
-
-/// A row at a place between its elements, zero outside.
-#[inline]
-fn read(row: &[f32], columns: usize, u: f64) -> f32 {
-    let below = u.floor();
-    if !(below >= -1.0 && below < columns as f64) {
-        return 0.0;
-    }
-    let fraction = (u - below) as f32;
-    let i = below as isize;
-    let left = if i >= 0 { row[i as usize] } else { 0.0 };
-    let right = row[..columns].get((i + 1) as usize).copied().unwrap_or(0.0);
-    left + fraction * (right - left)
-}
-
-/// A pixel at a place between rows and columns, zero outside.
-#[inline]
-fn read_pixel(values: &[f32], rows: usize, columns: usize, v: f64, u: f64) -> f32 {
-    let below = v.floor();
-    if !(below >= -1.0 && below < rows as f64) {
-        return 0.0;
-    }
-    let fraction = (v - below) as f32;
-    let i = below as isize;
-    let row = |i: isize| match usize::try_from(i).ok().filter(|&i| i < rows) {
-        Some(i) => read(&values[i * columns..], columns, u),
-        None => 0.0,
-    };
-    let (low, high) = (row(i), row(i + 1));
-    low + fraction * (high - low)
 }
 
 #[cfg(test)]

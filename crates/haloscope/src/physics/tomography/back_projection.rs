@@ -1,0 +1,178 @@
+//! Filters views and smears them over an image.
+//!
+//! Rows of the detector are weighted by the obliqueness of their rays, filtered with a ramp, and smeared back, pixel by
+//! pixel with linear interpolation: what a pixel takes does not depend on the discretisation of the projector. Views are
+//! filtered one by one, and lines of the image take from views one after the other, so that both can be shared by ranks
+//! ([`back_project`](crate::distribute::back_project)) without a change of the result.
+
+use haloscope_nn::Stop;
+use rayon::prelude::*;
+
+use super::filter::{Ramp, Window};
+use super::reconstruct::{Axes, Circle, Shares};
+use crate::array::{Array, View};
+use crate::error::{Error, Result};
+
+/// Filtered back-projection of a circular scan, planned: by the views, and by the lines of the image.
+#[derive(Debug)]
+pub struct BackProjection {
+    circle: Circle,
+    shares: Shares,
+    /// (channel, spatial…).
+    shape: Vec<usize>,
+    image: Axes,
+    /// What line integrals were multiplied with.
+    factor: f64,
+    ramp: Ramp,
+    /// Sine and cosine of each angle.
+    turns: Vec<(f64, f64)>,
+}
+
+impl BackProjection {
+    pub(super) fn new(
+        circle: Circle,
+        shape: &[usize],
+        image: Axes,
+        factor: f64,
+        window: Window,
+    ) -> Result<Self> {
+        let ramp = Ramp::new(circle.detector[1], circle.spacing[1], window)?;
+        let turns = circle.angles.iter().map(|angle| angle.sin_cos()).collect();
+        let (shares, shape) = (circle.shares(), shape.to_vec());
+        Ok(Self { circle, shares, shape, image, factor, ramp, turns })
+    }
+
+    /// The number of views.
+    #[must_use]
+    pub fn views(&self) -> usize {
+        self.turns.len()
+    }
+
+    /// The values of a view of one channel.
+    #[must_use]
+    pub fn view_len(&self) -> usize {
+        self.circle.detector.iter().product()
+    }
+
+    /// The shape of an image, (channel, spatial…).
+    #[must_use]
+    pub fn image_shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// The lines of an image of one channel: all pixels along its last axis are one.
+    #[must_use]
+    pub fn lines(&self) -> usize {
+        self.image.y.len() * self.image.z.len()
+    }
+
+    /// The pixels of a line.
+    #[must_use]
+    pub fn line_len(&self) -> usize {
+        self.image.x.len()
+    }
+
+    /// Weights and filters views, of which `values` has one after the other; `view` gives their numbers.
+    pub fn filter(&self, values: &mut [f32], view: impl Fn(usize) -> usize + Sync) -> Result<()> {
+        let [rows, columns] = self.circle.detector;
+        values.par_chunks_mut(columns).enumerate().for_each(|(i, values)| {
+            let (row, view) = (i % rows, view(i / rows));
+            for (column, value) in values.iter_mut().enumerate() {
+                let [v, u] = self.circle.place(row, column);
+                let weight = self.shares.at(view, u) * self.circle.obliqueness(u, v) / self.factor;
+                *value *= weight as f32;
+            }
+        });
+        self.ramp.apply(values, columns)
+    }
+
+    /// Adds to lines of the image, from `first` on, what some filtered views show of them: numbers and values, in the order
+    /// in which they are added.
+    pub fn smear(&self, views: &[(usize, &[f32])], first: usize, lines: &mut [f32]) {
+        let Circle { source, spacing, detector: [rows, columns], .. } = self.circle;
+        let middle: [f64; 2] = std::array::from_fn(|i| {
+            (self.circle.detector[i] as f64 - 1.0) / 2.0 - self.circle.offset[i]
+        });
+        let (width, height) = (self.image.x.len(), self.image.y.len());
+        let stop = Stop::current();
+        lines.par_chunks_mut(width).enumerate().for_each(|(i, to)| {
+            if stop.is_requested() {
+                return;
+            }
+            let line = first + i;
+            let (y, z) = (self.image.y[line % height], self.image.z[line / height]);
+            for (view, values) in views {
+                let (sin, cos) = self.turns[*view];
+                for (&x, to) in self.image.x.iter().zip(to.iter_mut()) {
+                    // The pixel is this many times as far from the source as the rotation axis is.
+                    let reach = match source {
+                        Some(source) => 1.0 + (y * cos - x * sin) / source,
+                        None => 1.0,
+                    };
+                    if reach <= 0.0 {
+                        continue;
+                    }
+                    let near = 1.0 / reach;
+                    let u = (x * cos + y * sin) * near / spacing[1] + middle[1];
+                    let v = z * near / spacing[0] + middle[0];
+                    let value = if rows == 1 {
+                        read(values, columns, u)
+                    } else {
+                        read_pixel(values, rows, columns, v, u)
+                    };
+                    *to += (near * near) as f32 * value;
+                }
+            }
+        });
+    }
+
+    /// The images of complete measurements.
+    pub(super) fn reconstruct(&self, batch: usize, measurement: &View) -> Result<Array> {
+        let mut filtered = measurement.as_standard_layout().into_owned();
+        let values = filtered.as_slice_mut().ok_or_else(|| {
+            Error::argument("tomography", "measurements that are not in standard layout")
+        })?;
+        let views = self.views();
+        self.filter(values, |i| i % views)?;
+        let mut result = Array::zeros([&[batch], &self.shape[..]].concat());
+        let to = result.as_slice_mut().expect("an array that was just made is in standard layout");
+        let planes = values.chunks_exact(views * self.view_len());
+        for (to, values) in to.chunks_exact_mut(self.lines() * self.line_len()).zip(planes) {
+            let views: Vec<_> = values.chunks_exact(self.view_len()).enumerate().collect();
+            self.smear(&views, 0, to);
+        }
+        Stop::check()?;
+        Ok(result)
+    }
+}
+
+/// A row at a place between its elements, zero outside.
+#[inline]
+fn read(row: &[f32], columns: usize, u: f64) -> f32 {
+    let below = u.floor();
+    if !(below >= -1.0 && below < columns as f64) {
+        return 0.0;
+    }
+    let fraction = (u - below) as f32;
+    let i = below as isize;
+    let left = if i >= 0 { row[i as usize] } else { 0.0 };
+    let right = row[..columns].get((i + 1) as usize).copied().unwrap_or(0.0);
+    left + fraction * (right - left)
+}
+
+/// A pixel at a place between rows and columns, zero outside.
+#[inline]
+fn read_pixel(values: &[f32], rows: usize, columns: usize, v: f64, u: f64) -> f32 {
+    let below = v.floor();
+    if !(below >= -1.0 && below < rows as f64) {
+        return 0.0;
+    }
+    let fraction = (v - below) as f32;
+    let i = below as isize;
+    let row = |i: isize| match usize::try_from(i).ok().filter(|&i| i < rows) {
+        Some(i) => read(&values[i * columns..], columns, u),
+        None => 0.0,
+    };
+    let (low, high) = (row(i), row(i + 1));
+    low + fraction * (high - low)
+}
