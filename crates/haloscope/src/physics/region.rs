@@ -105,7 +105,7 @@ pub(crate) struct Copies {
 
 impl Copies {
     /// From an axis to one like it.
-    pub fn all(len: usize) -> Self {
+    pub(crate) fn all(len: usize) -> Self {
         Self { runs: vec![Run { from: 0, to: 0, len }], from: len, to: len }
     }
 }
@@ -120,7 +120,7 @@ pub(crate) struct Run {
 
 impl Run {
     /// Lengthens the last run by a pair of places, or begins another one with it.
-    pub fn push(runs: &mut Vec<Self>, from: usize, to: usize) {
+    pub(crate) fn push(runs: &mut Vec<Self>, from: usize, to: usize) {
         match runs.last_mut() {
             Some(run) if run.from + run.len == from && run.to + run.len == to => run.len += 1,
             _ => runs.push(Self { from, to, len: 1 }),

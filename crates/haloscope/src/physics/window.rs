@@ -142,11 +142,13 @@ pub trait WindowPhysics: LinearPhysics {
 /// Refuses a part that does not lie within an array of (channel, spatial…).
 fn check_part(operator: &str, role: &str, shape: &[usize], part: &[Range<usize>]) -> Result<()> {
     let sides = shape.get(1..).unwrap_or_default();
-    let within = |(range, &side): (&Range<usize>, &usize)| range.start <= range.end && range.end <= side;
+    let within =
+        |(range, &side): (&Range<usize>, &usize)| range.start <= range.end && range.end <= side;
     if part.len() == sides.len() && part.iter().zip(sides).all(within) {
         return Ok(());
     }
-    let reason = format!("the part of the {role} is {part:?}; ranges within {sides:?} are expected");
+    let reason =
+        format!("the part of the {role} is {part:?}; ranges within {sides:?} are expected");
     Err(Error::argument(operator, reason))
 }
 

@@ -29,7 +29,7 @@ pub(super) struct Axis {
 
 impl Axis {
     /// `None` if the padding leaves nothing: `valid` with a kernel longer than the axis.
-    pub fn new(input: usize, kernel: usize, padding: Padding) -> Option<Self> {
+    pub(super) fn new(input: usize, kernel: usize, padding: Padding) -> Option<Self> {
         if padding == Padding::Valid {
             let output = (input + 1).checked_sub(kernel).filter(|&output| output > 0)?;
             let sources = (0..input).map(Some).collect();
@@ -45,12 +45,12 @@ impl Axis {
         Some(Self { input, kernel, output: input, sources, begin, circular, first: 0 })
     }
 
-    pub fn extended(&self) -> usize {
+    pub(super) fn extended(&self) -> usize {
         self.sources.len()
     }
 
     /// For each input sample, the extended samples that copy it, in order.
-    pub fn copies(&self) -> Vec<Vec<usize>> {
+    pub(super) fn copies(&self) -> Vec<Vec<usize>> {
         let mut copies = vec![Vec::new(); self.input];
         for (i, source) in self.sources.iter().enumerate() {
             if let Some(source) = source {
@@ -61,13 +61,13 @@ impl Axis {
     }
 
     /// The outputs that belong to a range of the input: those of ranges that tile the input tile the output.
-    pub fn outputs(&self, inputs: &Range<usize>) -> Range<usize> {
+    pub(super) fn outputs(&self, inputs: &Range<usize>) -> Range<usize> {
         let output = |input: usize| input.saturating_sub(self.first).min(self.output);
         output(inputs.start)..output(inputs.end)
     }
 
     /// The input samples that a range of outputs is computed from.
-    pub fn input_reads(&self, outputs: &Range<usize>) -> Range<isize> {
+    pub(super) fn input_reads(&self, outputs: &Range<usize>) -> Range<isize> {
         let extended = outputs.start..outputs.end + self.kernel - 1;
         if self.circular {
             let begin = self.begin as isize;
@@ -78,7 +78,7 @@ impl Axis {
     }
 
     /// The outputs that the adjoint on a range of the input is computed from.
-    pub fn output_reads(&self, inputs: &Range<usize>) -> Range<isize> {
+    pub(super) fn output_reads(&self, inputs: &Range<usize>) -> Range<isize> {
         let reach = self.kernel - 1;
         if self.circular {
             let [first, end] = [inputs.start, inputs.end].map(|i| (i + self.begin) as isize);
@@ -94,7 +94,7 @@ impl Axis {
     }
 
     /// The extended samples that copy one of these inputs, in ranges.
-    pub fn copying(&self, inputs: &Range<usize>) -> Vec<Range<usize>> {
+    pub(super) fn copying(&self, inputs: &Range<usize>) -> Vec<Range<usize>> {
         let mut ranges: Vec<Range<usize>> = Vec::new();
         for i in (0..self.extended()).filter(|&i| self.copies_one_of(i, inputs)) {
             match ranges.last_mut() {
@@ -106,7 +106,7 @@ impl Axis {
     }
 
     /// Those samples with the input that each is added to, in the order of the sums: the input itself, then its copies.
-    pub fn folds(&self, inputs: &Range<usize>) -> impl Iterator<Item = (usize, usize)> {
+    pub(super) fn folds(&self, inputs: &Range<usize>) -> impl Iterator<Item = (usize, usize)> {
         let end = self.begin + self.input;
         let itself = (inputs.clone()).map(|input| (self.begin + input, input));
         let border = (0..self.begin).chain(end..self.extended());
@@ -118,7 +118,7 @@ impl Axis {
     }
 
     /// Writes the extension of `input` at the beginning of `extended`, whose rest stays as it is.
-    pub fn extend(&self, input: &[f32], extended: &mut [f32]) {
+    pub(super) fn extend(&self, input: &[f32], extended: &mut [f32]) {
         for (to, source) in extended.iter_mut().zip(&self.sources[..self.begin]) {
             *to = source.map_or(0.0, |source| input[source]);
         }
@@ -130,7 +130,7 @@ impl Axis {
     }
 
     /// Adds the adjoint of [`extend`](Self::extend): every extended sample to its source.
-    pub fn fold(&self, extended: &[f32], input: &mut [f32]) {
+    pub(super) fn fold(&self, extended: &[f32], input: &mut [f32]) {
         let end = self.begin + self.input;
         for (to, value) in input.iter_mut().zip(&extended[self.begin..end]) {
             *to += value;

@@ -27,7 +27,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    pub fn new(kernels: &Kernels, axes: [Axis; 3]) -> Self {
+    pub(super) fn new(kernels: &Kernels, axes: [Axis; 3]) -> Self {
         let least = LEAST[usize::from(axes[0].extended() > 1)];
         let sides = axes.each_ref().map(|axis| block_side(axis, least));
         let grid = |i: usize| {
@@ -39,24 +39,25 @@ impl Blocks {
     }
 
     /// What a part of an axis of the measurement, or of the image for the adjoint, is computed from.
-    pub fn reads(&self, adjoint: bool, axis: usize, part: &Range<usize>) -> Range<isize> {
+    pub(super) fn reads(&self, adjoint: bool, axis: usize, part: &Range<usize>) -> Range<isize> {
         reads(&self.axes[axis], adjoint, self.sides[axis], part)
     }
 
     /// A part that is not empty.
-    pub fn part(&self, adjoint: bool, part: &[Range<usize>; 3]) -> Part {
+    pub(super) fn part(&self, adjoint: bool, part: &[Range<usize>; 3]) -> Part {
         let side = |i: usize| Side::new(&self.axes[i], adjoint, self.sides[i], &part[i]);
         Part { adjoint, sides: [side(0), side(1), side(2)] }
     }
 
     /// The grids of a block, and the number of blocks of the whole measurement.
-    pub fn work(&self) -> (&[Grid; 3], usize) {
-        let blocks = self.axes.iter().zip(self.sides).map(|(axis, side)| axis.output.div_ceil(side));
+    pub(super) fn work(&self) -> (&[Grid; 3], usize) {
+        let blocks =
+            self.axes.iter().zip(self.sides).map(|(axis, side)| axis.output.div_ceil(side));
         (self.diagonal.fourier.grids(), blocks.product())
     }
 
     /// Writes a part of the convolution of one plane or volume, or of its adjoint, from the window that is read for it.
-    pub fn run(&self, part: &Part, kernel: usize, input: &[f32], output: &mut [f32]) {
+    pub(super) fn run(&self, part: &Part, kernel: usize, input: &[f32], output: &mut [f32]) {
         let [depth, height, width] = &part.sides;
         let mut blocks = Vec::new();
         for z in &depth.blocks {

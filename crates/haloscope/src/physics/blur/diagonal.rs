@@ -18,12 +18,12 @@ pub(super) struct Diagonal {
 }
 
 impl Diagonal {
-    pub fn new(kernels: &Kernels, grids: [Grid; 3]) -> Self {
+    pub(super) fn new(kernels: &Kernels, grids: [Grid; 3]) -> Self {
         let spectra = kernels.each().map(|kernel| Spectrum::new(kernel, &grids)).collect();
         Self { fourier: Fourier::new(grids), spectra, scratch: Mutex::default() }
     }
 
-    pub fn borrow_scratch(&self) -> Borrowed<'_> {
+    pub(super) fn borrow_scratch(&self) -> Borrowed<'_> {
         let free = self.scratch.lock().ok().and_then(|mut free| free.pop());
         let make = || vec![Complex::default(); self.fourier.scratch()];
         Borrowed { scratch: free.unwrap_or_else(make), owner: self }

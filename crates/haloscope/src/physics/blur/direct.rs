@@ -26,7 +26,7 @@ pub(super) struct Taps {
 }
 
 impl Taps {
-    pub fn new(kernel: &[f32], width: usize) -> Self {
+    pub(super) fn new(kernel: &[f32], width: usize) -> Self {
         match factors(kernel, width) {
             Some((columns, row)) => {
                 Self { columns: Some(both_directions(columns)), rows: both_directions(row) }
@@ -36,11 +36,11 @@ impl Taps {
     }
 
     /// Multiplications per sample of the result.
-    pub fn work(&self) -> usize {
+    pub(super) fn work(&self) -> usize {
         self.columns.as_ref().map_or(0, |columns| columns[0].len()) + self.rows[0].len()
     }
 
-    pub fn is_product(&self) -> bool {
+    pub(super) fn is_product(&self) -> bool {
         self.columns.is_some()
     }
 }
@@ -121,7 +121,7 @@ struct Piece {
 }
 
 impl Direct {
-    pub fn new(axes: [Axis; 3]) -> Self {
+    pub(super) fn new(axes: [Axis; 3]) -> Self {
         let copies = [axes[0].copies(), axes[1].copies()];
         let outputs = axes.each_ref().map(|axis| 0..axis.output);
         let inputs = axes.each_ref().map(|axis| 0..axis.input);
@@ -130,17 +130,17 @@ impl Direct {
     }
 
     /// The whole measurement, or for the adjoint the whole image.
-    pub fn whole(&self, adjoint: bool) -> &Part {
+    pub(super) fn whole(&self, adjoint: bool) -> &Part {
         &self.whole[usize::from(adjoint)]
     }
 
     /// A part that is not empty.
-    pub fn part(&self, adjoint: bool, part: [Range<usize>; 3]) -> Part {
+    pub(super) fn part(&self, adjoint: bool, part: [Range<usize>; 3]) -> Part {
         Part::new(&self.axes, adjoint, part)
     }
 
     /// Writes a part of the convolution of one plane or volume, or of its adjoint, from the window that is read for it.
-    pub fn run(&self, part: &Part, taps: &Taps, input: &[f32], output: &mut [f32]) {
+    pub(super) fn run(&self, part: &Part, taps: &Taps, input: &[f32], output: &mut [f32]) {
         let Part { adjoint, rows, .. } = part;
         let way = usize::from(*adjoint);
         let width = self.axes[2].kernel;

@@ -55,7 +55,7 @@ pub enum Padding {
 
 /// How a convolution is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Method {
+pub enum BlurMethod {
     /// Whichever is estimated to be faster.
     Automatic,
     /// By its definition.
@@ -136,7 +136,7 @@ impl Blur {
     /// one for each channel or 1 for all. With one for each image the operator takes batches of just
     /// that size.
     pub fn new(shape: &[usize], kernel: &View, padding: Padding) -> Result<Self> {
-        Self::with_method(shape, kernel, padding, Method::Automatic)
+        Self::with_method(shape, kernel, padding, BlurMethod::Automatic)
     }
 
     /// Like [`new`](Self::new), with a choice of how it is computed.
@@ -144,7 +144,7 @@ impl Blur {
         shape: &[usize],
         kernel: &View,
         padding: Padding,
-        method: Method,
+        method: BlurMethod,
     ) -> Result<Self> {
         let size = check_shape(shape)?;
         let kernels = Kernels::new(shape, kernel)?;
@@ -169,11 +169,11 @@ impl Blur {
 
     /// How it is computed: direct, by Fourier transforms or by blocks.
     #[must_use]
-    pub fn method(&self) -> Method {
+    pub fn method(&self) -> BlurMethod {
         match self.engine {
-            Engine::Direct(..) => Method::Direct,
-            Engine::Fourier(_) => Method::Fourier,
-            Engine::Blocks(_) => Method::Blocks,
+            Engine::Direct(..) => BlurMethod::Direct,
+            Engine::Fourier(_) => BlurMethod::Fourier,
+            Engine::Blocks(_) => BlurMethod::Blocks,
         }
     }
 
@@ -363,17 +363,17 @@ impl LinearPhysics for Blur {
 }
 
 impl Engine {
-    fn new(kernels: &Kernels, axes: [Axis; 3], padding: Padding, method: Method) -> Self {
+    fn new(kernels: &Kernels, axes: [Axis; 3], padding: Padding, method: BlurMethod) -> Self {
         let taps = || kernels.each().map(|kernel| Taps::new(kernel, kernels.size[2])).collect();
         let grids = axes.each_ref().map(|axis| {
             Grid::new(axis.input, axis.kernel, padding).expect("a grid fits where an axis does")
         });
         let fourier = |grids| Self::Fourier(Box::new(Diagonal::new(kernels, grids)));
         match method {
-            Method::Direct => Self::Direct(Box::new(Direct::new(axes)), taps()),
-            Method::Fourier => fourier(grids),
-            Method::Blocks => Self::Blocks(Box::new(Blocks::new(kernels, axes))),
-            Method::Automatic => {
+            BlurMethod::Direct => Self::Direct(Box::new(Direct::new(axes)), taps()),
+            BlurMethod::Fourier => fourier(grids),
+            BlurMethod::Blocks => Self::Blocks(Box::new(Blocks::new(kernels, axes))),
+            BlurMethod::Automatic => {
                 let taps: Vec<Taps> = taps();
                 let outputs: usize = axes.iter().map(|axis| axis.output).product();
                 let work: usize = taps.iter().map(Taps::work).sum();

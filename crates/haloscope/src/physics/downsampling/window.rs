@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{Downsampling, divide_by_mask};
 use crate::error::Result;
 use crate::physics::region::{self, Copies, Run, copy_axes, pieces};
-use crate::physics::{Physics, WindowPhysics};
+use crate::physics::WindowPhysics;
 
 impl WindowPhysics for Downsampling {
     /// The samples that are kept of the blurred image there.
