@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::{Downsampling, divide_by_mask};
 use crate::error::Result;
-use crate::physics::region::{self, Copies, Run, copy_axes, pieces};
 use crate::physics::WindowPhysics;
+use crate::physics::region::{self, Copies, Run, copy_axes, pieces};
 
 impl WindowPhysics for Downsampling {
     /// The samples that are kept of the blurred image there.
