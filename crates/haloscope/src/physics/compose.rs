@@ -117,6 +117,13 @@ impl LinearPhysics for Compose {
         outer.apply_adjoint(batch, measurement, &mut between)?;
         inner.apply_adjoint(batch, &between, image)
     }
+
+    fn restricted(&self, image: &[Range<usize>]) -> Option<Result<Arc<dyn Physics>>> {
+        self.outer.as_linear()?;
+        let part = self.inner.as_linear()?.restricted(image)?;
+        let outer = Arc::clone(&self.outer);
+        Some(part.map(|inner| Arc::new(Self { outer, inner }) as Arc<dyn Physics>))
+    }
 }
 
 /// What is between the operators is computed where the second one reads it, part by part of a window that goes on beyond an

@@ -77,10 +77,9 @@ impl Inpainting {
     /// A part of the mask.
     fn cut(&self, part: &[Range<usize>]) -> Vec<f32> {
         let (channels, sides) = (self.shape[0], &self.shape[1..]);
-        let whole: Vec<Range<isize>> = sides.iter().map(|&side| 0..side as isize).collect();
         let part = region::window(part);
         let mut cut = vec![0.0; channels * region::positions(&part)];
-        region::copy(channels, sides, (&whole, &self.mask), (&part, &mut cut));
+        region::copy(channels, sides, (&region::whole(sides), &self.mask), (&part, &mut cut));
         cut
     }
 }

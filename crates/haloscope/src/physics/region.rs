@@ -10,6 +10,11 @@ pub(crate) fn window(part: &[Range<usize>]) -> Vec<Range<isize>> {
     part.iter().map(|range| range.start as isize..range.end as isize).collect()
 }
 
+/// All of an array.
+pub(crate) fn whole(sides: &[usize]) -> Vec<Range<isize>> {
+    sides.iter().map(|&side| 0..side as isize).collect()
+}
+
 /// The number of positions in a window.
 pub(crate) fn positions(window: &[Range<isize>]) -> usize {
     window.iter().map(Range::len).product()

@@ -116,6 +116,15 @@ impl LinearPhysics for Scaled {
         let solution = linear.solve_normal(b, shift / squared)?;
         Some(solution.map(|solution| solution * (1.0 / squared) as f32))
     }
+
+    fn restricted(&self, image: &[Range<usize>]) -> Option<Result<Arc<dyn Physics>>> {
+        let part = self.operator.as_linear()?.restricted(image)?;
+        Some(
+            part.map(|operator| {
+                Arc::new(Self { factor: self.factor, operator }) as Arc<dyn Physics>
+            }),
+        )
+    }
 }
 
 impl WindowPhysics for Scaled {

@@ -139,6 +139,20 @@ pub trait WindowPhysics: LinearPhysics {
     }
 }
 
+/// Refuses a part that is empty or does not lie within an array of (channel, spatial…).
+pub(super) fn check_restriction(
+    operator: &str,
+    shape: &[usize],
+    part: &[Range<usize>],
+) -> Result<()> {
+    check_part(operator, "image", shape, part)?;
+    if part.iter().any(Range::is_empty) {
+        let reason = format!("the part of the image is {part:?}; no range may be empty");
+        return Err(Error::argument(operator, reason));
+    }
+    Ok(())
+}
+
 /// Refuses a part that does not lie within an array of (channel, spatial…).
 fn check_part(operator: &str, role: &str, shape: &[usize], part: &[Range<usize>]) -> Result<()> {
     let sides = shape.get(1..).unwrap_or_default();

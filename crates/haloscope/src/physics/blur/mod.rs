@@ -114,7 +114,8 @@ impl fmt::Debug for Blur {
 
 enum Engine {
     Direct(Box<Direct>, Vec<Taps>),
-    Fourier(Box<Diagonal>),
+    /// Transforms are planned when the whole image is blurred for the first time: parts of it take blocks.
+    Fourier([Grid; 3], OnceLock<Box<Diagonal>>),
     Blocks(Box<Blocks>),
 }
 
@@ -172,7 +173,7 @@ impl Blur {
     pub fn method(&self) -> BlurMethod {
         match self.engine {
             Engine::Direct(..) => BlurMethod::Direct,
-            Engine::Fourier(_) => BlurMethod::Fourier,
+            Engine::Fourier(..) => BlurMethod::Fourier,
             Engine::Blocks(_) => BlurMethod::Blocks,
         }
     }
@@ -210,7 +211,8 @@ impl Blur {
                 };
                 self.for_each_plane(batch, input, output, || (), run)
             }
-            Engine::Fourier(diagonal) => {
+            Engine::Fourier(grids, diagonal) => {
+                let diagonal = diagonal.get_or_init(|| self.on_grids(grids.clone()));
                 let filter = if adjoint { Filter::Adjoint } else { Filter::Forward };
                 self.filter(diagonal, filter, batch, input, output)
             }
@@ -272,18 +274,17 @@ impl Blur {
         if self.padding != Padding::Circular {
             return None;
         }
-        if let Engine::Fourier(diagonal) = &self.engine
-            && diagonal.fourier.is_periodic()
+        if let Engine::Fourier(grids, diagonal) = &self.engine
+            && grids.iter().all(Grid::is_periodic)
         {
-            return Some(diagonal);
+            return Some(diagonal.get_or_init(|| self.on_grids(grids.clone())));
         }
-        let make = || {
-            let size = check_shape(&self.shape).expect("the shape was checked");
-            let kernel = self.kernels.size;
-            let grids = [0, 1, 2].map(|i| Grid::periodic(size[i], kernel[i]));
-            Box::new(Diagonal::new(&self.kernels, grids))
-        };
-        Some(self.diagonal.get_or_init(make))
+        let grids = || self.axes.each_ref().map(|axis| Grid::periodic(axis.input, axis.kernel));
+        Some(self.diagonal.get_or_init(|| self.on_grids(grids())))
+    }
+
+    fn on_grids(&self, grids: [Grid; 3]) -> Box<Diagonal> {
+        Box::new(Diagonal::new(&self.kernels, grids))
     }
 }
 
@@ -325,7 +326,7 @@ impl Physics for Blur {
                 let samples: usize = self.measurement.iter().product();
                 (work * samples) as f64 / taps.len() as f64
             }
-            Engine::Fourier(diagonal) => channels * fourier_work(diagonal.fourier.grids()),
+            Engine::Fourier(grids, _) => channels * fourier_work(grids),
             Engine::Blocks(blocks) => {
                 let (grids, number) = blocks.work();
                 channels * number as f64 * fourier_work(grids)
@@ -368,7 +369,7 @@ impl Engine {
         let grids = axes.each_ref().map(|axis| {
             Grid::new(axis.input, axis.kernel, padding).expect("a grid fits where an axis does")
         });
-        let fourier = |grids| Self::Fourier(Box::new(Diagonal::new(kernels, grids)));
+        let fourier = |grids| Self::Fourier(grids, OnceLock::new());
         match method {
             BlurMethod::Direct => Self::Direct(Box::new(Direct::new(axes)), taps()),
             BlurMethod::Fourier => fourier(grids),

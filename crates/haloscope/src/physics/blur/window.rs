@@ -46,7 +46,7 @@ impl WindowPhysics for Blur {
 
     /// Not with the Fourier method, which transforms the whole image.
     fn window_bits_agree(&self) -> bool {
-        !matches!(self.engine, Engine::Fourier(_))
+        !matches!(self.engine, Engine::Fourier(..))
     }
 }
 
@@ -73,17 +73,18 @@ impl Blur {
         window: &[f32],
         out: &mut [f32],
     ) -> Result<()> {
-        let mut box_of_three = [0..1, 0..1, 0..1];
-        box_of_three[3 - part.len()..].clone_from_slice(part);
+        // In two dimensions the depth is 1.
+        let mut volume = [0..1, 0..1, 0..1];
+        volume[3 - part.len()..].clone_from_slice(part);
         if let Engine::Direct(direct, taps) = &self.engine {
-            let part = direct.part(adjoint, box_of_three);
+            let part = direct.part(adjoint, volume);
             let run = |kernel: usize, input: &[f32], output: &mut [f32], (): &mut ()| {
                 direct.run(&part, &taps[kernel], input, output);
             };
             return self.for_each_plane(batch, window, out, || (), run);
         }
         let blocks = self.blocks().expect("a blur that is not direct has blocks");
-        self.run_blocks(blocks, adjoint, batch, &box_of_three, window, out)
+        self.run_blocks(blocks, adjoint, batch, &volume, window, out)
     }
 
     /// The blocks, unless the method is direct.
@@ -91,7 +92,7 @@ impl Blur {
         match &self.engine {
             Engine::Direct(..) => None,
             Engine::Blocks(blocks) => Some(blocks),
-            Engine::Fourier(_) => {
+            Engine::Fourier(..) => {
                 let make = || Box::new(Blocks::new(&self.kernels, self.axes.clone()));
                 Some(self.blocks.get_or_init(make))
             }
