@@ -1,7 +1,7 @@
 //! Seconds per blur and downsampling, as lines of JSON for `bench/compare.py`.
 //!
 //! `bench_blur [--threads N] [--repeats N] [CASE …]`; the cases are those of `bench/peers/blur.py`.
-//! `bench_blur rule` prints what the rule that chooses between direct and Fourier methods is made from.
+//! `bench_blur blocks` compares blocks with transforms of the whole image, and `bench_blur rule` prints what the rule that chooses between direct and Fourier methods is made from.
 
 use std::time::{Duration, Instant};
 
@@ -25,8 +25,10 @@ fn main() -> Result<()> {
         }
     }
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
-    pool.install(|| {
-        if cases == ["rule"] { rule(repeats) } else { measure_cases(threads, repeats, &cases) }
+    pool.install(|| match &cases[..] {
+        [case] if case == "rule" => rule(repeats),
+        [case] if case == "blocks" => blocks(repeats),
+        _ => measure_cases(threads, repeats, &cases),
     })
 }
 
@@ -105,6 +107,28 @@ fn rule(repeats: usize) -> Result<()> {
             "{side}²: Fourier: {each:.3} ns per sample, {:.0} multiplications",
             each / per_tap[1]
         );
+    }
+    Ok(())
+}
+
+/// Seconds of blocks for each second of transforms of the whole image.
+fn blocks(repeats: usize) -> Result<()> {
+    for (shape, kernel) in [
+        (&[1, 2048, 2048][..], 31),
+        (&[1, 2048, 2048], 139),
+        (&[1, 512, 512], 31),
+        (&[1, 96, 160, 160], 9),
+    ] {
+        let taps = random(&[&[1, 1][..], &vec![kernel; shape.len() - 1]].concat());
+        for padding in [Padding::Circular, Padding::Reflect] {
+            let seconds = |method| -> Result<[f64; 2]> {
+                let blur = Blur::with_method(shape, &taps, padding, method)?;
+                Ok(measure(&blur, repeats)?.map(|(_, seconds)| seconds))
+            };
+            let (whole, blocks) = (seconds(BlurMethod::Fourier)?, seconds(BlurMethod::Blocks)?);
+            let [forward, adjoint] = [0, 1].map(|i| blocks[i] / whole[i]);
+            println!("{shape:?}, kernel of {kernel}, {padding:?}: {forward:.2}, {adjoint:.2}");
+        }
     }
     Ok(())
 }

@@ -178,7 +178,7 @@ fn random_kernel(shape: &[usize], padding: Padding, random: &mut Random) -> Arra
 }
 
 fn random_method(random: &mut Random) -> BlurMethod {
-    if random.bool() { BlurMethod::Direct } else { BlurMethod::Fourier }
+    [BlurMethod::Direct, BlurMethod::Fourier, BlurMethod::Blocks][random.usize(0..3)]
 }
 
 fn random_downsampling(padding: Padding, random: &mut Random) -> Box<dyn LinearPhysics> {

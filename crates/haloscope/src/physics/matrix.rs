@@ -1,8 +1,11 @@
 //! A matrix of numbers as an operator, for tests and small problems.
 
 use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
 
-use super::{LinearPhysics, Physics, slice};
+use super::window::check_restriction;
+use super::{LinearPhysics, Physics, region, slice};
 use crate::array::{Array, View, dot};
 use crate::error::{Error, Result};
 
@@ -137,6 +140,21 @@ impl LinearPhysics for Matrix {
             eliminate(normal.clone(), image)?;
         }
         Some(Ok(solution))
+    }
+
+    /// The columns of the samples there.
+    fn restricted(&self, image: &[Range<usize>]) -> Option<Result<Arc<dyn Physics>>> {
+        if let Err(error) = check_restriction(self.name(), &self.shape, image) {
+            return Some(Err(error));
+        }
+        let (channels, sides) = (self.shape[0], &self.shape[1..]);
+        let part = region::window(image);
+        let planes = self.measurement[0] * channels;
+        let mut rows = vec![0.0; planes * region::positions(&part)];
+        region::copy(planes, sides, (&region::whole(sides), &self.rows), (&part, &mut rows));
+        let mut shape = vec![channels];
+        shape.extend(image.iter().map(Range::len));
+        Some(Ok(Arc::new(Self { shape, measurement: self.measurement, rows })))
     }
 }
 

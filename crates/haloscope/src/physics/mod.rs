@@ -9,16 +9,21 @@ mod blur;
 mod compose;
 mod decolorize;
 mod downsampling;
+mod fixed_point;
 mod identity;
 mod inpainting;
 mod matrix;
 mod reach;
+mod region;
 mod saturation;
 mod scaled;
 mod stack;
 pub mod tomography;
+mod window;
 
 use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
 
 use ndarray::{ArrayD, IxDyn};
 
@@ -29,6 +34,7 @@ pub use blur::{Blur, BlurMethod, Padding, gaussian_width, kernels};
 pub use compose::Compose;
 pub use decolorize::Decolorize;
 pub use downsampling::{Downsampling, DownsamplingFilter};
+pub use fixed_point::FixedPoint;
 pub use identity::Identity;
 pub use inpainting::Inpainting;
 pub use matrix::Matrix;
@@ -36,6 +42,7 @@ pub use reach::Reach;
 pub use saturation::{Clipping, Saturation};
 pub use scaled::Scaled;
 pub use stack::Stack;
+pub use window::WindowPhysics;
 
 /// A differentiable map from images to measurements.
 pub trait Physics: Send + Sync + fmt::Debug {
@@ -64,6 +71,11 @@ pub trait Physics: Send + Sync + fmt::Debug {
 
     /// The operator as a linear one, if it is linear.
     fn as_linear(&self) -> Option<&dyn LinearPhysics> {
+        None
+    }
+
+    /// The operator as one that can work on parts of the image, if it can.
+    fn as_window(&self) -> Option<&dyn WindowPhysics> {
         None
     }
 
@@ -152,6 +164,17 @@ pub trait LinearPhysics: Physics {
     /// Pseudo-inverse (`b = Aᵀy`, shift 0) and prox of the L2 fidelity both come down to this.
     fn solve_normal(&self, b: &View, shift: f64) -> Option<Result<Array>> {
         let _ = (b, shift);
+        None
+    }
+
+    /// The operator on images that are 0 outside a part (ranges along the spatial axes, none of them empty), as an operator on
+    /// images of that part; `None` if it cannot be made.
+    ///
+    /// For operators that see everything and so have no [windows](WindowPhysics). `A x` is the sum of what parts that tile the
+    /// image give, for which [`FixedPoint`] makes the order irrelevant, and the adjoint gives its part of `Aᵀ y`, both up to
+    /// rounding. Their bits depend on the part, so ranks that are to agree take the same parts.
+    fn restricted(&self, image: &[Range<usize>]) -> Option<Result<Arc<dyn Physics>>> {
+        let _ = image;
         None
     }
 }

@@ -50,11 +50,6 @@ impl Fourier {
         Self { grids, transforms, copies, blocks, periodic }
     }
 
-    /// Whether the grid is the image's own.
-    pub(super) fn is_periodic(&self) -> bool {
-        self.periodic
-    }
-
     pub(super) fn grids(&self) -> &[Grid; 3] {
         &self.grids
     }

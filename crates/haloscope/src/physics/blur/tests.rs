@@ -17,27 +17,32 @@ const PADDINGS: [Padding; 5] =
     [Padding::Circular, Padding::Reflect, Padding::Replicate, Padding::Constant, Padding::Valid];
 
 #[test]
-fn direct_and_fourier_agree_for_every_padding() -> Result<()> {
-    let cases: [(&[usize], &[usize]); 7] = [
+fn all_methods_agree_for_every_padding() -> Result<()> {
+    let cases: [(&[usize], &[usize]); 8] = [
         (&[2, 23, 31], &[1, 1, 5, 8]),
         (&[3, 40, 17], &[1, 3, 6, 3]),
         (&[1, 7, 9], &[1, 1, 1, 1]),
         (&[1, 6, 1], &[1, 1, 4, 1]),
         (&[2, 9, 10, 11], &[2, 1, 3, 4, 5]),
         (&[1, 100, 90], &[2, 1, 31, 30]),
+        // Several blocks.
+        (&[1, 6, 700], &[1, 1, 2, 9]),
         (&[1, 17, 13, 19], &[1, 1, 5, 2, 1]),
     ];
     for (i, (shape, kernel)) in cases.into_iter().enumerate() {
         let kernel = random(kernel, i as u64);
         for padding in PADDINGS {
             let direct = Blur::with_method(shape, &kernel, padding, BlurMethod::Direct)?;
-            let fourier = Blur::with_method(shape, &kernel, padding, BlurMethod::Fourier)?;
             let x = random(&[&[2], shape].concat(), 9);
-            let (a, b) = (direct.forward(&x)?, fourier.forward(&x)?);
-            assert!(relative(&b, &a) < 1e-5, "{padding:?} {shape:?}: {}", relative(&b, &a));
-            let y = random(a.shape(), 10);
-            let (a, b) = (direct.adjoint(&y)?, fourier.adjoint(&y)?);
-            assert!(relative(&b, &a) < 1e-5, "{padding:?} {shape:?}: {}", relative(&b, &a));
+            let blurred = direct.forward(&x)?;
+            let y = random(blurred.shape(), 10);
+            let adjoint = direct.adjoint(&y)?;
+            for method in [BlurMethod::Fourier, BlurMethod::Blocks] {
+                let other = Blur::with_method(shape, &kernel, padding, method)?;
+                for (a, b) in [(&blurred, other.forward(&x)?), (&adjoint, other.adjoint(&y)?)] {
+                    assert!(relative(&b, a) < 1e-5, "{padding:?} {shape:?} {method:?}");
+                }
+            }
         }
     }
     Ok(())
@@ -103,7 +108,7 @@ fn adjoint_is_exact_with_a_kernel_for_each_image() -> Result<()> {
 fn the_result_has_the_same_bits_on_any_number_of_threads() -> Result<()> {
     let kernel = random(&[1, 1, 7, 9], 1);
     let x = random(&[1, 2, 300, 280], 2);
-    for method in [BlurMethod::Direct, BlurMethod::Fourier] {
+    for method in [BlurMethod::Direct, BlurMethod::Fourier, BlurMethod::Blocks] {
         let blur = Blur::with_method(&[2, 300, 280], &kernel, Padding::Reflect, method)?;
         let on = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();

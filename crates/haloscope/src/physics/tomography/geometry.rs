@@ -7,6 +7,8 @@
 //! distance `s` is at `s (sin θ, −cos θ)` with the detector across the origin. All of this is
 //! ASTRA's convention. The checks are in the constructors of the operators.
 
+use std::ops::Range;
+
 use crate::error::{Error, Result};
 
 /// Angles that divide an arc into equal parts, from 0, without its end.
@@ -41,6 +43,14 @@ pub struct View2d {
     pub u: [f64; 2],
 }
 
+impl View2d {
+    /// The view as seen from another origin.
+    pub(super) fn seen_from(&self, origin: [f64; 2]) -> Self {
+        let (rays, centre) = (self.rays.seen_from(origin), minus(self.centre, origin));
+        Self { rays, centre, ..*self }
+    }
+}
+
 /// One position of a flat detector in space, with vectors (x, y, z).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct View3d {
@@ -52,6 +62,32 @@ pub struct View3d {
     pub u: [f64; 3],
     /// From one row of the detector to the next.
     pub v: [f64; 3],
+}
+
+impl View3d {
+    /// The view as seen from another origin.
+    pub(super) fn seen_from(&self, origin: [f64; 3]) -> Self {
+        let (rays, centre) = (self.rays.seen_from(origin), minus(self.centre, origin));
+        Self { rays, centre, ..*self }
+    }
+}
+
+impl<const DIMENSIONS: usize> Rays<DIMENSIONS> {
+    fn seen_from(self, origin: [f64; DIMENSIONS]) -> Self {
+        match self {
+            Self::Along(direction) => Self::Along(direction),
+            Self::From(source) => Self::From(minus(source, origin)),
+        }
+    }
+}
+
+fn minus<const DIMENSIONS: usize>(a: [f64; DIMENSIONS], b: [f64; DIMENSIONS]) -> [f64; DIMENSIONS] {
+    std::array::from_fn(|i| a[i] - b[i])
+}
+
+/// How far the middle of a part of a side is from the middle of the side.
+pub(super) fn middle_of(part: &Range<usize>, side: usize) -> f64 {
+    part.start as f64 + (part.len() as f64 - side as f64) / 2.0
 }
 
 /// Parallel rays in the plane.

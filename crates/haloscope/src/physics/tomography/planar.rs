@@ -5,14 +5,18 @@
 //! views, so that no two tasks write to the same place and the order of every sum is fixed. Rays
 //! that are nearer to columns work on the transposed image, where they run like the others.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use haloscope_nn::Stop;
 use rayon::prelude::*;
 
-use super::geometry::{Grouping, Rays, Scan2d, check_finite, check_lengths};
+use super::geometry::{Grouping, Rays, Scan2d, check_finite, check_lengths, middle_of};
 use super::norm::unit_factor;
 use super::resample::{MARGIN, SLACK};
 use super::strip::{Crossings, FRONT, Grid, Reader, Strip, strips};
 use crate::error::{Error, Result};
+use crate::physics::window::check_restriction;
 use crate::physics::{LinearPhysics, Physics};
 
 /// Views that one task measures together, sharing the lines that it has in cache.
@@ -285,5 +289,22 @@ impl LinearPhysics for Tomography2d {
         let image = image.chunks_exact_mut(self.shape[1] * self.shape[2]);
         sinogram.zip(image).for_each(|(sinogram, image)| self.adjoint_plane(sinogram, image));
         Ok(Stop::check()?)
+    }
+
+    /// The same rays through the part alone, whose middle is the origin of their coordinates.
+    fn restricted(&self, image: &[Range<usize>]) -> Option<Result<Arc<dyn Physics>>> {
+        let part = || {
+            check_restriction(self.name(), &self.shape, image)?;
+            let [channels, height, width] = self.shape;
+            let (rows, columns) = (&image[0], &image[1]);
+            // Rows are counted downwards, and y upwards.
+            let y = -middle_of(rows, height) * self.pixel[0];
+            let x = middle_of(columns, width) * self.pixel[1];
+            let views = self.scan.views().iter().map(|view| view.seen_from([x, y])).collect();
+            let scan = Scan2d::Views { views, bins: self.measurement[2] };
+            let shape = [channels, rows.len(), columns.len()];
+            Self::with_pixels(&shape, self.pixel, scan)?.scaled(self.factor)
+        };
+        Some(part().map(|part| Arc::new(part) as Arc<dyn Physics>))
     }
 }

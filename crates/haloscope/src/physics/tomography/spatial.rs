@@ -4,13 +4,17 @@
 //! others that of `oblique.rs`. Beside the volume and the measurement, both need memory for one more
 //! volume at most, and no table of all rays.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use haloscope_nn::Stop;
 
-use super::geometry::{Grouping, Rays, Scan3d, check_finite, check_lengths};
+use super::geometry::{Grouping, Rays, Scan3d, check_finite, check_lengths, middle_of};
 use super::norm::unit_factor;
 use super::space::{Place, Space};
 use super::{oblique, upright};
 use crate::error::{Error, Result};
+use crate::physics::window::check_restriction;
 use crate::physics::{LinearPhysics, Physics};
 
 /// The line integrals of volumes (channel, depth, height, width): projections (channel, view, row,
@@ -189,5 +193,20 @@ impl LinearPhysics for Tomography3d {
             }
         }
         Ok(Stop::check()?)
+    }
+
+    /// The same rays through the part alone, whose middle is the origin of their coordinates.
+    fn restricted(&self, image: &[Range<usize>]) -> Option<Result<Arc<dyn Physics>>> {
+        let part = || {
+            check_restriction(self.name(), &self.shape, image)?;
+            let Space { size, voxel, detector, factor, .. } = self.space;
+            // (x, y, z), the last axis first.
+            let origin = [2, 1, 0].map(|i| middle_of(&image[i], size[i]) * voxel[i]);
+            let views = self.scan.views().iter().map(|view| view.seen_from(origin)).collect();
+            let mut shape = vec![self.shape[0]];
+            shape.extend(image.iter().map(Range::len));
+            Self::with_voxels(&shape, voxel, Scan3d::Views { views, detector })?.scaled(factor)
+        };
+        Some(part().map(|part| Arc::new(part) as Arc<dyn Physics>))
     }
 }
