@@ -1,9 +1,7 @@
 //! How the command ends: exit codes, and errors that all ranks have.
 
-use std::fmt;
-use std::process::ExitCode;
-
 use haloscope_comm::Context;
+use std::fmt;
 
 use crate::interrupt::Signal;
 
@@ -23,11 +21,12 @@ pub enum Code {
     Interrupted(Signal),
 }
 
-impl From<Code> for ExitCode {
-    fn from(code: Code) -> Self {
-        match code {
-            Code::Success => Self::SUCCESS,
-            Code::Interrupted(signal) => Self::from(signal.exit_code()),
+impl Code {
+    /// As the system takes it.
+    pub fn number(&self) -> u8 {
+        match self {
+            Self::Success => 0,
+            Self::Interrupted(signal) => signal.exit_code(),
         }
     }
 }
