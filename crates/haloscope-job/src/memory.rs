@@ -50,16 +50,22 @@ impl Expected {
         let prior = match (&job.prior.kind, network) {
             (PriorKind::Network(plan), Some(denoiser)) => {
                 let has_range = job.prior.has_range();
-                forecast::Prior::Network(Denoising { denoiser, tiling: plan.tiling(), has_range })
+                forecast::PriorWork::Network(Denoising {
+                    denoiser,
+                    tiling: plan.tiling(),
+                    has_range,
+                })
             }
-            (PriorKind::TotalVariation { denoiser, .. }, _) => forecast::Prior::TotalVariation {
-                denoiser: *denoiser,
-                has_range: job.prior.has_range(),
-            },
-            _ => forecast::Prior::None,
+            (PriorKind::TotalVariation { denoiser, .. }, _) => {
+                forecast::PriorWork::TotalVariation {
+                    denoiser: *denoiser,
+                    has_range: job.prior.has_range(),
+                }
+            }
+            _ => forecast::PriorWork::None,
         };
         let prior = cut(prior, patch);
-        let forecast = forecast::Job {
+        let forecast = forecast::Workload {
             image: layout.image.clone(),
             measurements: measured.iter().map(|values| vec![*values]).collect(),
             ranks,
@@ -135,8 +141,10 @@ impl Expected {
 }
 
 /// A prior whose network gets tiles of this length, if one is given.
-fn cut<'a>(mut prior: forecast::Prior<'a>, patch: Option<&Patch>) -> forecast::Prior<'a> {
-    if let (forecast::Prior::Network(Denoising { tiling, .. }), Some(patch)) = (&mut prior, patch) {
+fn cut<'a>(mut prior: forecast::PriorWork<'a>, patch: Option<&Patch>) -> forecast::PriorWork<'a> {
+    if let (forecast::PriorWork::Network(Denoising { tiling, .. }), Some(patch)) =
+        (&mut prior, patch)
+    {
         tiling.patch = patch.clone();
     }
     prior
@@ -153,7 +161,7 @@ fn whose(ranks: usize, together: usize) -> String {
 
 /// Refuses images of which this machine cannot hold even the few that every method needs on each of its ranks, before one
 /// is made.
-pub fn check_image(shape: &[usize], here: usize) -> Result<()> {
+pub(crate) fn check_image(shape: &[usize], here: usize) -> Result<()> {
     check(bytes_of(shape).saturating_mul(4 * here as u64))
 }
 

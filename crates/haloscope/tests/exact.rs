@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use haloscope::denoise::{Denoiser, NetworkDenoiser, NoiseLevel, denoiser_fn};
 use haloscope::distribute::{agree, distribute_with};
-use haloscope::forecast::{Denoising, Job, Prior};
+use haloscope::forecast::{Denoising, PriorWork, Workload};
 use haloscope::solve::ProximalGradient;
 use haloscope::tiling::{ShardPlan, Strategy, Tiles, Tiling};
 use haloscope::{Array, Error};
 use haloscope_comm::{Collectives, Context, ContextOptions};
-use haloscope_nn::engine::{Faces, Halo, Options, Round};
+use haloscope_nn::engine::{EngineOptions, Faces, Halo, Round};
 use haloscope_nn::models::{Architecture, Builtin, Dncnn, Drunet, Model, Unet};
 use ndarray::{ArrayD, IxDyn};
 use pnp::Small;
@@ -43,7 +43,7 @@ fn small_drunet(channels: usize) -> Model {
 fn on_ranks(ranks: usize, model: &Model, noisy: &Array, level: &NoiseLevel) -> (Array, Vec<u64>) {
     let (model, noisy, level) = (model.clone(), noisy.clone(), level.clone());
     let results = Context::threads(ranks, move |ctx| {
-        let open = || NetworkDenoiser::new(model.clone(), Options::default());
+        let open = || NetworkDenoiser::new(model.clone(), EngineOptions::default());
         let denoiser = distribute_with(ctx.share("network", open)?, ctx, exact())?;
         let first = denoiser.denoise(&noisy, &level)?;
         let before = ctx.comm().statistics().total().bytes_sent;
@@ -70,7 +70,7 @@ fn any_number_of_ranks_gives_the_bits_of_the_untiled_network() {
         (unet, image(&[1, 1, 5, 50, 52]), 0.1.into()),
         (Builtin::for_channels(3).model().expect("built in"), image(&[1, 3, 64, 70]), 0.1.into()),
     ] {
-        let whole = NetworkDenoiser::new(model.clone(), Options::default()).expect("aligned");
+        let whole = NetworkDenoiser::new(model.clone(), EngineOptions::default()).expect("aligned");
         let whole = whole.denoise(&noisy, &level).expect("it runs");
         for ranks in [1, 2, 3, 5, 8] {
             let (result, _) = on_ranks(ranks, &model, &noisy, &level);
@@ -95,13 +95,13 @@ fn a_reconstruction_sends_what_was_foretold_and_computes_nothing_twice() {
         assert_eq!(*images.get_or_insert_with(|| bits.clone()), bits, "{ranks} ranks");
         let denoiser = small.denoiser().expect("a network");
         let shape = vec![3, small.side, small.side];
-        let job = Job {
+        let job = Workload {
             image: [&[1], &shape[..]].concat(),
             measurements: vec![shape; small.operators],
             ranks,
             method: ProximalGradient::METHOD,
             inner_iterations: 0,
-            prior: Prior::Network(Denoising {
+            prior: PriorWork::Network(Denoising {
                 denoiser: &denoiser,
                 tiling: exact(),
                 has_range: false,
@@ -123,7 +123,7 @@ fn a_rank_that_dies_between_two_layers_ends_the_others() {
     let options = ContextOptions { deadline: Duration::from_secs(30), ..ContextOptions::default() };
     let error = options
         .threads(3, |ctx| {
-            let network = NetworkDenoiser::new(small_drunet(1), Options::default())?;
+            let network = NetworkDenoiser::new(small_drunet(1), EngineOptions::default())?;
             let denoiser = distribute_with(network, ctx, exact())?;
             let noisy = image(&[1, 1, 300, 40]);
             // Rank 1 takes part in the agreement, and is gone when the others want its rows.
@@ -186,7 +186,7 @@ fn last_words(death: Death, rounds: usize) -> Vec<String> {
     let said = words.clone();
     let whole = options.threads(RANKS, move |ctx| {
         let (noisy, level) = (image(&[1, 1, 300, 40]), 0.1.into());
-        let network = Arc::new(NetworkDenoiser::new(small_drunet(1), Options::default())?);
+        let network = Arc::new(NetworkDenoiser::new(small_drunet(1), EngineOptions::default())?);
         let denoiser = distribute_with(network.clone(), ctx, exact())?;
         if ctx.rank() != 1 {
             let outcome = denoiser.denoise(&noisy, &level).map(drop);
@@ -239,7 +239,7 @@ fn what_cannot_be_exact_is_refused_on_all_ranks() {
         let mut errors = Vec::new();
         let denoiser = distribute_with(mean, ctx, exact())?;
         errors.push(denoiser.denoise(&image(&[1, 1, 8, 8]), &0.1.into()).expect_err("no network"));
-        let network = NetworkDenoiser::new(small_drunet(1), Options::default())?;
+        let network = NetworkDenoiser::new(small_drunet(1), EngineOptions::default())?;
         let denoiser = distribute_with(network, ctx, exact())?;
         let mut bad = image(&[1, 1, 200, 40]);
         bad[[0, 0, 199, 3]] = f32::NAN;

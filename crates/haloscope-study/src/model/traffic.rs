@@ -3,7 +3,7 @@
 use super::Cluster;
 
 /// Ranks on as few nodes as hold them.
-pub struct Traffic<'a> {
+pub(super) struct Traffic<'a> {
     /// The machine.
     pub cluster: &'a Cluster,
     /// The ranks.
@@ -12,7 +12,7 @@ pub struct Traffic<'a> {
 
 /// What a rank sends in a call, and how long the call takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Call {
+pub(super) struct Call {
     pub bytes: f64,
     pub seconds: f64,
 }
@@ -20,7 +20,7 @@ pub struct Call {
 impl Traffic<'_> {
     /// A sum of `operators` images of `bytes` each, which all ranks get. The image is cut into a segment per rank;
     /// ranks send the segments of their terms to the owners, who send the sums to all.
-    pub fn ordered_sum(&self, bytes: f64, operators: usize) -> Call {
+    pub(super) fn ordered_sum(&self, bytes: f64, operators: usize) -> Call {
         let ranks = self.ranks as f64;
         let own = operators.div_ceil(self.ranks) as f64;
         let others = (ranks - 1.0) / ranks;
@@ -36,7 +36,7 @@ impl Traffic<'_> {
     }
 
     /// The tiles of an image of `bytes`, on all ranks, where each puts all of them into their places.
-    pub fn assembly(&self, bytes: f64) -> Call {
+    pub(super) fn assembly(&self, bytes: f64) -> Call {
         if self.ranks == 1 {
             return Call::default();
         }
@@ -47,7 +47,7 @@ impl Traffic<'_> {
     }
 
     /// A sum of one array of `bytes` of each rank, on all ranks.
-    pub fn all_reduce(&self, bytes: f64) -> Call {
+    pub(super) fn all_reduce(&self, bytes: f64) -> Call {
         let ranks = self.ranks as f64;
         let call = self.to_all(2.0 * bytes * (ranks - 1.0) / ranks, 2);
         Call { seconds: call.seconds + self.agreement(), ..call }
@@ -55,7 +55,7 @@ impl Traffic<'_> {
 
     /// Borders of so many bytes together, in so many rounds, with the neighbours of a shard. Half of them are taken to
     /// be on other nodes as soon as there are any.
-    pub fn neighbours(&self, bytes: f64, rounds: usize) -> Call {
+    pub(super) fn neighbours(&self, bytes: f64, rounds: usize) -> Call {
         if self.ranks == 1 {
             return Call::default();
         }
@@ -102,14 +102,14 @@ impl Traffic<'_> {
 }
 
 /// A shard of an image in as many blocks, as near to cubes as can be, as there are ranks.
-pub struct Shard {
+pub(super) struct Shard {
     sides: Vec<f64>,
     is_cut: Vec<bool>,
 }
 
 impl Shard {
     /// That of an image of these sides on so many ranks.
-    pub fn new(sides: &[usize], ranks: usize) -> Self {
+    pub(super) fn new(sides: &[usize], ranks: usize) -> Self {
         let mut sides: Vec<f64> = sides.iter().map(|side| *side as f64).collect();
         let mut is_cut = vec![false; sides.len()];
         let mut left = ranks;
@@ -125,7 +125,7 @@ impl Shard {
     }
 
     /// The pixels within `radius` around the shard, on the sides where there are others.
-    pub fn border(&self, radius: usize) -> f64 {
+    pub(super) fn border(&self, radius: usize) -> f64 {
         let inner: f64 = self.sides.iter().product();
         let grown = self
             .sides

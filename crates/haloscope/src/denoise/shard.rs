@@ -5,7 +5,9 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use haloscope_nn::engine::{Grain, Halo, HaloPlan, Memory, Plan, Scratch, Shard, Step};
+use haloscope_nn::engine::{
+    EnginePlan, Grain, Halo, HaloPlan, PlanMemory, PlanStep, Scratch, Shard,
+};
 
 use super::NoiseLevel;
 use super::network::{Members, NetworkDenoiser};
@@ -15,7 +17,7 @@ use crate::error::Result;
 /// One part of an image, planned. All parts denoise at once, and the results are those of the whole image to the bit.
 pub struct NetworkShard {
     members: Members,
-    plan: Arc<dyn Plan>,
+    plan: Arc<dyn EnginePlan>,
     /// How often the network runs: once for each channel or slice that it takes one by one.
     runs: usize,
     idle: Mutex<Option<Scratch>>,
@@ -76,13 +78,13 @@ impl NetworkShard {
 
     /// The bytes that the plan and a run take.
     #[must_use]
-    pub fn memory(&self) -> Memory {
+    pub fn memory(&self) -> PlanMemory {
         self.plan.memory()
     }
 
     /// Values of the network's input in one run.
     #[must_use]
-    pub fn input_len(&self) -> usize {
+    pub(crate) fn input_len(&self) -> usize {
         self.plan.input_shape().count()
     }
 
@@ -104,7 +106,7 @@ impl NetworkShard {
         let lock = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = lock().take();
         let mut scratch = taken.unwrap_or_else(|| self.plan.scratch());
-        let mut note = |step: &Step, length| observe(step.name(), length);
+        let mut note = |step: &PlanStep, length| observe(step.name(), length);
         let result = self.members.run(part, level, |input, output| {
             Ok(self.plan.run_shard(input, output, &mut scratch, halo, &mut note)?)
         });

@@ -198,7 +198,7 @@ impl Tiling {
     }
 
     /// As [`plan`](Self::plan), for this denoiser, which may see fewer sides than the image has.
-    pub fn plan_for(
+    pub(crate) fn plan_for(
         &self,
         image: &[usize],
         denoiser: &dyn Denoiser,
