@@ -268,3 +268,5 @@ class Job:
     def run(
         self, context: Context | None, ranks: int, observe: Callable[[str, Any], None] | None
     ) -> dict[str, Any]: ...
+
+__all__: list[str]

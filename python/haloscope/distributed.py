@@ -56,7 +56,7 @@ def distribute(
     if isinstance(object, (DistributedStack, DistributedDenoiser, DistributedDataFidelity)):
         return object
     if isinstance(object, Prior):
-        options = {"tiling_strategy": tiling_strategy, "tiling_dims": tiling_dims, "patch_size": patch_size}
+        options: dict[str, Any] = {"tiling_strategy": tiling_strategy, "tiling_dims": tiling_dims, "patch_size": patch_size}
         options |= {"overlap": overlap, "max_batch_size": max_batch_size, "border": border}
         return object._distributed(lambda denoiser: distribute(denoiser, ctx, **options))
     if isinstance(object, DataFidelity) or _is_list_of(object, DataFidelity):

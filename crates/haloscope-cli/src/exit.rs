@@ -1,7 +1,8 @@
 //! How the command ends: exit codes, and errors that all ranks have.
 
-use haloscope_comm::Context;
 use std::fmt;
+
+use haloscope_comm::Context;
 
 use crate::interrupt::Signal;
 
@@ -16,14 +17,14 @@ Exit codes:
 
 /// How the command ended, if not by an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Code {
+pub(crate) enum Code {
     Success,
     Interrupted(Signal),
 }
 
 impl Code {
     /// As the system takes it.
-    pub fn number(&self) -> u8 {
+    pub(crate) fn number(self) -> u8 {
         match self {
             Self::Success => 0,
             Self::Interrupted(signal) => signal.exit_code(),

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 /// An array of float32 in C order that a call reads where it lies.
 ///
 /// The package converts what users give to such arrays. Other threads must not write to one while a call reads it.
-pub struct Input {
+pub(crate) struct Input {
     start: *const f32,
     shape: Vec<usize>,
     /// Keeps the memory.
@@ -25,13 +25,13 @@ unsafe impl Sync for Input {}
 
 impl Input {
     /// The memory of the array.
-    pub fn view(&self) -> ArrayViewD<'_, f32> {
+    pub(crate) fn view(&self) -> ArrayViewD<'_, f32> {
         // SAFETY: `extract` found as many elements, in C order, and `_array` keeps them.
         unsafe { ArrayViewD::from_shape_ptr(IxDyn(&self.shape), self.start) }
     }
 
     /// A copy, for what keeps or changes it.
-    pub fn to_array(&self) -> Array {
+    pub(crate) fn to_array(&self) -> Array {
         self.view().to_owned()
     }
 }
@@ -50,19 +50,19 @@ impl<'py> FromPyObject<'_, 'py> for Input {
 }
 
 /// An array of Rust as one of numpy, which takes its memory over.
-pub fn output(py: Python<'_>, array: Array) -> Bound<'_, PyArrayDyn<f32>> {
+pub(crate) fn output(py: Python<'_>, array: Array) -> Bound<'_, PyArrayDyn<f32>> {
     array.into_pyarray(py)
 }
 
 /// The address at which a call reads an array.
 #[pyfunction]
-pub fn address(array: Input) -> usize {
+pub(crate) fn address(array: Input) -> usize {
     array.start as usize
 }
 
 /// The outputs of several operators, of which some may be on other ranks only.
 #[pyclass(frozen, name = "Measurements", module = "haloscope._haloscope")]
-pub struct PyMeasurements(pub Arc<Measurements>);
+pub(crate) struct PyMeasurements(pub Arc<Measurements>);
 
 #[pymethods]
 impl PyMeasurements {

@@ -16,15 +16,15 @@ use crate::run::{call_python, compute, with_granted};
 
 /// A rank and its surroundings, until it is closed.
 #[pyclass(frozen, name = "Context", module = "haloscope._haloscope")]
-pub struct PyContext(Mutex<Option<Context>>);
+pub(crate) struct PyContext(Mutex<Option<Context>>);
 
 impl PyContext {
-    pub fn of(context: Context) -> Self {
+    pub(crate) fn of(context: Context) -> Self {
         Self(Mutex::new(Some(context)))
     }
 
     /// The context, if it is not closed.
-    pub fn context(&self) -> Result<Context> {
+    pub(crate) fn context(&self) -> Result<Context> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(|| {
             Error::argument(
                 "context",
@@ -193,7 +193,7 @@ fn mpi(_: &ContextOptions) -> Result<Context> {
 
 /// Calls `body` with the context of each of `ranks` threads, and gives what each returned.
 #[pyfunction]
-pub fn launch(
+pub(crate) fn launch(
     py: Python<'_>,
     body: Py<PyAny>,
     ranks: usize,

@@ -8,10 +8,10 @@ use haloscope::denoise::{Denoiser, NetworkDenoiser, NoiseLevel, TotalVariation};
 use haloscope::distribute::{Cutting, DenoiserOptions, DistributedDenoiser, distribute_with};
 use haloscope::tiling::{Batch, Extent, Overlap, Patch, Strategy, Tiling};
 use haloscope::{Error, Result};
-use haloscope_nn::engine::{Accuracy, Options};
+use haloscope_nn::engine::{Accuracy, EngineOptions};
 use haloscope_nn::models::{Builtin, Model, ModelName};
 use haloscope_nn::weights::Limits;
-use haloscope_nn::{Cost, Shape, StateDict, Tensor};
+use haloscope_nn::{NetworkCost, Shape, StateDict, Tensor};
 use numpy::PyArrayDyn;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -24,7 +24,7 @@ use crate::run::compute;
 
 /// A denoiser of the library.
 #[pyclass(frozen, name = "Denoiser", module = "haloscope._haloscope")]
-pub struct PyDenoiser {
+pub(crate) struct PyDenoiser {
     pub denoiser: Arc<dyn Denoiser>,
     /// How it is cut, if ranks share it.
     shared: Option<(Tiling, usize)>,
@@ -32,7 +32,7 @@ pub struct PyDenoiser {
 
 /// A noise level as Python gives it: a number, one for each image, or a map.
 #[derive(FromPyObject)]
-pub enum Level {
+pub(crate) enum Level {
     /// The same everywhere.
     Uniform(f32),
     /// One for each pixel.
@@ -42,7 +42,7 @@ pub enum Level {
 }
 
 impl Level {
-    pub fn level(&self) -> NoiseLevel {
+    pub(crate) fn level(&self) -> NoiseLevel {
         match self {
             Self::Uniform(level) => NoiseLevel::Uniform(*level),
             Self::Map(map) => NoiseLevel::Map(map.to_array()),
@@ -209,7 +209,7 @@ impl PyDenoiser {
         if let Some(channels) = input.get_mut(1) {
             *channels = network.input_channels();
         }
-        Ok(2 * Cost::of(network, &Shape::new(input).raised(py)?).raised(py)?.multiply_adds)
+        Ok(2 * NetworkCost::of(network, &Shape::new(input).raised(py)?).raised(py)?.multiply_adds)
     }
 
     /// The tiles of a shared denoiser for images of this shape.
@@ -218,7 +218,14 @@ impl PyDenoiser {
             let reason = "it has no tiles; distribute it first";
             return Err(raise(py, Error::argument(self.denoiser.name(), reason)));
         };
-        let plan = compute(py, || tiling.plan_for(&shape, &*self.denoiser, *ranks))?;
+        let seen = self.denoiser.sides().unwrap_or(usize::MAX);
+        if shape.len() > seen.saturating_add(2) {
+            let reason = format!(
+                "images of shape {shape:?}; the tiles of images with {seen} sides are listed"
+            );
+            return Err(raise(py, Error::argument(self.denoiser.name(), reason)));
+        }
+        let plan = compute(py, || tiling.plan(&shape, self.denoiser.alignment(), *ranks))?;
         let tiles: Vec<Vec<(usize, usize)>> = (0..plan.len())
             .map(|tile| {
                 plan.tile(tile).write.iter().map(|range| (range.start, range.end)).collect()
@@ -239,7 +246,11 @@ impl PyDenoiser {
     }
 }
 
-fn engine_options(threads: usize, accuracy: &str, memory_budget: Option<usize>) -> Result<Options> {
+fn engine_options(
+    threads: usize,
+    accuracy: &str,
+    memory_budget: Option<usize>,
+) -> Result<EngineOptions> {
     let accuracy = match accuracy {
         "fast" => Accuracy::Fast,
         "strict" => Accuracy::Strict,
@@ -248,5 +259,5 @@ fn engine_options(threads: usize, accuracy: &str, memory_budget: Option<usize>) 
             return Err(Error::argument("accuracy", reason));
         }
     };
-    Ok(Options { threads, accuracy, memory_budget })
+    Ok(EngineOptions { threads, accuracy, memory_budget })
 }

@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
 
 /// The exception for an error. One that Python code raised comes back as itself, with its traceback and a note of who called it.
-pub fn raise(py: Python<'_>, error: Error) -> PyErr {
+pub(crate) fn raise(py: Python<'_>, error: Error) -> PyErr {
     if let Error::Foreign { what, error } = &error
         && let Some(exception) = error.downcast_ref::<PyErr>()
     {
@@ -74,7 +74,7 @@ fn of_network(error: &NetworkError) -> &'static str {
 }
 
 /// Says where an exception came up; before Python 3.11 there are no notes.
-pub fn add_note(py: Python<'_>, exception: &PyErr, note: &str) {
+pub(crate) fn add_note(py: Python<'_>, exception: &PyErr, note: &str) {
     let value = exception.value(py);
     let notes: Vec<String> =
         value.getattr("__notes__").and_then(|notes| notes.extract()).unwrap_or_default();
@@ -85,7 +85,7 @@ pub fn add_note(py: Python<'_>, exception: &PyErr, note: &str) {
 }
 
 /// An error as `Result`s of pyo3 take it.
-pub trait Raised<T> {
+pub(crate) trait Raised<T> {
     /// With its exception.
     fn raised(self, py: Python<'_>) -> PyResult<T>;
 }

@@ -19,7 +19,7 @@ type Output<'py> = PyResult<Bound<'py, PyArrayDyn<f32>>>;
 
 /// The array in a file, (batch, channel, spatial…).
 #[pyfunction]
-pub fn read<'py>(
+pub(crate) fn read<'py>(
     py: Python<'py>,
     path: PathBuf,
     axes: &str,
@@ -46,7 +46,7 @@ pub fn read<'py>(
 
 /// Writes an array; the file is whole or not there.
 #[pyfunction]
-pub fn write(
+pub(crate) fn write(
     py: Python<'_>,
     path: PathBuf,
     array: Input,
@@ -86,7 +86,7 @@ pub fn write(
 
 /// A scan in a Data Exchange file: projections, white and dark frames, angles in radians.
 #[pyfunction]
-pub fn read_scan(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>> {
+pub(crate) fn read_scan(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>> {
     let scan = compute(py, || read_exchange(&path))?;
     let described = PyDict::new(py);
     let [projections, white, dark, integrals] =
@@ -122,19 +122,19 @@ fn read_exchange(path: &std::path::Path) -> Result<Exchange> {
 
 /// A landscape, drawn.
 #[pyfunction]
-pub fn landscape(py: Python<'_>, height: usize, width: usize) -> Output<'_> {
+pub(crate) fn landscape(py: Python<'_>, height: usize, width: usize) -> Output<'_> {
     Ok(output(py, compute(py, || draw_landscape(height, width))?))
 }
 
 /// The head phantom of Shepp and Logan.
 #[pyfunction]
-pub fn shepp_logan(py: Python<'_>, sides: Vec<usize>) -> Output<'_> {
+pub(crate) fn shepp_logan(py: Python<'_>, sides: Vec<usize>) -> Output<'_> {
     Ok(output(py, compute(py, || SheppLogan::new(Table::Modified).draw(&sides))?))
 }
 
 /// A kernel by name, with its numbers.
 #[pyfunction]
-pub fn kernel<'py>(
+pub(crate) fn kernel<'py>(
     py: Python<'py>,
     name: &str,
     lengths: Vec<f64>,
@@ -159,7 +159,7 @@ pub fn kernel<'py>(
 
 /// A metric by name, for each image of the batch.
 #[pyfunction]
-pub fn metric(
+pub(crate) fn metric(
     py: Python<'_>,
     name: &str,
     image: Input,
@@ -182,6 +182,6 @@ pub fn metric(
 
 /// The level of Gaussian noise in images.
 #[pyfunction]
-pub fn estimate_noise(py: Python<'_>, image: Input) -> PyResult<f64> {
+pub(crate) fn estimate_noise(py: Python<'_>, image: Input) -> PyResult<f64> {
     compute(py, || haloscope::noise::level(&image.view()))
 }

@@ -14,12 +14,12 @@ use crate::array::{Input, output};
 use crate::run::call_python;
 
 /// What Python code returned, as an array that can be read.
-pub fn to_input(py: Python<'_>, result: &Bound<'_, PyAny>) -> PyResult<Input> {
+pub(crate) fn to_input(py: Python<'_>, result: &Bound<'_, PyAny>) -> PyResult<Input> {
     py.import("haloscope._arrays")?.getattr("as_input")?.call1((result,))?.extract()
 }
 
 /// A callable `f(x, sigma)` on numpy arrays.
-pub struct Function {
+pub(crate) struct Function {
     name: String,
     function: Py<PyAny>,
     alignment: usize,
@@ -28,7 +28,7 @@ pub struct Function {
 }
 
 impl Function {
-    pub fn new(name: String, function: Py<PyAny>, alignment: usize, threadsafe: bool) -> Self {
+    pub(crate) fn new(name: String, function: Py<PyAny>, alignment: usize, threadsafe: bool) -> Self {
         Self { name, function, alignment, turn: (!threadsafe).then(Mutex::default) }
     }
 }

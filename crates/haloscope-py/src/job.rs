@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use haloscope::Error;
 use haloscope_comm::{Context, ContextOptions};
-use haloscope_job::{Choices, Event, Job, JobBuilder, Observer, Outcome, Problem, Resuming, Summary};
+use haloscope_job::{
+    Choices, Event, Job, JobBuilder, Observer, Outcome, Problem, Resuming, Summary,
+};
 use haloscope_nn::Stop;
 use numpy::PyArrayDyn;
 use pyo3::prelude::*;
@@ -18,7 +20,7 @@ use crate::run::{call_python, compute};
 
 /// A job file, or its text and the folder that its paths start from.
 #[pyclass(frozen, name = "Job", module = "haloscope._haloscope")]
-pub struct PyJob(Arc<Job>);
+pub(crate) struct PyJob(Arc<Job>);
 
 #[pymethods]
 impl PyJob {
@@ -172,7 +174,7 @@ impl Observer for Told<'_> {
 
 /// The text of a job file to begin with.
 #[pyfunction]
-pub fn job_template(
+pub(crate) fn job_template(
     py: Python<'_>,
     problem: &str,
     size: Option<usize>,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use haloscope::least_squares::{
-    Method, NormOptions, Options, prox_l2, pseudo_inverse, squared_norm,
+    LeastSquaresOptions, LinearSolver, NormOptions, prox_l2, pseudo_inverse, squared_norm,
 };
 use haloscope::noise::{Noise, NoiseSource};
 use haloscope::physics::tomography::{
@@ -12,8 +12,8 @@ use haloscope::physics::tomography::{
     Tomography3d, View2d, View3d, Window,
 };
 use haloscope::physics::{
-    Blur, Clipping, Compose, Decolorize, Downsampling, DownsamplingFilter, Identity, Inpainting,
-    LinearPhysics, Matrix, Method as BlurMethod, Padding, Physics, Saturation, Scaled,
+    Blur, BlurMethod, Clipping, Compose, Decolorize, Downsampling, DownsamplingFilter, Identity,
+    Inpainting, LinearPhysics, Matrix, Padding, Physics, Saturation, Scaled,
 };
 use haloscope::{Array, Error, Result};
 use numpy::PyArrayDyn;
@@ -25,7 +25,7 @@ use crate::run::{compute, on_threads};
 
 /// An operator of the library.
 #[pyclass(frozen, module = "haloscope._haloscope")]
-pub struct Operator {
+pub(crate) struct Operator {
     pub physics: Arc<dyn Physics>,
     scan: Option<Scan>,
     /// Whether Python code runs in it, which must not hold up a thread that others share.
@@ -42,7 +42,7 @@ enum Scan {
 type Output<'py> = PyResult<Bound<'py, PyArrayDyn<f32>>>;
 
 impl Operator {
-    pub fn of(physics: Arc<dyn Physics>) -> Self {
+    pub(crate) fn of(physics: Arc<dyn Physics>) -> Self {
         Self { physics, scan: None, calls_python: false }
     }
 
@@ -395,7 +395,7 @@ impl Operator {
     }
 }
 
-pub fn padding_named(name: &str) -> Result<Padding> {
+pub(crate) fn padding_named(name: &str) -> Result<Padding> {
     Ok(match name {
         "valid" => Padding::Valid,
         "circular" => Padding::Circular,
@@ -410,7 +410,7 @@ pub fn padding_named(name: &str) -> Result<Padding> {
     })
 }
 
-pub fn window_named(name: &str) -> Result<Window> {
+pub(crate) fn window_named(name: &str) -> Result<Window> {
     Ok(match name {
         "ram-lak" | "ramp" => Window::Ramp,
         "shepp-logan" => Window::SheppLogan,
@@ -426,29 +426,29 @@ pub fn window_named(name: &str) -> Result<Window> {
 }
 
 /// How a least-squares problem is solved, as what threads can share.
-pub struct LeastSquares {
-    method: Method,
+pub(crate) struct LeastSquares {
+    method: LinearSolver,
     iterations: usize,
     tolerance: f64,
 }
 
 impl LeastSquares {
-    pub fn options(&self) -> Options<'static> {
-        Options {
+    pub(crate) fn options(&self) -> LeastSquaresOptions<'static> {
+        LeastSquaresOptions {
             method: self.method,
             max_iterations: self.iterations,
             tolerance: self.tolerance,
-            ..Options::default()
+            ..LeastSquaresOptions::default()
         }
     }
 }
 
-pub fn least_squares(solver: &str, iterations: usize, tolerance: f64) -> Result<LeastSquares> {
+pub(crate) fn least_squares(solver: &str, iterations: usize, tolerance: f64) -> Result<LeastSquares> {
     let method = match solver {
-        "lsqr" => Method::Lsqr,
-        "cg" | "CG" => Method::ConjugateGradient,
-        "minres" => Method::Minres,
-        "bicgstab" | "BiCGStab" => Method::Bicgstab,
+        "lsqr" => LinearSolver::Lsqr,
+        "cg" | "CG" => LinearSolver::ConjugateGradient,
+        "minres" => LinearSolver::Minres,
+        "bicgstab" | "BiCGStab" => LinearSolver::Bicgstab,
         other => {
             let reason = format!("{other:?}; lsqr, cg, minres or bicgstab is accepted");
             return Err(Error::argument("solver", reason));
@@ -458,7 +458,7 @@ pub fn least_squares(solver: &str, iterations: usize, tolerance: f64) -> Result<
 }
 
 /// Noise by name, with its one or two numbers.
-pub fn noise(kind: &str, first: f64, second: f64) -> Result<Noise> {
+pub(crate) fn noise(kind: &str, first: f64, second: f64) -> Result<Noise> {
     match kind {
         "gaussian" => Noise::gaussian(first),
         "poisson" => Noise::poisson(first),
@@ -470,7 +470,7 @@ pub fn noise(kind: &str, first: f64, second: f64) -> Result<Noise> {
 
 /// The measurement with noise.
 #[pyfunction]
-pub fn add_noise<'py>(
+pub(crate) fn add_noise<'py>(
     py: Python<'py>,
     measurement: Input,
     kind: &str,
@@ -489,7 +489,7 @@ pub fn add_noise<'py>(
 
 /// A mask that leaves pixels out at random.
 #[pyfunction]
-pub fn random_mask(py: Python<'_>, shape: Vec<usize>, missing: f64, seed: u64) -> Output<'_> {
+pub(crate) fn random_mask(py: Python<'_>, shape: Vec<usize>, missing: f64, seed: u64) -> Output<'_> {
     Ok(output(py, Inpainting::random_mask(&shape, missing, seed).raised(py)?))
 }
 

@@ -34,7 +34,7 @@ thread_local! {
 }
 
 /// Calculates without the interpreter's lock; Ctrl-C ends it.
-pub fn compute<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T> + Send) -> PyResult<T> {
+pub(crate) fn compute<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T> + Send) -> PyResult<T> {
     static LOGGING: Once = Once::new();
     // Not on import: the command has a logger of its own. Somebody else may have installed one.
     LOGGING.call_once(|| drop(pyo3_log::try_init()));
@@ -72,7 +72,7 @@ pub fn compute<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T> + Send)
 }
 
 /// Calls Python code from a calculation, in which Ctrl-C raises `KeyboardInterrupt` as on the main thread.
-pub fn call_python<T>(call: impl FnOnce(Python<'_>) -> PyResult<T>) -> PyResult<T> {
+pub(crate) fn call_python<T>(call: impl FnOnce(Python<'_>) -> PyResult<T>) -> PyResult<T> {
     Python::attach(|py| {
         if Stop::check().is_err() {
             return Err(PyKeyboardInterrupt::new_err(()));
@@ -118,7 +118,7 @@ fn is_main(py: Python<'_>) -> PyResult<bool> {
 }
 
 /// Applies operators on the threads that [`set_num_threads`] asked for.
-pub fn on_threads<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+pub(crate) fn on_threads<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     let pool = POOL.read().unwrap_or_else(PoisonError::into_inner).clone();
     match pool {
         Some(pool) => {
@@ -130,7 +130,7 @@ pub fn on_threads<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T>
 }
 
 /// Tells what is made on this thread how many threads its rank has, while `body` runs.
-pub fn with_granted<T>(threads: usize, body: impl FnOnce() -> T) -> T {
+pub(crate) fn with_granted<T>(threads: usize, body: impl FnOnce() -> T) -> T {
     let before = GRANTED.replace(Some(threads));
     let result = body();
     GRANTED.set(before);
@@ -139,7 +139,7 @@ pub fn with_granted<T>(threads: usize, body: impl FnOnce() -> T) -> T {
 
 /// Sets the threads of calls outside of ranks.
 #[pyfunction]
-pub fn set_num_threads(py: Python<'_>, threads: usize) -> PyResult<()> {
+pub(crate) fn set_num_threads(py: Python<'_>, threads: usize) -> PyResult<()> {
     if threads == 0 {
         return Err(raise(py, Error::argument("threads", "0 is given; at least 1 is needed")));
     }
@@ -153,7 +153,7 @@ pub fn set_num_threads(py: Python<'_>, threads: usize) -> PyResult<()> {
 
 /// The threads of calls on this thread.
 #[pyfunction]
-pub fn get_num_threads() -> usize {
+pub(crate) fn get_num_threads() -> usize {
     let pool = || POOL.read().unwrap_or_else(PoisonError::into_inner).clone();
     GRANTED
         .get()

@@ -26,7 +26,7 @@ use crate::stack::{PyFidelity, Stack, shared_fidelity};
 
 /// A value of a method's key, as Python gives it.
 #[derive(FromPyObject)]
-pub enum Given {
+pub(crate) enum Given {
     /// `auto`, or the name of a window.
     Text(String),
     /// First and last.
@@ -37,7 +37,7 @@ pub enum Given {
 
 /// What Python says of the run.
 #[derive(FromPyObject)]
-pub struct Request {
+pub(crate) struct Request {
     method: String,
     keys: Vec<(String, Given)>,
     prior: Option<Py<PyDenoiser>>,
@@ -64,7 +64,7 @@ pub struct Request {
 
 /// The state of a run while a callback looks at it.
 #[pyclass(frozen, module = "haloscope._haloscope")]
-pub struct Snapshot(Mutex<Option<Array>>);
+pub(crate) struct Snapshot(Mutex<Option<Array>>);
 
 #[pymethods]
 impl Snapshot {
@@ -77,7 +77,7 @@ impl Snapshot {
 
 /// Runs a method. The result is (image, reason, records, digest).
 #[pyfunction]
-pub fn run_solver<'py>(
+pub(crate) fn run_solver<'py>(
     py: Python<'py>,
     stack: &Stack,
     fidelities: Vec<PyRef<'py, PyFidelity>>,
@@ -287,7 +287,7 @@ fn told(
     }
 }
 
-pub fn described<'py>(
+pub(crate) fn described<'py>(
     py: Python<'py>,
     record: &Record,
     quality: Option<f64>,

@@ -23,7 +23,7 @@ use crate::run::{call_python, compute};
 
 /// Operators that ranks share.
 #[pyclass(frozen, module = "haloscope._haloscope")]
-pub struct Stack(pub Arc<DistributedStack>);
+pub(crate) struct Stack(pub Arc<DistributedStack>);
 
 fn options(assignment: &str, owners: Option<Vec<usize>>, gather: &str) -> Result<StackOptions> {
     let assignment = match (assignment, owners) {
@@ -197,7 +197,7 @@ impl Stack {
 
 /// A distance between what an image would measure and what was measured.
 #[pyclass(frozen, name = "Fidelity", module = "haloscope._haloscope")]
-pub struct PyFidelity(pub Arc<dyn Fidelity>);
+pub(crate) struct PyFidelity(pub Arc<dyn Fidelity>);
 
 #[pymethods]
 impl PyFidelity {
@@ -253,7 +253,7 @@ impl PyFidelity {
 }
 
 /// One fidelity for all operators, or one for each, on the ranks of a stack.
-pub fn shared_fidelity(
+pub(crate) fn shared_fidelity(
     fidelities: &[PyRef<'_, PyFidelity>],
     stack: &Stack,
     mean: bool,
@@ -268,7 +268,7 @@ pub fn shared_fidelity(
 
 /// `Σ dᵢ(Aᵢ x, yᵢ)`, or the mean.
 #[pyfunction]
-pub fn fidelity_value(
+pub(crate) fn fidelity_value(
     py: Python<'_>,
     fidelities: Vec<PyRef<'_, PyFidelity>>,
     stack: &Stack,
@@ -282,7 +282,7 @@ pub fn fidelity_value(
 
 /// Its gradient.
 #[pyfunction]
-pub fn fidelity_gradient<'py>(
+pub(crate) fn fidelity_gradient<'py>(
     py: Python<'py>,
     fidelities: Vec<PyRef<'py, PyFidelity>>,
     stack: &Stack,
@@ -298,7 +298,7 @@ pub fn fidelity_gradient<'py>(
 /// Its prox, of squares.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "a prox, and how it is found")]
-pub fn fidelity_prox<'py>(
+pub(crate) fn fidelity_prox<'py>(
     py: Python<'py>,
     fidelities: Vec<PyRef<'py, PyFidelity>>,
     stack: &Stack,
