@@ -1,7 +1,6 @@
 //! How the command ends: exit codes, and errors that all ranks have.
 
 use std::fmt;
-use std::process::ExitCode;
 
 use haloscope_comm::Context;
 
@@ -18,16 +17,17 @@ Exit codes:
 
 /// How the command ended, if not by an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Code {
+pub(crate) enum Code {
     Success,
     Interrupted(Signal),
 }
 
-impl From<Code> for ExitCode {
-    fn from(code: Code) -> Self {
-        match code {
-            Code::Success => Self::SUCCESS,
-            Code::Interrupted(signal) => Self::from(signal.exit_code()),
+impl Code {
+    /// As the system takes it.
+    pub(crate) fn number(self) -> u8 {
+        match self {
+            Self::Success => 0,
+            Self::Interrupted(signal) => signal.exit_code(),
         }
     }
 }

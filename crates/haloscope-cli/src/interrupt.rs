@@ -13,24 +13,24 @@ use signal_hook::flag;
 
 /// A request to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Signal(u8);
+pub(crate) struct Signal(u8);
 
 impl Signal {
     /// The request with this number, if it is one.
-    pub fn from_number(number: u8) -> Option<Self> {
+    pub(crate) fn from_number(number: u8) -> Option<Self> {
         (number > 0).then_some(Self(number))
     }
 
-    pub fn number(self) -> u8 {
+    pub(crate) fn number(self) -> u8 {
         self.0
     }
 
     /// What a process that is ended by it returns, by the custom of shells.
-    pub fn exit_code(self) -> u8 {
+    pub(crate) fn exit_code(self) -> u8 {
         128 + self.0
     }
 
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         if i32::from(self.0) == SIGINT { "Ctrl-C" } else { "SIGTERM" }
     }
 }

@@ -21,6 +21,7 @@ mod submit;
 mod threads;
 mod trace;
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -73,7 +74,14 @@ enum Command {
 /// Runs the command that the arguments of the process name.
 #[must_use]
 pub fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    run(std::env::args_os()).into()
+}
+
+/// Runs the command that these arguments name, the first being the program, and gives its exit code. Help and mistakes in the
+/// arguments end the process.
+#[must_use]
+pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
+    let arguments = Arguments::parse_from(arguments);
     arguments.log.install();
     logger::install(arguments.verbose);
     let result = match arguments.command {
@@ -90,15 +98,15 @@ pub fn main() -> ExitCode {
         Command::Submit(arguments) => submit::run(&arguments),
     };
     match result {
-        Ok(code) => code.into(),
+        Ok(code) => code.number(),
         Err(error) => report(&error),
     }
 }
 
 /// One line, and the exit code.
-fn report(error: &anyhow::Error) -> ExitCode {
+fn report(error: &anyhow::Error) -> u8 {
     if let Some(Agreed { code, speaks: false, .. }) = error.downcast_ref() {
-        return ExitCode::from(*code);
+        return *code;
     }
     let is_misuse =
         error.downcast_ref::<haloscope_comm::Error>().is_some_and(|error| !error.is_final());
@@ -108,7 +116,7 @@ fn report(error: &anyhow::Error) -> ExitCode {
         None => 1,
     };
     log::error(&format!("{error:#}"), code);
-    ExitCode::from(code)
+    code
 }
 
 /// Prints to standard output; a reader that has gone away (`| head`) is not a failure.

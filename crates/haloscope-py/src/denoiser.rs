@@ -1,0 +1,263 @@
+//! Denoisers: networks, total variation, Python callables, and any of them on tiles that ranks share.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use haloscope::denoise::{Denoiser, NetworkDenoiser, NoiseLevel, TotalVariation};
+use haloscope::distribute::{Cutting, DenoiserOptions, DistributedDenoiser, distribute_with};
+use haloscope::tiling::{Batch, Extent, Overlap, Patch, Strategy, Tiling};
+use haloscope::{Error, Result};
+use haloscope_nn::engine::{Accuracy, EngineOptions};
+use haloscope_nn::models::{Builtin, Model, ModelName};
+use haloscope_nn::weights::Limits;
+use haloscope_nn::{NetworkCost, Shape, StateDict, Tensor};
+use numpy::PyArrayDyn;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::array::{Input, output};
+use crate::context::PyContext;
+use crate::error::{Raised, raise};
+use crate::function::Function;
+use crate::run::compute;
+
+/// A denoiser of the library.
+#[pyclass(frozen, name = "Denoiser", module = "haloscope._haloscope")]
+pub(crate) struct PyDenoiser {
+    pub denoiser: Arc<dyn Denoiser>,
+    /// How it is cut, if ranks share it.
+    shared: Option<(Tiling, usize)>,
+}
+
+/// A noise level as Python gives it: a number, one for each image, or a map.
+#[derive(FromPyObject)]
+pub(crate) enum Level {
+    /// The same everywhere.
+    Uniform(f32),
+    /// One for each pixel.
+    Map(Input),
+    /// One for each image.
+    PerImage(Vec<f32>),
+}
+
+impl Level {
+    pub(crate) fn level(&self) -> NoiseLevel {
+        match self {
+            Self::Uniform(level) => NoiseLevel::Uniform(*level),
+            Self::Map(map) => NoiseLevel::Map(map.to_array()),
+            Self::PerImage(levels) => NoiseLevel::PerImage(levels.clone()),
+        }
+    }
+}
+
+impl PyDenoiser {
+    fn of(denoiser: Arc<dyn Denoiser>) -> Self {
+        Self { denoiser, shared: None }
+    }
+
+    fn network(&self) -> Result<&NetworkDenoiser> {
+        let no = || Error::argument(self.denoiser.name(), "it is not a network");
+        self.denoiser.network().ok_or_else(no)
+    }
+}
+
+#[pymethods]
+impl PyDenoiser {
+    /// A network by the name or file of its weights.
+    #[staticmethod]
+    fn named(
+        py: Python<'_>,
+        name: &str,
+        threads: usize,
+        accuracy: &str,
+        memory_budget: Option<usize>,
+    ) -> PyResult<Self> {
+        let options = engine_options(threads, accuracy, memory_budget).raised(py)?;
+        let network = compute(py, || {
+            let model = match Builtin::named(name) {
+                Some(builtin) => builtin?.model()?,
+                None if Path::new(name).exists() => {
+                    Model::recognize(&StateDict::open(name, &Limits::default())?)?
+                }
+                None => ModelName::in_job(name)?.open(3, 2)?,
+            };
+            NetworkDenoiser::new(model, options)
+        })?;
+        Ok(Self::of(Arc::new(network)))
+    }
+
+    /// A network by the arrays of its state dict.
+    #[staticmethod]
+    fn of_weights(
+        py: Python<'_>,
+        weights: HashMap<String, Input>,
+        threads: usize,
+        accuracy: &str,
+        memory_budget: Option<usize>,
+    ) -> PyResult<Self> {
+        let options = engine_options(threads, accuracy, memory_budget).raised(py)?;
+        let network = compute(py, || {
+            let mut state = StateDict::default();
+            for (name, array) in weights {
+                let view = array.view();
+                let values = view.as_slice().expect("inputs are in C order").to_vec();
+                let tensor = Tensor::new(Shape::new(view.shape().to_vec())?, values)?;
+                state.insert(name, tensor);
+            }
+            NetworkDenoiser::new(Model::recognize(&state)?, options)
+        })?;
+        Ok(Self::of(Arc::new(network)))
+    }
+
+    #[staticmethod]
+    fn total_variation(iterations: usize, tolerance: f64) -> Self {
+        Self::of(Arc::new(TotalVariation { iterations, tolerance }))
+    }
+
+    /// A callable `f(x, sigma)`.
+    #[staticmethod]
+    fn function(name: String, function: Py<PyAny>, alignment: usize, threadsafe: bool) -> Self {
+        Self::of(Arc::new(Function::new(name, function, alignment.max(1), threadsafe)))
+    }
+
+    /// The same on tiles that the ranks share.
+    #[expect(clippy::too_many_arguments, reason = "as many as a tiling has")]
+    fn distributed(
+        &self,
+        py: Python<'_>,
+        context: &PyContext,
+        strategy: &str,
+        patch: Option<Vec<usize>>,
+        overlap: Option<Vec<usize>>,
+        axes: Option<Vec<usize>>,
+        border: &str,
+        batch: Option<usize>,
+    ) -> PyResult<Self> {
+        let context = context.context().raised(py)?;
+        let ranks = context.size();
+        let extent = |lengths: Vec<usize>| match lengths[..] {
+            [length] => Extent::Same(length),
+            _ => Extent::PerAxis(lengths),
+        };
+        let tiling = Tiling {
+            strategy: strategy.parse::<Strategy>().raised(py)?,
+            // An empty list is what suits the ranks.
+            patch: match patch {
+                None => Patch::Standard,
+                Some(lengths) if lengths.is_empty() => Patch::Auto,
+                Some(lengths) => Patch::Given(extent(lengths)),
+            },
+            overlap: overlap.map_or(Overlap::Standard, |lengths| Overlap::Given(extent(lengths))),
+            axes,
+            border: border.parse().raised(py)?,
+            batch: batch.map_or(Batch::Auto, Batch::AtMost),
+        };
+        let options = DenoiserOptions {
+            cutting: Cutting::Tiling(tiling.clone()),
+            ..DenoiserOptions::default()
+        };
+        let shared: DistributedDenoiser =
+            compute(py, || distribute_with(self.denoiser.clone(), &context, options))?;
+        Ok(Self { denoiser: Arc::new(shared), shared: Some((tiling, ranks)) })
+    }
+
+    fn denoise<'py>(
+        &self,
+        py: Python<'py>,
+        image: Input,
+        level: Level,
+    ) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
+        let level = level.level();
+        let array = compute(py, || self.denoiser.denoise(&image.view(), &level))?;
+        Ok(output(py, array))
+    }
+
+    /// The seconds of each part of the work: a network's layers.
+    fn profile(&self, py: Python<'_>, image: Input, level: f32) -> PyResult<Vec<(String, f64)>> {
+        compute(py, || {
+            let mut parts = Vec::new();
+            let mut observe = |name: &str, time: std::time::Duration| {
+                parts.push((name.to_owned(), time.as_secs_f64()))
+            };
+            self.denoiser.denoise_observed(&image.view(), &level.into(), &mut observe)?;
+            Ok(parts)
+        })
+    }
+
+    #[getter]
+    fn name(&self) -> String {
+        self.denoiser.name().to_owned()
+    }
+
+    fn memory(&self, py: Python<'_>, shape: Vec<usize>) -> PyResult<Option<usize>> {
+        compute(py, || self.denoiser.memory(&shape))
+    }
+
+    /// Architecture, channels of images, parameters, and the levels that it was trained for.
+    fn describe_network(&self, py: Python<'_>) -> PyResult<(String, usize, usize, (f32, f32))> {
+        let model = self.network().raised(py)?.model();
+        let (network, levels) = (model.network(), model.levels());
+        let levels = (*levels.start(), *levels.end());
+        Ok((network.name().to_owned(), model.image_channels(), network.parameters(), levels))
+    }
+
+    /// The operations for a batch of this shape, an addition and a multiplication being two.
+    fn flops(&self, py: Python<'_>, shape: Vec<usize>) -> PyResult<u64> {
+        let network = self.network().raised(py)?.model().network();
+        let mut input = shape;
+        if let Some(channels) = input.get_mut(1) {
+            *channels = network.input_channels();
+        }
+        Ok(2 * NetworkCost::of(network, &Shape::new(input).raised(py)?).raised(py)?.multiply_adds)
+    }
+
+    /// The tiles of a shared denoiser for images of this shape.
+    fn tiles<'py>(&self, py: Python<'py>, shape: Vec<usize>) -> PyResult<Bound<'py, PyDict>> {
+        let Some((tiling, ranks)) = &self.shared else {
+            let reason = "it has no tiles; distribute it first";
+            return Err(raise(py, Error::argument(self.denoiser.name(), reason)));
+        };
+        let seen = self.denoiser.sides().unwrap_or(usize::MAX);
+        if shape.len() > seen.saturating_add(2) {
+            let reason = format!(
+                "images of shape {shape:?}; the tiles of images with {seen} sides are listed"
+            );
+            return Err(raise(py, Error::argument(self.denoiser.name(), reason)));
+        }
+        let plan = compute(py, || tiling.plan(&shape, self.denoiser.alignment(), *ranks))?;
+        let tiles: Vec<Vec<(usize, usize)>> = (0..plan.len())
+            .map(|tile| {
+                plan.tile(tile).write.iter().map(|range| (range.start, range.end)).collect()
+            })
+            .collect();
+        let blocks: Vec<_> = plan.blocks().iter().map(|block| (block.start, block.end)).collect();
+        let described = PyDict::new(py);
+        described.set_item("count", plan.len())?;
+        described.set_item("grid", plan.grid())?;
+        described.set_item("window", plan.window())?;
+        described.set_item("overlap", plan.overlap())?;
+        described.set_item("work_multiplier", plan.work_multiplier())?;
+        described.set_item("loads", plan.loads())?;
+        described.set_item("notes", plan.notes())?;
+        described.set_item("tiles", tiles)?;
+        described.set_item("blocks", blocks)?;
+        Ok(described)
+    }
+}
+
+fn engine_options(
+    threads: usize,
+    accuracy: &str,
+    memory_budget: Option<usize>,
+) -> Result<EngineOptions> {
+    let accuracy = match accuracy {
+        "fast" => Accuracy::Fast,
+        "strict" => Accuracy::Strict,
+        other => {
+            let reason = format!("{other:?}; fast or strict is accepted");
+            return Err(Error::argument("accuracy", reason));
+        }
+    };
+    Ok(EngineOptions { threads, accuracy, memory_budget })
+}

@@ -1,0 +1,187 @@
+//! Files, phantoms, kernels and metrics.
+
+use std::path::PathBuf;
+
+use haloscope::io::{self, Axes, ReadOptions, Sample, WriteOptions};
+use haloscope::metrics::{self, Ssim};
+use haloscope::phantom::{SheppLogan, Table, landscape as draw_landscape};
+use haloscope::physics::kernels;
+use haloscope::{Array, Error, Result};
+use numpy::PyArrayDyn;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::array::{Input, output};
+use crate::error::{Raised, raise};
+use crate::run::compute;
+
+type Output<'py> = PyResult<Bound<'py, PyArrayDyn<f32>>>;
+
+/// The array in a file, (batch, channel, spatial…).
+#[pyfunction]
+pub(crate) fn read<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    axes: &str,
+    raw: bool,
+    entry: Option<String>,
+) -> Output<'py> {
+    let axes = match axes {
+        "automatic" => Axes::Automatic,
+        "spatial" => Axes::Spatial,
+        "channel-first" => Axes::ChannelFirst,
+        "channel-last" => Axes::ChannelLast,
+        "as-stored" => Axes::AsStored,
+        other => {
+            let reason = format!(
+                "{other:?}; automatic, spatial, channel-first, channel-last or as-stored is accepted"
+            );
+            return Err(raise(py, Error::argument("axes", reason)));
+        }
+    };
+    let options = ReadOptions { axes, raw, entry, ..ReadOptions::default() };
+    let image = compute(py, || io::read(&path, &options))?;
+    Ok(output(py, image.array.as_standard_layout().into_owned()))
+}
+
+/// Writes an array; the file is whole or not there.
+#[pyfunction]
+pub(crate) fn write(
+    py: Python<'_>,
+    path: PathBuf,
+    array: Input,
+    sample: Option<&str>,
+    raw: bool,
+) -> PyResult<()> {
+    let samples = [
+        Sample::U8,
+        Sample::I8,
+        Sample::U16,
+        Sample::I16,
+        Sample::U32,
+        Sample::I32,
+        Sample::U64,
+        Sample::I64,
+        Sample::F16,
+        Sample::F32,
+        Sample::F64,
+    ];
+    let names = [
+        "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float16",
+        "float32", "float64",
+    ];
+    let sample = match sample {
+        None => None,
+        Some(name) => match names.iter().position(|known| *known == name) {
+            Some(place) => Some(samples[place]),
+            None => {
+                let reason = format!("{name:?}; one of {} is accepted", names.join(", "));
+                return Err(raise(py, Error::argument("dtype", reason)));
+            }
+        },
+    };
+    let options = WriteOptions { sample, raw, ..WriteOptions::default() };
+    compute(py, || io::write(&path, &array.view(), &options))
+}
+
+/// A scan in a Data Exchange file: projections, white and dark frames, angles in radians.
+#[pyfunction]
+pub(crate) fn read_scan(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>> {
+    let scan = compute(py, || read_exchange(&path))?;
+    let described = PyDict::new(py);
+    let [projections, white, dark, integrals] =
+        scan.arrays.map(|array| array.map(|array| output(py, array)));
+    described.set_item("projections", projections)?;
+    described.set_item("white", white)?;
+    described.set_item("dark", dark)?;
+    described.set_item("line_integrals", integrals)?;
+    described.set_item("angles", scan.angles)?;
+    Ok(described)
+}
+
+/// What a scan file has: projections, white, dark, and the line integrals that follow from them.
+struct Exchange {
+    arrays: [Option<Array>; 4],
+    angles: Vec<f64>,
+}
+
+#[cfg(feature = "hdf5")]
+fn read_exchange(path: &std::path::Path) -> Result<Exchange> {
+    let scan = io::exchange::Scan::read(path, &io::Limits::default())?;
+    let integrals = scan.line_integrals()?;
+    let arrays = [Some(scan.projections), scan.white, scan.dark, Some(integrals)];
+    let standard = arrays.map(|array| array.map(|array| array.as_standard_layout().into_owned()));
+    Ok(Exchange { arrays: standard, angles: scan.angles })
+}
+
+#[cfg(not(feature = "hdf5"))]
+fn read_exchange(path: &std::path::Path) -> Result<Exchange> {
+    let reason = "this build of haloscope reads no HDF5".to_owned();
+    Err(Error::Unsupported { file: path.display().to_string(), reason })
+}
+
+/// A landscape, drawn.
+#[pyfunction]
+pub(crate) fn landscape(py: Python<'_>, height: usize, width: usize) -> Output<'_> {
+    Ok(output(py, compute(py, || draw_landscape(height, width))?))
+}
+
+/// The head phantom of Shepp and Logan.
+#[pyfunction]
+pub(crate) fn shepp_logan(py: Python<'_>, sides: Vec<usize>) -> Output<'_> {
+    Ok(output(py, compute(py, || SheppLogan::new(Table::Modified).draw(&sides))?))
+}
+
+/// A kernel by name, with its numbers.
+#[pyfunction]
+pub(crate) fn kernel<'py>(
+    py: Python<'py>,
+    name: &str,
+    lengths: Vec<f64>,
+    angle: f64,
+    size: Option<Vec<usize>>,
+    seed: u64,
+) -> Output<'py> {
+    let first = lengths.first().copied().unwrap_or(1.0);
+    let sizes = || lengths.iter().map(|length| *length as usize).collect::<Vec<_>>();
+    let made = match (name, size) {
+        ("gaussian", None) => kernels::gaussian(&lengths, angle),
+        ("gaussian", Some(size)) => kernels::gaussian_of_size(&size, &lengths, [angle, 0.0, 0.0]),
+        ("uniform", _) => kernels::uniform(&sizes()),
+        ("motion", _) => kernels::straight_motion(first, angle),
+        ("random_motion", _) => kernels::random_motion(first as usize, seed),
+        ("bilinear", _) => kernels::bilinear(first as usize),
+        ("bicubic", _) => kernels::bicubic(first as usize),
+        (other, _) => Err(Error::argument("kernel", format!("there is no {other:?}"))),
+    };
+    Ok(output(py, made.raised(py)?))
+}
+
+/// A metric by name, for each image of the batch.
+#[pyfunction]
+pub(crate) fn metric(
+    py: Python<'_>,
+    name: &str,
+    image: Input,
+    reference: Input,
+    range: f64,
+    sigma: f64,
+) -> PyResult<Vec<f64>> {
+    compute(py, || {
+        let (image, reference) = (image.view(), reference.view());
+        match name {
+            "mse" => metrics::mse(&image, &reference),
+            "mae" => metrics::mae(&image, &reference),
+            "nmse" => metrics::nmse(&image, &reference),
+            "psnr" => metrics::psnr(&image, &reference, range),
+            "ssim" => Ssim::with_window(range, sigma)?.per_image(&image, &reference),
+            other => Err(Error::argument("metric", format!("there is no {other:?}"))),
+        }
+    })
+}
+
+/// The level of Gaussian noise in images.
+#[pyfunction]
+pub(crate) fn estimate_noise(py: Python<'_>, image: Input) -> PyResult<f64> {
+    compute(py, || haloscope::noise::level(&image.view()))
+}

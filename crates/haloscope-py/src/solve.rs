@@ -1,0 +1,384 @@
+//! Methods: a problem, a prior and a start become an image, with every iteration reported to Python.
+
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use haloscope::denoise::{Denoiser, TotalVariation};
+use haloscope::distribute::DistributedTotalVariation;
+use haloscope::metrics::{mean, psnr};
+use haloscope::noise::estimate_deviation;
+use haloscope::solve::{
+    Checkpoints, Every, Ingredients, JobId, KeyKind, KeyValue, Keys, Method, Plug, Prior,
+    PriorForms, Problem, Range, Reason, Record, Start, State, Stopping, TotalVariationPrior, solve,
+};
+use haloscope::{Array, Digest, Error, Result};
+use haloscope_comm::{Collectives, Reduction};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::array::{Input, PyMeasurements, output};
+use crate::denoiser::PyDenoiser;
+use crate::error::Raised;
+use crate::operator::window_named;
+use crate::run::{call_python, compute};
+use crate::stack::{PyFidelity, Stack, shared_fidelity};
+
+/// A value of a method's key, as Python gives it.
+#[derive(FromPyObject)]
+pub(crate) enum Given {
+    /// `auto`, or the name of a window.
+    Text(String),
+    /// First and last.
+    Pair((f64, f64)),
+    /// A number or a count.
+    Number(f64),
+}
+
+/// What Python says of the run.
+#[derive(FromPyObject)]
+pub(crate) struct Request {
+    method: String,
+    keys: Vec<(String, Given)>,
+    prior: Option<Py<PyDenoiser>>,
+    /// The weight of total variation, if that is the prior, and its iterations.
+    variation: Option<(f64, usize)>,
+    level: f32,
+    normalise: bool,
+    clamp: Option<(f32, f32)>,
+    start: String,
+    start_image: Option<Input>,
+    truth: Option<Input>,
+    max_pixel: f64,
+    iterations: usize,
+    relative_change: f64,
+    data_term: Option<f64>,
+    time_limit: Option<f64>,
+    callback: Option<Py<PyAny>>,
+    checkpoint: Option<String>,
+    checkpoint_iterations: Option<usize>,
+    checkpoint_seconds: Option<f64>,
+    resume: bool,
+    mean: bool,
+}
+
+/// The state of a run while a callback looks at it.
+#[pyclass(frozen, module = "haloscope._haloscope")]
+pub(crate) struct Snapshot(Mutex<Option<Array>>);
+
+#[pymethods]
+impl Snapshot {
+    /// A copy of the image, while the callback runs.
+    fn image<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let image = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Ok(image.map(|image| output(py, image).into_any()))
+    }
+}
+
+/// Runs a method. The result is (image, reason, records, digest).
+#[pyfunction]
+pub(crate) fn run_solver<'py>(
+    py: Python<'py>,
+    stack: &Stack,
+    fidelities: Vec<PyRef<'py, PyFidelity>>,
+    data: &PyMeasurements,
+    request: Request,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let fidelity = shared_fidelity(&fidelities, stack, request.mean).raised(py)?;
+    let name = fidelities.first().map_or("l2".into(), |fidelity| fidelity.0.name().to_owned());
+    let denoiser = request.prior.as_ref().map(|prior| prior.get().denoiser.clone());
+    let (image, reason, records) = compute(py, || {
+        let problem = Problem::new((*stack.0).clone(), (*data.0).clone(), fidelity)?;
+        run(&request, problem, &name, denoiser)
+    })?;
+    let digest = Digest::of(&image).to_string();
+    let records: Vec<_> = records
+        .iter()
+        .map(|(record, psnr)| described(py, record, *psnr))
+        .collect::<PyResult<_>>()?;
+    (output(py, image), reason, records, digest).into_pyobject(py)
+}
+
+type Ran = (Array, &'static str, Vec<(Record, Option<f64>)>);
+
+fn run(
+    request: &Request,
+    problem: Problem,
+    fidelity: &str,
+    denoiser: Option<Arc<dyn Denoiser>>,
+) -> Result<Ran> {
+    let method: Method = request.method.parse()?;
+    let mut keys = Keys::new(method);
+    for (name, given) in &request.keys {
+        let kind = method.key(name).map(|key| key.kind);
+        keys = keys.with(name, key_value(name, kind, given)?)?;
+    }
+    keys.check().map_err(|(key, reason)| Error::argument(key, reason))?;
+    let is_listed = ["l2", "l1", "poisson"].contains(&fidelity);
+    let algorithm = if is_listed { method.resolve(fidelity, &keys)? } else { method };
+    if keys.is_auto("noise") {
+        keys = keys.with("noise", KeyValue::Number(noise_of(&problem)?))?;
+    }
+    let problem = match (keys.number("inner-tolerance"), keys.count("inner-iterations")) {
+        (Some(tolerance), Some(iterations)) => problem.with_inner(tolerance, iterations),
+        _ => problem,
+    };
+    let prior = prior_forms(request, &problem, denoiser)?;
+    let from =
+        Ingredients { problem: &problem, prior, keys: &keys, iterations: request.iterations };
+    let algorithm = algorithm.build(&from)?;
+    let start = match (&request.start_image, &*request.start) {
+        (Some(image), _) => Start::Image(image.to_array()),
+        (None, "adjoint") => Start::Adjoint,
+        (None, "zeros") => Start::Zeros,
+        (None, "filled") => Start::Filled,
+        (None, "dagger") => Start::PseudoInverse(100),
+        (None, other) => {
+            let reason =
+                format!("{other:?}; adjoint, zeros, filled, dagger or an image is accepted");
+            return Err(Error::argument("x_init", reason));
+        }
+    };
+    let stopping = Stopping {
+        iterations: request.iterations,
+        relative_change: request.relative_change,
+        data_term: request.data_term,
+        time_limit: request.time_limit.map(Duration::from_secs_f64),
+    };
+    let mut saving = Saving::open(request, &problem, fidelity)?;
+    let resumed = match &mut saving {
+        Some(saving) => saving.resume(request, &problem)?,
+        None => None,
+    };
+    let state = match resumed {
+        Some(state) => state,
+        None => State::new(problem.start(&start)?),
+    };
+    let mut qualities = Vec::new();
+    let mut watch = |record: &Record, state: &State| {
+        let quality = match &request.truth {
+            Some(truth) => Some(mean(&psnr(&state.image, &truth.view(), request.max_pixel)?)),
+            None => None,
+        };
+        qualities.push(quality);
+        if let Some(saving) = &mut saving {
+            saving.save(&problem, state)?;
+        }
+        match &request.callback {
+            Some(callback) => told(callback, record, quality, state),
+            None => Ok(ControlFlow::Continue(())),
+        }
+    };
+    let outcome = solve(&problem, &*algorithm, state, &stopping, Some(&mut watch));
+    let outcome = match (outcome, &mut saving) {
+        (Err(error), Some(saving)) => {
+            saving.rescue(&problem);
+            return Err(error);
+        }
+        (outcome, _) => outcome?,
+    };
+    if let Some(saving) = &mut saving {
+        saving.checkpoints.finish();
+    }
+    let reason = match outcome.reason {
+        Reason::Iterations => "max_iter",
+        Reason::RelativeChange => "thres_conv",
+        Reason::DataTerm => "data_term",
+        Reason::TimeLimit => "time_limit",
+        Reason::Watcher => "callback",
+    };
+    Ok((outcome.state.image, reason, outcome.records.into_iter().zip(qualities).collect()))
+}
+
+fn key_value(name: &str, kind: Option<KeyKind>, given: &Given) -> Result<KeyValue> {
+    Ok(match (kind, given) {
+        (Some(KeyKind::Window), Given::Text(window)) => KeyValue::Window(window_named(window)?),
+        (_, Given::Text(auto)) if auto == "auto" => KeyValue::Auto,
+        (_, Given::Text(other)) => {
+            return Err(Error::argument(name, format!("{other:?}; a number is expected")));
+        }
+        (_, Given::Pair((first, last))) => KeyValue::Pair(*first, *last),
+        (Some(KeyKind::Count), Given::Number(count)) if *count >= 0.0 => {
+            KeyValue::Count(*count as usize)
+        }
+        (_, Given::Number(number)) => KeyValue::Number(*number),
+    })
+}
+
+/// The prior in the forms that methods take.
+fn prior_forms(
+    request: &Request,
+    problem: &Problem,
+    denoiser: Option<Arc<dyn Denoiser>>,
+) -> Result<PriorForms> {
+    let range = match request.clamp {
+        _ if request.normalise => Range::Normalise,
+        Some((low, high)) => Range::Clamp(low, high),
+        None => Range::AsIs,
+    };
+    if let Some(denoiser) = denoiser {
+        let plug = Plug::new(denoiser, request.level).range(range);
+        return Ok(PriorForms {
+            prox: Arc::new(plug.clone()),
+            denoiser: Some(plug),
+            weight: None,
+            range: None,
+        });
+    }
+    let Some((weight, iterations)) = request.variation else {
+        let prox = Arc::new(Clamped { inner: None, clamp: request.clamp });
+        return Ok(PriorForms { prox, denoiser: None, weight: None, range: request.clamp });
+    };
+    let variation = TotalVariation { iterations, ..TotalVariation::default() };
+    let denoiser = DistributedTotalVariation::new(variation, problem.physics().context())?;
+    let plug = Plug::new(Arc::new(denoiser.clone()), weight as f32).range(range);
+    let inner = TotalVariationPrior { weight, denoiser };
+    let prox = Arc::new(Clamped { inner: Some(inner), clamp: request.clamp });
+    Ok(PriorForms { prox, denoiser: Some(plug), weight: Some(weight), range: request.clamp })
+}
+
+/// A prior, or none, whose images are brought back to a range.
+#[derive(Debug)]
+struct Clamped {
+    inner: Option<TotalVariationPrior<DistributedTotalVariation>>,
+    clamp: Option<(f32, f32)>,
+}
+
+impl Prior for Clamped {
+    fn prox(&self, image: Array, step: f64) -> Result<Array> {
+        let mut image = match &self.inner {
+            Some(prior) => prior.prox(image, step)?,
+            None => image,
+        };
+        if let Some((low, high)) = self.clamp {
+            image.mapv_inplace(|value| value.clamp(low, high));
+        }
+        Ok(image)
+    }
+}
+
+/// The noise of the measurements, of all operators on average: the same on any number of ranks.
+fn noise_of(problem: &Problem) -> Result<f64> {
+    let mut squares = vec![0.0; problem.physics().len()];
+    for (index, part) in problem.data().iter() {
+        squares[index] = estimate_deviation(part, 2).powi(2);
+    }
+    problem.physics().context().comm().all_reduce(Reduction::Sum, &mut squares)?;
+    Ok((squares.iter().sum::<f64>() / squares.len().max(1) as f64).sqrt().max(1e-6))
+}
+
+/// Tells Python of an iteration, which may end the run.
+fn told(
+    callback: &Py<PyAny>,
+    record: &Record,
+    quality: Option<f64>,
+    state: &State,
+) -> Result<ControlFlow<()>> {
+    let ends = call_python(|py| {
+        let snapshot = Bound::new(py, Snapshot(Mutex::new(Some(state.image.clone()))))?;
+        let ends = callback.bind(py).call1((described(py, record, quality)?, &snapshot))?;
+        snapshot.get().0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        ends.is_truthy()
+    });
+    match ends {
+        Ok(true) => Ok(ControlFlow::Break(())),
+        Ok(false) => Ok(ControlFlow::Continue(())),
+        Err(exception) => Err(Error::foreign("callback", exception)),
+    }
+}
+
+pub(crate) fn described<'py>(
+    py: Python<'py>,
+    record: &Record,
+    quality: Option<f64>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let seconds = PyDict::new(py);
+    seconds.set_item("total", record.seconds.total)?;
+    seconds.set_item("data", record.seconds.data)?;
+    seconds.set_item("prior", record.seconds.prior)?;
+    seconds.set_item("communication", record.seconds.communication)?;
+    seconds.set_item("waiting", record.seconds.waiting)?;
+    let described = PyDict::new(py);
+    described.set_item("iteration", record.iteration)?;
+    described.set_item("data_term", record.data_term)?;
+    described.set_item("relative_change", record.relative_change)?;
+    described.set_item("psnr", quality)?;
+    described.set_item("seconds", seconds)?;
+    described.set_item("peak_bytes", record.peak_bytes)?;
+    Ok(described)
+}
+
+/// The checkpoints of a run.
+struct Saving {
+    checkpoints: Checkpoints,
+    id: JobId,
+    /// What a run that ends early can resume from.
+    last: Option<State>,
+}
+
+impl Saving {
+    fn open(request: &Request, problem: &Problem, fidelity: &str) -> Result<Option<Self>> {
+        let Some(folder) = &request.checkpoint else { return Ok(None) };
+        let every = Every {
+            iterations: request.checkpoint_iterations,
+            time: request.checkpoint_seconds.map(Duration::from_secs_f64),
+        };
+        let keys: Vec<_> = request.keys.iter().map(|(name, value)| (name, value.text())).collect();
+        let parameters = format!(
+            "{} {fidelity} {keys:?} {:?} {} {:?} {:?}",
+            request.method,
+            request.variation,
+            request.level,
+            request.clamp,
+            problem.physics().measurement_shapes(),
+        );
+        // The measurements of all ranks, whichever rank has them.
+        let mut digests = vec![0_u64; problem.physics().len()];
+        for (index, part) in problem.data().iter() {
+            digests[index] = Digest::of(part).value();
+        }
+        problem.physics().context().comm().all_reduce(Reduction::Max, &mut digests)?;
+        let mut id = JobId::new(request.method.clone(), parameters.as_bytes());
+        for digest in digests {
+            id = id.with_content(&digest.to_le_bytes());
+        }
+        Ok(Some(Self { checkpoints: Checkpoints::new(folder, every)?, id, last: None }))
+    }
+
+    fn resume(&mut self, request: &Request, problem: &Problem) -> Result<Option<State>> {
+        let context = problem.physics().context();
+        if request.resume {
+            return Ok(self.checkpoints.load_latest(context, &self.id)?.map(|found| found.state));
+        }
+        if context.is_root() {
+            self.checkpoints.start_over()?;
+        }
+        context.comm().barrier()?;
+        Ok(None)
+    }
+
+    fn save(&mut self, problem: &Problem, state: &State) -> Result<()> {
+        let saved = self.checkpoints.save_if_due(problem.physics().context(), state, &self.id)?;
+        self.last = (!saved).then(|| state.clone());
+        Ok(())
+    }
+
+    /// Writes the last whole iteration; that it cannot is no second failure.
+    fn rescue(&mut self, problem: &Problem) {
+        if let (Some(state), true) = (self.last.take(), problem.physics().context().is_root()) {
+            if let Err(error) = self.checkpoints.save(&state, &self.id) {
+                log::warn!("the checkpoint of the last iteration was not written: {error}");
+            }
+        }
+    }
+}
+
+impl Given {
+    fn text(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Pair(pair) => format!("{pair:?}"),
+            Self::Number(number) => number.to_string(),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+"""Files and phantoms."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from . import _haloscope
+from ._arrays import ArrayLike, Floats, as_input
+
+__all__ = ["Scan", "phantom", "read", "read_scan", "write"]
+
+
+def read(
+    path: str | os.PathLike[str],
+    *,
+    axes: Literal["automatic", "spatial", "channel-first", "channel-last", "as-stored"] = "automatic",
+    raw: bool = False,
+    dataset: str | None = None,
+    region: Sequence[slice] | None = None,
+) -> Floats:
+    """The array in a PNG, JPEG, TIFF, NPY, NPZ, NIfTI, FITS or HDF5 file, as (batch, channel, spatial...).
+
+    Unsigned integers become 0 to 1 unless ``raw``. ``dataset`` names the array in NPZ and HDF5 files. ``region`` has a slice for
+    each spatial axis.
+
+    >>> import haloscope, tempfile, os
+    >>> path = os.path.join(tempfile.mkdtemp(), "image.npy")
+    >>> haloscope.io.write(path, haloscope.io.phantom.landscape(32, 48))
+    >>> haloscope.io.read(path).shape
+    (1, 3, 32, 48)
+    >>> haloscope.io.read(path, region=[slice(0, 8), slice(16, 32)]).shape
+    (1, 3, 8, 16)
+    """
+    array = _haloscope.read(os.fspath(path), axes, raw, dataset)
+    if region is None:
+        return array
+    return np.ascontiguousarray(array[(slice(None), slice(None), *region)])
+
+
+def write(path: str | os.PathLike[str], x: ArrayLike, *, dtype: str | None = None, raw: bool = False) -> None:
+    """Writes an array; the ending of the name decides the format, and the file is whole or not there.
+
+    ``dtype`` is the type of the samples (``"uint16"``), by default what the format suggests. ``raw`` writes values as they are
+    instead of 0 to 1 as the whole range of integers.
+
+    >>> import haloscope, tempfile, os
+    >>> haloscope.io.write(os.path.join(tempfile.mkdtemp(), "image.png"), haloscope.io.phantom.landscape(32, 48))
+    """
+    _haloscope.write(os.fspath(path), as_input(x), dtype, raw)
+
+
+@dataclass(frozen=True)
+class Scan:
+    """Projections of a Data Exchange file, with what belongs to them.
+
+    >>> import haloscope
+    >>> haloscope.io.Scan.__doc__.splitlines()[0]
+    'Projections of a Data Exchange file, with what belongs to them.'
+    """
+
+    #: As measured.
+    projections: Floats
+    #: Without object, with beam.
+    white: Floats | None
+    #: Without beam.
+    dark: Floats | None
+    #: Attenuation along each ray: what a :class:`~haloscope.physics.Tomography` measures.
+    line_integrals: Floats
+    #: In degrees, as tomography operators take them.
+    angles: list[float]
+
+
+def read_scan(path: str | os.PathLike[str]) -> Scan:
+    """Projections, flat and dark frames and angles of a Data Exchange file, as tomopy reads them.
+
+    >>> import haloscope
+    >>> haloscope.io.read_scan("absent.h5")
+    Traceback (most recent call last):
+    ...
+    haloscope.FileError: absent.h5: No such file or directory (os error 2)
+    """
+    found = _haloscope.read_scan(os.fspath(path))
+    angles = [float(np.degrees(angle)) for angle in found["angles"]]
+    return Scan(found["projections"], found["white"], found["dark"], found["line_integrals"], angles)
+
+
+class phantom:  # noqa: N801  (a namespace)
+    """Images to try things out with.
+
+    >>> import haloscope
+    >>> haloscope.io.phantom.shepp_logan((32, 32)).shape
+    (1, 1, 32, 32)
+    """
+
+    @staticmethod
+    def landscape(height: int, width: int) -> Floats:
+        """A colour photograph, drawn: (1, 3, height, width), from 0 to 1.
+
+        >>> import haloscope
+        >>> haloscope.io.phantom.landscape(32, 48).shape
+        (1, 3, 32, 48)
+        """
+        return _haloscope.landscape(height, width)
+
+    @staticmethod
+    def shepp_logan(sides: Sequence[int]) -> Floats:
+        """The head phantom of Shepp and Logan, as a slice or a volume.
+
+        >>> import haloscope
+        >>> haloscope.io.phantom.shepp_logan((16, 16, 16)).shape
+        (1, 1, 16, 16, 16)
+        """
+        return _haloscope.shepp_logan(list(sides))

@@ -1,0 +1,100 @@
+"""Arrays in and out: where they lie, what kind they are, what is refused."""
+
+import threading
+import time
+
+import haloscope
+import numpy as np
+import pytest
+from haloscope import _haloscope
+from haloscope._arrays import as_input
+
+
+@pytest.fixture
+def blur() -> haloscope.physics.Blur:
+    return haloscope.physics.Blur(haloscope.kernels.gaussian(1.0), "circular", img_size=(3, 32, 48))
+
+
+def test_float32_in_c_order_is_read_where_it_lies() -> None:
+    x = np.zeros((2, 3, 8, 8), np.float32)
+    assert _haloscope.address(as_input(x)) == x.__array_interface__["data"][0]
+    part = x[1:]
+    assert _haloscope.address(as_input(part)) == part.__array_interface__["data"][0]
+
+
+def test_other_types_and_orders_are_copied_once_and_give_the_same_result(blur: haloscope.physics.Blur) -> None:
+    x = haloscope.io.phantom.landscape(32, 48)
+    expected = blur.A(x)
+    np.testing.assert_array_equal(blur.A(x.astype(np.float64)), expected)
+    np.testing.assert_array_equal(blur.A(np.asfortranarray(x)), expected)
+    turned = np.ascontiguousarray(x[..., ::-1])[..., ::-1]
+    np.testing.assert_array_equal(blur.A(turned), expected)
+
+
+def test_results_are_memory_that_rust_allocated(blur: haloscope.physics.Blur) -> None:
+    y = blur.A(haloscope.io.phantom.landscape(32, 48))
+    assert not y.flags.owndata and type(y.base).__name__ == "PySliceContainer"
+    assert y.flags.writeable and y.flags.c_contiguous
+    assert _haloscope.address(as_input(y)) == y.__array_interface__["data"][0]
+
+
+def test_parts_of_measurements_share_one_memory_and_outlive_the_list() -> None:
+    frame = haloscope.physics.Denoising(img_size=(1, 4, 4))
+    y = haloscope.physics.stack(frame, frame).A(np.full((1, 1, 4, 4), 7.0))
+    first, again = y[0], y[0]
+    assert first.__array_interface__["data"][0] == again.__array_interface__["data"][0]
+    assert not first.flags.writeable
+    del y, again
+    assert first.sum() == 16 * 7
+
+
+def test_anything_with_dlpack_or_array_is_taken(blur: haloscope.physics.Blur) -> None:
+    x = haloscope.io.phantom.landscape(32, 48)
+
+    class Packed:
+        def __dlpack__(self, **options: object) -> object:
+            return x.__dlpack__()
+
+        def __dlpack_device__(self) -> object:
+            return x.__dlpack_device__()
+
+    assert _haloscope.address(as_input(Packed())) == x.__array_interface__["data"][0]
+    np.testing.assert_array_equal(blur.A(Packed()), blur.A(x))
+    np.testing.assert_array_equal(blur.A(x.tolist()), blur.A(x))
+
+
+@pytest.mark.parametrize("wrong", [np.zeros((1, 3, 4, 4), np.complex64), np.array(["a"])])
+def test_arrays_without_a_meaning_are_refused(blur: haloscope.physics.Blur, wrong: np.ndarray) -> None:
+    with pytest.raises(haloscope.ArgumentError):
+        blur.A(wrong)
+
+
+def test_errors_are_those_of_python_too(blur: haloscope.physics.Blur) -> None:
+    with pytest.raises(ValueError, match=r"shape \[1, 3, 4, 4\]"):
+        blur.A(np.zeros((1, 3, 4, 4)))
+    with pytest.raises(OSError, match=r"absent\.tif"):
+        haloscope.io.read("absent.tif")
+    with pytest.raises(haloscope.ArgumentError, match="valid, circular"):
+        haloscope.physics.Blur(haloscope.kernels.gaussian(1.0), "mirror", img_size=(1, 8, 8))  # type: ignore[arg-type]
+
+
+def test_other_threads_run_while_a_call_computes() -> None:
+    net = haloscope.models.Network("builtin:color")
+    image = haloscope.io.phantom.landscape(96, 96)
+    ticks = 0
+    done = threading.Event()
+
+    def count() -> None:
+        nonlocal ticks
+        while not done.is_set():
+            ticks += 1
+            time.sleep(0.001)
+
+    counter = threading.Thread(target=count)
+    counter.start()
+    before = ticks
+    # Long enough for a thread that can run to be seen running.
+    while ticks < before + 5:
+        net(image, 0.1)
+    done.set()
+    counter.join()

@@ -1,0 +1,48 @@
+"""Every public name is documented with an example, and the examples of the documentation run."""
+
+import doctest
+import importlib
+import inspect
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+MODULES = ["haloscope"] + [
+    f"haloscope.{name}" for name in ("io", "jobs", "kernels", "metrics", "models", "optim", "physics", "pylops", "testing")
+]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_public_name_has_an_example(module: str) -> None:
+    public = importlib.import_module(module)
+    for name in public.__all__:
+        item = getattr(public, name)
+        if not (inspect.isclass(item) or inspect.isfunction(item)):
+            continue
+        assert item.__doc__ and ">>>" in item.__doc__, f"{module}.{name} has no example"
+        methods = inspect.getmembers(item, inspect.isfunction) if inspect.isclass(item) else []
+        for method, function in methods:
+            is_own = function.__module__.startswith("haloscope") and not method.startswith("_")
+            assert not is_own or function.__doc__, f"{module}.{name}.{method} is not documented"
+
+
+@pytest.mark.parametrize("module", MODULES + ["haloscope._errors", "haloscope._context", "haloscope._build",
+                                              "haloscope._measurements", "haloscope._command", "haloscope.distributed"])
+def test_examples_of_docstrings_run(module: str) -> None:
+    found = doctest.testmod(importlib.import_module(module))
+    assert found.failed == 0
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
+def test_examples_of_pages_run(page: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (ROOT / page).read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    assert blocks
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "page"}
+    for block in blocks:
+        if "import torch" in block or "import deepinv" in block or "mpi4py" in block:
+            continue
+        exec(compile(block, page, "exec"), names)
