@@ -457,7 +457,7 @@ fn closures(ctx: &Context, facts: &mut Facts) -> Result<()> {
                     overlap: Extent::Same(overlap).into(),
                     border,
                     batch,
-                    axes: None,
+                    ..Tiling::default()
                 };
                 let blocks = distribute_with(smooth(), ctx, tiling.clone())?;
                 let mut options = DenoiserOptions::from(tiling);
