@@ -14,7 +14,7 @@ use haloscope::fidelity::{Fidelities, Fidelity, L1, L2};
 use haloscope::least_squares::{self, Method, NormOptions};
 use haloscope::noise::Noise;
 use haloscope::physics::{LinearPhysics, Physics, Stack};
-use haloscope::tiling::{Batch, Border, Extent, Strategy, Tiling};
+use haloscope::tiling::{Batch, Border, Extent, ShardPlan, Shards, Strategy, Tiling};
 use haloscope::{Array, Error, Measurements, Result};
 use haloscope_comm::{Collectives, Context};
 use haloscope_nn::engine::Options;
@@ -524,10 +524,26 @@ fn exact(ctx: &Context, facts: &mut Facts) -> Result<()> {
         let network = Arc::new(NetworkDenoiser::new(model.clone(), options)?);
         let (image, level) = (noise(shape, 29), 0.1.into());
         let whole = network.denoise(&image, &level)?;
-        let denoiser = distribute_with(network, ctx, Tiling::new(Strategy::Exact))?;
-        let result = denoiser.denoise(&image, &level)?;
-        assert_eq!(bits(&result), bits(&whole), "{name} on {shape:?}");
-        facts.push((format!("{name}, exact on {shape:?}"), digest(&result)));
+        let mut grids = vec![Shards::Auto];
+        // Slabs and stripes, where the image can be cut into as many.
+        let sides = shape.len() - 2;
+        let grains = network.grains(shape)?;
+        for axis in 0..sides {
+            let mut grid = vec![1; sides];
+            grid[axis] = ctx.size();
+            let shards = Shards::Grid(grid);
+            if ShardPlan::with_shards(shape, &grains, &shards, ctx.size()).is_ok() {
+                grids.push(shards);
+            }
+        }
+        for shards in grids {
+            // Exact, because it is a network.
+            let tiling = Tiling { shards, ..Tiling::default() };
+            let denoiser = distribute_with(network.clone(), ctx, tiling)?;
+            let result = denoiser.denoise(&image, &level)?;
+            assert_eq!(bits(&result), bits(&whole), "{name} on {shape:?}");
+        }
+        facts.push((format!("{name}, exact on {shape:?}"), digest(&whole)));
     }
     Ok(())
 }
