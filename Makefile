@@ -139,7 +139,7 @@ bench-copies: OPTIONS =
 bench-copies: $(PYTHON)
 	git worktree remove --force $(OLD) 2>/dev/null || rm -rf $(OLD)
 	git worktree add --force --detach $(OLD) $(BEFORE)
-	cp crates/haloscope/benches/copies.rs $(OLD)/crates/haloscope/benches/
+	sed "s/EngineOptions/Options/g" crates/haloscope/benches/copies.rs > $(OLD)/crates/haloscope/benches/copies.rs
 	printf '\n[[example]]\nname = "bench_copies"\npath = "benches/copies.rs"\n' >> $(OLD)/crates/haloscope/Cargo.toml
 	cargo build --release -p haloscope --example bench_copies
 	cargo build --release --manifest-path $(OLD)/Cargo.toml --target-dir $(OLD)-build -p haloscope --example bench_copies

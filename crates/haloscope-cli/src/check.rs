@@ -10,7 +10,7 @@ use crate::exit::{Code, Misuse};
 
 /// The options of `haloscope check`.
 #[derive(clap::Args, Clone)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Job file
     job: PathBuf,
 
@@ -20,7 +20,7 @@ pub struct Arguments {
 }
 
 /// Prints the plan of the job.
-pub fn run(arguments: &Arguments) -> Result<Code> {
+pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
     // Under a launcher, one process is enough to look.
     let launch = Launch::detect().ok().flatten();
     if launch.is_some_and(|launch| launch.rank != 0) {

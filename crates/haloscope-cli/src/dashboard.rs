@@ -11,7 +11,7 @@ use haloscope_job::words::count;
 
 /// The options of `haloscope dashboard`.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Folders written by `haloscope bench`, or CSV files with the same columns
     #[arg(required = true)]
     results: Vec<PathBuf>,
@@ -26,7 +26,7 @@ pub struct Arguments {
 }
 
 /// Reads the tables and writes the page.
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let dashboard = Dashboard::open(&arguments.title, &arguments.results).or_misuse()?;
     let mut rows = 0;
     for run in dashboard.runs() {

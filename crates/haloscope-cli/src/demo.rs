@@ -18,7 +18,7 @@ use crate::trace::TraceArguments;
 
 /// The options of `haloscope demo`.
 #[derive(clap::Args, Clone)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Problem to simulate and reconstruct
     #[arg(long, value_enum, default_value = "deblur")]
     problem: ProblemArgument,
@@ -51,7 +51,7 @@ pub struct Arguments {
 }
 
 /// Makes the measurements, reconstructs, and reports on rank 0.
-pub fn run(arguments: &Arguments) -> Result<Code> {
+pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
     interrupt::watch()?;
     let ProblemArgument(problem) = arguments.problem;
     let choices = Choices {

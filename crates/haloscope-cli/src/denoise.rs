@@ -11,7 +11,7 @@ use anyhow::Result;
 use haloscope::Array;
 use haloscope::io::{self, Axes, Format, Image, ReadOptions, Sample, WriteOptions};
 use haloscope::memory::{peak_resident_bytes, resident_bytes};
-use haloscope_nn::engine::{Accuracy, Cpu, Engine, Options, Plan};
+use haloscope_nn::engine::{Accuracy, Cpu, Engine, EngineOptions, EnginePlan};
 use haloscope_nn::models::{Builtin, Model, ModelName, Sigma};
 use haloscope_nn::{Shape, Tensor};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -25,7 +25,7 @@ use haloscope_job::scale::{Clipped, Scale};
 /// The options of `haloscope denoise`.
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("level").required(true).args(["sigma", "noise"])))]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Noisy image, stack or volume: PNG, JPEG, TIFF, NPY, NPZ, NIfTI, FITS, HDF5 or Zarr
     input: PathBuf,
 
@@ -134,10 +134,10 @@ struct Report {
 }
 
 /// Reads, denoises and writes the image.
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let Prepared { picture, model, pieces, sigma } = prepare(arguments).or_misuse()?;
     let threads = threads::or_all_cores(arguments.threads);
-    let options = Options {
+    let options = EngineOptions {
         threads,
         accuracy: match arguments.accuracy {
             AccuracyArgument::Fast => Accuracy::Fast,
@@ -375,7 +375,7 @@ fn limits(sample: Sample) -> Option<(f32, f32)> {
 }
 
 /// Refuses an image that a network would make nothing but more such values of.
-pub fn check_finite(path: &Path, image: &Array) -> Result<()> {
+pub(crate) fn check_finite(path: &Path, image: &Array) -> Result<()> {
     let count = image.iter().filter(|value| !value.is_finite()).count();
     anyhow::ensure!(
         count == 0,
@@ -481,7 +481,7 @@ impl Pieces {
 }
 
 /// Runs the plan on all pieces, with a bar that moves with the operations done.
-fn denoise(plan: &dyn Plan, pieces: &Pieces, first: Tensor) -> Result<(Array, Duration)> {
+fn denoise(plan: &dyn EnginePlan, pieces: &Pieces, first: Tensor) -> Result<(Array, Duration)> {
     let bar = ProgressBar::new((plan.flops() * pieces.count() as f64) as u64);
     let style = ProgressStyle::with_template("denoising {bar:40} {percent:>3} %, {eta} left")?;
     bar.set_style(style);
@@ -584,7 +584,7 @@ fn parse_sigma(text: &str) -> std::result::Result<f32, String> {
 }
 
 /// A number of bytes with a unit.
-pub fn parse_bytes(text: &str) -> std::result::Result<usize, String> {
+pub(crate) fn parse_bytes(text: &str) -> std::result::Result<usize, String> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let unit = match text[digits.len()..].to_ascii_uppercase().as_str() {
         "" | "B" => 1.0,

@@ -13,7 +13,7 @@ use haloscope::io::{self, ReadOptions};
 use haloscope::metrics::{Ssim, psnr};
 use haloscope::noise::{Noise, NoiseSource};
 use haloscope::{Array, metrics};
-use haloscope_nn::engine::Options;
+use haloscope_nn::engine::EngineOptions;
 use haloscope_nn::models::ModelName;
 use indicatif::{ProgressBar, ProgressStyle};
 use ndarray::Axis;
@@ -27,7 +27,7 @@ use haloscope_job::words::count;
 
 /// The options of `haloscope evaluate`.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Clean images, or folders of them
     #[arg(required = true)]
     images: Vec<PathBuf>,
@@ -77,7 +77,7 @@ struct Level {
 }
 
 /// Adds noise, removes it, and prints the mean quality for each level.
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let threads = threads::or_all_cores(arguments.threads);
     let (files, denoiser) = prepare(arguments, threads).or_misuse()?;
 
@@ -129,7 +129,7 @@ fn prepare(arguments: &Arguments, threads: usize) -> Result<(Vec<PathBuf>, Netwo
     for level in &arguments.levels {
         model.check_level(level / 255.0)?;
     }
-    let options = Options { threads, ..Options::default() };
+    let options = EngineOptions { threads, ..EngineOptions::default() };
     Ok((files, NetworkDenoiser::new(model, options)?))
 }
 

@@ -8,7 +8,7 @@ use haloscope_comm::Context;
 use crate::interrupt::Signal;
 
 /// What `--help` says about exit codes.
-pub const HELP: &str = "\
+pub(crate) const HELP: &str = "\
 Exit codes:
   0    the command succeeded
   1    the command failed: a file cannot be written, a rank is gone, a method diverged, or no plan fits
@@ -34,10 +34,10 @@ impl From<Code> for ExitCode {
 
 /// An error of who uses the command, on one rank.
 #[derive(Debug)]
-pub struct Misuse(String);
+pub(crate) struct Misuse(String);
 
 impl Misuse {
-    pub fn error(reason: impl fmt::Display) -> anyhow::Error {
+    pub(crate) fn error(reason: impl fmt::Display) -> anyhow::Error {
         Self(reason.to_string()).into()
     }
 }
@@ -51,7 +51,7 @@ impl fmt::Display for Misuse {
 impl std::error::Error for Misuse {}
 
 /// The outcome of a step before anything is run, in which only what was asked for can be wrong.
-pub trait Preparation<T> {
+pub(crate) trait Preparation<T> {
     /// Makes its error one of who uses the command.
     fn or_misuse(self) -> anyhow::Result<T>;
 }
@@ -64,7 +64,7 @@ impl<T, E: Into<anyhow::Error>> Preparation<T> for Result<T, E> {
 
 /// An error that all ranks have and know that all have: no rank waits for another, and the first speaks for all.
 #[derive(Debug)]
-pub struct Agreed {
+pub(crate) struct Agreed {
     error: haloscope::Error,
     pub code: u8,
     pub speaks: bool,
@@ -72,17 +72,17 @@ pub struct Agreed {
 
 impl Agreed {
     /// What was asked for is wrong.
-    pub fn misuse(ctx: &Context, error: haloscope::Error) -> anyhow::Error {
+    pub(crate) fn misuse(ctx: &Context, error: haloscope::Error) -> anyhow::Error {
         Self::with_code(ctx, error, 2)
     }
 
     /// It was right and did not work out.
-    pub fn failure(ctx: &Context, error: haloscope::Error) -> anyhow::Error {
+    pub(crate) fn failure(ctx: &Context, error: haloscope::Error) -> anyhow::Error {
         Self::with_code(ctx, error, 1)
     }
 
     /// The error of whichever rank, where one process speaks for all of them.
-    pub fn aloud(error: anyhow::Error) -> anyhow::Error {
+    pub(crate) fn aloud(error: anyhow::Error) -> anyhow::Error {
         match error.downcast::<Self>() {
             Ok(agreed) => Self { speaks: true, ..agreed }.into(),
             Err(error) => error,

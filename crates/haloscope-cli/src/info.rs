@@ -11,7 +11,7 @@ use haloscope_job::words::count;
 
 /// The options of `haloscope info`.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -34,7 +34,7 @@ struct Info {
 }
 
 /// Prints the information; under a launcher, rank 0 does.
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let launch = Launch::detect().ok().flatten();
     let mut info = Info {
         version: env!("CARGO_PKG_VERSION"),

@@ -16,7 +16,7 @@ use crate::problem::ProblemArgument;
 
 /// The options of `haloscope init`.
 #[derive(clap::Args, Clone)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Problem to start from
     #[arg(value_enum)]
     problem: ProblemArgument,
@@ -53,7 +53,7 @@ pub struct Arguments {
 }
 
 /// Writes the file.
-pub fn run(arguments: &Arguments) -> Result<Code> {
+pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
     let ProblemArgument(problem) = arguments.problem;
     let path =
         arguments.file.clone().unwrap_or_else(|| PathBuf::from(format!("{}.toml", problem.name())));

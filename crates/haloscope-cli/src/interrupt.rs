@@ -38,7 +38,7 @@ impl Signal {
 static LATEST: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 
 /// From now on, the first signal is a request. Called once, before there are ranks.
-pub fn watch() -> Result<()> {
+pub(crate) fn watch() -> Result<()> {
     let latest = LATEST.get_or_init(Arc::default);
     let requested = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -52,6 +52,6 @@ pub fn watch() -> Result<()> {
 }
 
 /// The request, if there is one.
-pub fn requested() -> Option<Signal> {
+pub(crate) fn requested() -> Option<Signal> {
     Signal::from_number(LATEST.get()?.load(Ordering::Relaxed) as u8)
 }

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 /// The options of every command.
 #[derive(clap::Args, Clone, Copy, Debug)]
-pub struct LogArguments {
+pub(crate) struct LogArguments {
     /// Format of messages on standard error
     #[arg(long, global = true, value_enum, default_value = "text", value_name = "FORMAT")]
     log: Format,
@@ -33,26 +33,26 @@ static OUTPUT: OnceLock<(Format, Instant)> = OnceLock::new();
 
 impl LogArguments {
     /// Decides on the format for the whole process.
-    pub fn install(self) {
+    pub(crate) fn install(self) {
         // Fails only if it was done already.
         let _ = OUTPUT.set((self.log, Instant::now()));
     }
 }
 
 /// Whether programs read standard error, so that nothing else may be written there.
-pub fn is_json() -> bool {
+pub(crate) fn is_json() -> bool {
     OUTPUT.get().is_some_and(|(format, _)| *format == Format::Json)
 }
 
 /// Reports an event of the job, by its first rank, if programs listen. `details` are computed only then.
-pub fn event(context: &Context, name: &str, details: impl FnOnce() -> Value) {
+pub(crate) fn event(context: &Context, name: &str, details: impl FnOnce() -> Value) {
     if is_json() && context.is_root() {
         write_event(name, details());
     }
 }
 
 /// Reports what a library has to say.
-pub fn message(level: ::log::Level, message: &str) {
+pub(crate) fn message(level: ::log::Level, message: &str) {
     if is_json() {
         let level = level.as_str().to_ascii_lowercase();
         write_event("message", json!({ "level": level, "message": message }));
@@ -62,7 +62,7 @@ pub fn message(level: ::log::Level, message: &str) {
 }
 
 /// Reports why the command ends.
-pub fn error(message: &str, exit_code: u8) {
+pub(crate) fn error(message: &str, exit_code: u8) {
     if is_json() {
         write_event("error", json!({ "message": message, "exit_code": exit_code }));
     } else {

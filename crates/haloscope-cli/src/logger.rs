@@ -19,7 +19,7 @@ impl Log for Logger {
 }
 
 /// Shows warnings, and more the higher `verbosity` is.
-pub fn install(verbosity: u8) {
+pub(crate) fn install(verbosity: u8) {
     log::set_max_level(match verbosity {
         0 => LevelFilter::Warn,
         1 => LevelFilter::Info,

@@ -6,7 +6,7 @@ use haloscope_job::Problem;
 
 /// A problem as an argument.
 #[derive(Clone, Copy, Debug)]
-pub struct ProblemArgument(pub Problem);
+pub(crate) struct ProblemArgument(pub Problem);
 
 impl ValueEnum for ProblemArgument {
     fn value_variants<'a>() -> &'a [Self] {

@@ -11,7 +11,7 @@ use crate::exit::Agreed;
 
 /// The options of every command that can use ranks.
 #[derive(clap::Args, Clone, Copy, Debug)]
-pub struct RankArguments {
+pub(crate) struct RankArguments {
     /// Number of ranks, as threads of this process; under mpirun or srun, the ranks are MPI processes
     #[arg(long, value_name = "N", value_parser = parse_ranks)]
     pub ranks: Option<usize>,
@@ -23,7 +23,7 @@ pub struct RankArguments {
 
 impl RankArguments {
     /// Runs `body` on every rank, and returns what rank 0 returned.
-    pub fn run<T: Send + 'static>(
+    pub(crate) fn run<T: Send + 'static>(
         &self,
         body: impl Fn(&Context) -> Result<T> + Send + Sync + 'static,
     ) -> Result<T> {
@@ -79,7 +79,7 @@ fn parse_seconds(text: &str) -> std::result::Result<Duration, String> {
 }
 
 /// A number of ranks that threads can make.
-pub fn parse_ranks(text: &str) -> std::result::Result<usize, String> {
+pub(crate) fn parse_ranks(text: &str) -> std::result::Result<usize, String> {
     match text.parse() {
         Ok(0) => Err("there must be at least 1".into()),
         Ok(ranks) if ranks > 1024 => {

@@ -19,7 +19,7 @@ use haloscope_job::words::count;
 
 /// The options of `haloscope submit`.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Job file of a reconstruction; if there is a checkpoint, the cluster resumes from it
     #[arg(
         value_name = "JOB.toml",
@@ -106,7 +106,7 @@ struct AllocationArguments {
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// Writes, submits, follows and collects. An interruption is no success: what comes after in a script may need the job.
-pub fn run(arguments: &Arguments) -> Result<Code> {
+pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
     let directory = std::env::current_dir().context("the folder that this was started in")?;
     let command = arguments.command_line()?;
     let Some(file) = &arguments.grid else { return run_one(arguments, &directory, &command) };
@@ -119,7 +119,7 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
 
 /// How far to go with jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
+pub(crate) enum Until {
     /// Their scripts are printed.
     Written,
     /// They are in the queue.
@@ -201,7 +201,7 @@ fn run_one(arguments: &Arguments, directory: &Path, command: &[String]) -> Resul
 }
 
 /// Runs the jobs of a grid as far as is asked for.
-pub fn run_campaign(campaign: &Campaign, until: Until) -> Result<Code> {
+pub(crate) fn run_campaign(campaign: &Campaign, until: Until) -> Result<Code> {
     if until == Until::Written {
         let texts: Vec<&str> = campaign.scripts().map(Script::text).collect();
         crate::print(&texts.join("\n"))?;

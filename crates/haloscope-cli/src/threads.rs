@@ -3,13 +3,13 @@
 use haloscope_nn::engine::MAX_THREADS;
 
 /// The threads that were asked for, or as many as this process has cores.
-pub fn or_all_cores(threads: Option<usize>) -> usize {
+pub(crate) fn or_all_cores(threads: Option<usize>) -> usize {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     threads.unwrap_or_else(cores).min(MAX_THREADS)
 }
 
 /// A number of threads that a system can start.
-pub fn parse_threads(text: &str) -> Result<usize, String> {
+pub(crate) fn parse_threads(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(threads) if (1..=MAX_THREADS).contains(&threads) => Ok(threads),
         _ => Err(format!("a number from 1 to {MAX_THREADS} is needed")),

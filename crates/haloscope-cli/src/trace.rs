@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 /// The options of commands that can be traced.
 #[derive(clap::Args, Clone, Debug, Default)]
-pub struct TraceArguments {
+pub(crate) struct TraceArguments {
     /// Write a timeline of each rank to this folder, for ui.perfetto.dev or Chrome
     #[arg(long, value_name = "DIR")]
     trace: Option<PathBuf>,
@@ -26,7 +26,11 @@ pub struct TraceArguments {
 impl TraceArguments {
     /// Runs `body` with a context that is traced if that is asked for, and writes this rank's file afterwards, even if the
     /// body has failed. All ranks call it.
-    pub fn run<T>(&self, context: &Context, body: impl FnOnce(&Context) -> Result<T>) -> Result<T> {
+    pub(crate) fn run<T>(
+        &self,
+        context: &Context,
+        body: impl FnOnce(&Context) -> Result<T>,
+    ) -> Result<T> {
         let Some(folder) = &self.trace else { return body(context) };
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         // All timelines begin when the ranks have met.

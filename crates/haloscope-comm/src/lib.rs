@@ -29,5 +29,5 @@ pub use link::mpi::{Mpi, MpiLink};
 pub use link::solo::{Solo, SoloLink};
 pub use link::threads::{ThreadLink, Threads};
 pub use ranks::{DEFAULT_DEADLINE, MAX_DEADLINE, MIN_DEADLINE, Ranks};
-pub use statistics::{Cost, Statistics};
+pub use statistics::{CallCost, Statistics};
 pub use trace::{Event, Span, Trace};

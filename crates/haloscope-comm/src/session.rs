@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::call::Signature;
 use crate::error::{CallSite, Cause, Error, Result};
 use crate::link::{Channel, Header, Link};
-use crate::statistics::Cost;
+use crate::statistics::CallCost;
 
 /// Receives for which a link makes room in advance.
 const LOOKAHEAD: usize = 8;
@@ -28,7 +28,7 @@ pub(crate) struct Session<'a, L: Link + ?Sized> {
     pub number: u64,
     pub signature: Signature,
     pub deadline: Duration,
-    pub cost: Cost,
+    pub cost: CallCost,
     /// The ranks from which a frame of this call has arrived.
     heard: Vec<bool>,
 }
@@ -62,7 +62,7 @@ impl<'a, L: Link + ?Sized> Session<'a, L> {
         }
         link.enter(channel, number);
         let heard = vec![false; members.len()];
-        let cost = Cost { calls: 1, ..Cost::default() };
+        let cost = CallCost { calls: 1, ..CallCost::default() };
         Ok(Self { link, channel, members, rank, number, signature, deadline, cost, heard })
     }
 

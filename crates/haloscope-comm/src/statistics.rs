@@ -8,7 +8,7 @@ use crate::call::Operation;
 
 /// The cost of one operation on one rank, or merged over ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cost {
+pub struct CallCost {
     /// How often it was called.
     pub calls: u64,
     /// Bytes of payload that left the rank.
@@ -21,7 +21,7 @@ pub struct Cost {
     pub waiting: Duration,
 }
 
-impl Cost {
+impl CallCost {
     fn add(&mut self, other: &Self) {
         self.calls += other.calls;
         self.bytes_sent += other.bytes_sent;
@@ -43,20 +43,20 @@ impl Cost {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    costs: BTreeMap<Operation, Cost>,
+    costs: BTreeMap<Operation, CallCost>,
 }
 
 impl Statistics {
     /// The cost of `operation`; zero if it was never called.
     #[must_use]
-    pub fn cost(&self, operation: Operation) -> Cost {
+    pub fn cost(&self, operation: Operation) -> CallCost {
         self.costs.get(&operation).copied().unwrap_or_default()
     }
 
     /// The cost of all operations together.
     #[must_use]
-    pub fn total(&self) -> Cost {
-        let mut total = Cost::default();
+    pub fn total(&self) -> CallCost {
+        let mut total = CallCost::default();
         self.costs.values().for_each(|cost| total.add(cost));
         total
     }
@@ -68,7 +68,7 @@ impl Statistics {
         }
     }
 
-    pub(crate) fn record(&mut self, operation: Operation, cost: &Cost) {
+    pub(crate) fn record(&mut self, operation: Operation, cost: &CallCost) {
         self.costs.entry(operation).or_default().add(cost);
     }
 
@@ -92,7 +92,7 @@ impl Statistics {
         let mut statistics = Self::default();
         for (operation, words) in Operation::ALL.into_iter().zip(words.as_chunks::<5>().0) {
             let [calls, bytes_sent, bytes_received, transfer, waiting] = *words;
-            let cost = Cost {
+            let cost = CallCost {
                 calls,
                 bytes_sent,
                 bytes_received,
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn words_carry_every_cost() {
-        let cost = Cost {
+        let cost = CallCost {
             calls: 3,
             bytes_sent: 5,
             bytes_received: 7,

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crate::call::{Call, Operation};
 use crate::communicator::Communicator;
 use crate::error::{Error, Result};
-use crate::statistics::{Cost, Statistics};
+use crate::statistics::{CallCost, Statistics};
 
 /// Everything that has been noted on a rank.
 ///
@@ -195,7 +195,7 @@ impl Traced {
 }
 
 /// What a call has added to the cost of its operation.
-fn difference(before: &Cost, after: &Cost) -> Vec<(&'static str, f64)> {
+fn difference(before: &CallCost, after: &CallCost) -> Vec<(&'static str, f64)> {
     let microseconds =
         |before: Duration, after: Duration| after.saturating_sub(before).as_secs_f64() * 1e6;
     vec![

@@ -69,7 +69,7 @@ pub struct Job {
 
 /// `[image]`: the shape of what is to be found, where the measurements do not tell.
 #[derive(Clone, Debug, Default)]
-pub struct ImagePlan {
+pub(crate) struct ImagePlan {
     pub place: Option<Place>,
     pub size: Option<Vec<usize>>,
     pub channels: Option<usize>,
@@ -77,7 +77,7 @@ pub struct ImagePlan {
 
 /// `[truth]`: an image to compare with.
 #[derive(Clone, Debug)]
-pub struct TruthPlan {
+pub(crate) struct TruthPlan {
     pub place: Place,
     pub file: Option<ImageFile>,
     /// The difference between black and white.

@@ -21,7 +21,7 @@ use crate::words::count;
 
 /// The image and the operators of a job.
 #[derive(Debug)]
-pub struct Layout {
+pub(crate) struct Layout {
     /// (batch, channel, spatial…).
     pub image: Vec<usize>,
     pub recipes: Arc<[Recipe]>,
@@ -49,7 +49,7 @@ pub struct Truth {
 
 impl Layout {
     /// The layout of a job that has `here` ranks on this machine.
-    pub fn of(job: &Job, here: usize) -> Result<Self> {
+    pub(crate) fn of(job: &Job, here: usize) -> Result<Self> {
         match &job.measurements {
             Source::Simulation(simulation) => {
                 if let Some(shape) = simulation.announced_shape() {
@@ -126,7 +126,7 @@ impl Layout {
     }
 
     /// What may be wrong with the job, though it can be run.
-    pub fn warnings(&self, job: &Job) -> Result<Vec<String>> {
+    pub(crate) fn warnings(&self, job: &Job) -> Result<Vec<String>> {
         let mut warnings = job.notices.clone();
         warnings.extend(self.doubts.iter().cloned());
         let mut last: Option<&Arc<Scan>> = None;
@@ -144,7 +144,7 @@ impl Layout {
     }
 
     /// The image to start from.
-    pub fn load_start(&self, file: &ImageFile) -> Result<Array> {
+    pub(crate) fn load_start(&self, file: &ImageFile) -> Result<Array> {
         let start = file.load()?;
         if start.shape() == self.image {
             return Ok(start);
@@ -157,7 +157,7 @@ impl Layout {
     }
 
     /// The measurements of some operators, from the files of the job.
-    pub fn read(
+    pub(crate) fn read(
         &self,
         job: &Job,
         shapes: &[Vec<usize>],
@@ -274,7 +274,7 @@ fn check_plans(job: &Job, recipes: &[Recipe]) -> Result<()> {
 }
 
 /// Pictures have something brighter than this; what has not is in other units, attenuations for example.
-pub const DARK: f32 = 0.2;
+pub(crate) const DARK: f32 = 0.2;
 
 /// 1 for pictures from 0 to 1, else the difference of the extremes.
 fn range_of(image: &Array) -> f64 {

@@ -51,15 +51,17 @@ impl Expected {
             (PriorKind::Network(plan), Some(denoiser)) => {
                 let (has_range, own) = (job.prior.has_range(), || plan.tiling());
                 let tiling = tiling.cloned().unwrap_or_else(own);
-                forecast::Prior::Network(Denoising { denoiser, tiling, has_range })
+                forecast::PriorWork::Network(Denoising { denoiser, tiling, has_range })
             }
-            (PriorKind::TotalVariation { denoiser, .. }, _) => forecast::Prior::TotalVariation {
-                denoiser: *denoiser,
-                has_range: job.prior.has_range(),
-            },
-            _ => forecast::Prior::None,
+            (PriorKind::TotalVariation { denoiser, .. }, _) => {
+                forecast::PriorWork::TotalVariation {
+                    denoiser: *denoiser,
+                    has_range: job.prior.has_range(),
+                }
+            }
+            _ => forecast::PriorWork::None,
         };
-        let forecast = forecast::Job {
+        let forecast = forecast::Workload {
             image: layout.image.clone(),
             measurements: measured.iter().map(|values| vec![*values]).collect(),
             ranks,
@@ -153,7 +155,7 @@ fn whose(ranks: usize, together: usize) -> String {
 
 /// Refuses images of which this machine cannot hold even the few that every method needs on each of its ranks, before one
 /// is made.
-pub fn check_image(shape: &[usize], here: usize) -> Result<()> {
+pub(crate) fn check_image(shape: &[usize], here: usize) -> Result<()> {
     check(bytes_of(shape).saturating_mul(4 * here as u64), "or more machines")
 }
 

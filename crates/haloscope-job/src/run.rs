@@ -34,34 +34,34 @@ pub(crate) struct Told<'a> {
 }
 
 impl<'a> Told<'a> {
-    pub fn new(ctx: &Context, observer: &'a mut dyn Observer) -> Self {
+    pub(crate) fn new(ctx: &Context, observer: &'a mut dyn Observer) -> Self {
         Self { observer, is_root: ctx.is_root(), stage: Instant::now() }
     }
 
-    pub fn event(&mut self, event: Event<'_>) {
+    pub(crate) fn event(&mut self, event: Event<'_>) {
         self.observer.event(event);
     }
 
-    pub fn stop(&mut self) -> Option<u8> {
+    pub(crate) fn stop(&mut self) -> Option<u8> {
         self.observer.stop()
     }
 
     /// Something that may be wrong, of the run as a whole.
-    pub fn warn(&mut self, words: &str) {
+    pub(crate) fn warn(&mut self, words: &str) {
         if self.is_root {
             self.observer.event(Event::Warning(words));
         }
     }
 
     /// Something that was found, of the run as a whole.
-    pub fn note(&mut self, words: &str) {
+    pub(crate) fn note(&mut self, words: &str) {
         if self.is_root {
             self.observer.event(Event::Note(words));
         }
     }
 
     /// Something that only who asks for details wants to know.
-    pub fn detail(&mut self, words: &str) {
+    pub(crate) fn detail(&mut self, words: &str) {
         if self.is_root {
             self.observer.event(Event::Detail(words));
         }

@@ -37,7 +37,7 @@ pub(crate) struct Saving {
 
 impl Saving {
     /// The checkpoints of a job, and the state to resume from; all ranks call it.
-    pub fn open(
+    pub(crate) fn open(
         ctx: &Context,
         job: &Job,
         resuming: Resuming,
@@ -77,7 +77,7 @@ impl Saving {
     }
 
     /// Saves if it is time; all ranks call it. A checkpoint that cannot be written is no reason to stop computing.
-    pub fn save_if_due(
+    pub(crate) fn save_if_due(
         &mut self,
         ctx: &Context,
         state: &State,
@@ -97,7 +97,7 @@ impl Saving {
     }
 
     /// Saves the state that a run is cut short with; all ranks call it. Gives the folder if that worked.
-    pub fn save_last(
+    pub(crate) fn save_last(
         &mut self,
         ctx: &Context,
         state: &State,
@@ -120,7 +120,7 @@ impl Saving {
     }
 
     /// What cannot be written is not lost if there is room for a checkpoint; all ranks call it.
-    pub fn rescue(&mut self, ctx: &Context, state: &State, error: Error) -> Error {
+    pub(crate) fn rescue(&mut self, ctx: &Context, state: &State, error: Error) -> Error {
         match self.checkpoints.save_together(ctx, state, &self.id) {
             Err(_) => error,
             Ok(()) => Error::File {
@@ -134,7 +134,7 @@ impl Saving {
     }
 
     /// The run is over and its result is written: nothing of it stops the next one.
-    pub fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         self.checkpoints.finish();
         let is_empty = self.checkpoints.list().is_ok_and(|list| list.is_empty());
         if let Some(lock) = self.lock.as_mut().filter(|_| is_empty) {

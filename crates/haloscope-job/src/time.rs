@@ -29,7 +29,7 @@ const MOST_PIXELS: usize = 1 << 28;
 const NORM: f64 = 20.0;
 
 /// In words, for as many ranks as the forecast has, all of them on this machine.
-pub fn describe(
+pub(crate) fn describe(
     job: &Job,
     layout: &Layout,
     forecast: &Forecast,

@@ -3,7 +3,7 @@
 use haloscope::fidelity::{Fidelity, Poisson};
 use haloscope::io::{self, WriteOptions};
 use haloscope::noise::{Noise, NoiseSource};
-use haloscope::physics::{Blur, Method, Padding, Physics, kernels};
+use haloscope::physics::{Blur, BlurMethod, Padding, Physics, kernels};
 use haloscope::{Array, Result};
 use haloscope_comm::Context;
 use haloscope_job::{Job, Outcome};
@@ -45,7 +45,7 @@ fn a_wide_blur_of_a_dark_image_is_undone() -> Result<()> {
     let folder = tempfile::tempdir().expect("a folder");
     io::write(folder.path().join("kernel.npy"), &kernel, &WriteOptions::default())?;
     let blur = Blur::new(&[1, SIDE, SIDE], &kernels::normalised(&kernel)?, Padding::Constant)?;
-    assert_eq!(blur.method(), Method::Fourier);
+    assert_eq!(blur.method(), BlurMethod::Fourier);
     let blurred = blur.forward(&truth)?;
     // The case: what is 0 is not, after the transforms.
     assert!(blurred.iter().any(|value| *value < 0.0) && blurred.iter().all(|value| *value > -0.01));

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use haloscope_nn::engine::{Accuracy, Cpu, Engine, Options, Plan};
+use haloscope_nn::engine::{Accuracy, Cpu, Engine, EngineOptions, EnginePlan};
 use haloscope_nn::models::{Architecture, Dncnn, Drunet, Model, Unet};
 use haloscope_nn::{Result, Shape};
 
@@ -48,7 +48,7 @@ fn unet() -> Result<Model> {
 
 /// What the command line asks for.
 struct Request {
-    options: Options,
+    options: EngineOptions,
     repeats: usize,
     /// Runs side by side, as ranks of one machine would; seconds are then per image.
     copies: usize,
@@ -60,7 +60,7 @@ struct Request {
 impl Request {
     fn from_arguments() -> Self {
         let mut request = Self {
-            options: Options::default(),
+            options: EngineOptions::default(),
             repeats: 3,
             copies: 1,
             steps: false,
@@ -144,7 +144,7 @@ fn measure(case: &Case, request: &Request) -> Result<()> {
 }
 
 /// Prints the least time of each step, and of all steps of the same kind and size.
-fn profile(plan: &dyn Plan, input: &[f32], request: &Request) -> Result<()> {
+fn profile(plan: &dyn EnginePlan, input: &[f32], request: &Request) -> Result<()> {
     let mut output = vec![0.0; plan.output_shape().count()];
     let mut scratch = plan.scratch();
     let mut times = vec![Duration::MAX; plan.steps().len()];

@@ -60,7 +60,7 @@ impl Footprint {
 /// What running a network once on an input of some shape takes, by the definition of its
 /// operations; an engine may need fewer multiplications and other buffers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cost {
+pub struct NetworkCost {
     /// Multiplications with a weight, each followed by an addition.
     pub multiply_adds: u64,
     /// Bytes of weights and biases.
@@ -72,7 +72,7 @@ pub struct Cost {
     pub peak_value_bytes: u64,
 }
 
-impl Cost {
+impl NetworkCost {
     /// The cost of running `network` on an input of shape `input`.
     pub fn of(network: &Network, input: &Shape) -> Result<Self> {
         let shapes = network.infer(input)?;
@@ -444,7 +444,7 @@ mod tests {
     fn cost_counts_what_the_definition_multiplies_and_holds() {
         let network = chain(vec![conv(2, 2, 0), conv(3, 1, 1), transpose(2, 2, 0)]);
         let shape = Shape::new([2, 1, 8, 8]).expect("small");
-        let cost = Cost::of(&network, &shape).expect("fits");
+        let cost = NetworkCost::of(&network, &shape).expect("fits");
         // Per image: 16 windows of 4, 16 of 9, and 16 pixels spread over 4.
         assert_eq!(cost.multiply_adds, 2 * (16 * 4 + 16 * 9 + 16 * 4));
         assert_eq!(cost.weight_bytes, 4 * (4 + 9 + 4));

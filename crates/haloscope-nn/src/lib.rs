@@ -15,7 +15,7 @@ pub mod weights;
 
 pub use builder::NetworkBuilder;
 pub use error::{Error, Result};
-pub use footprint::{Cost, Footprint};
+pub use footprint::{Footprint, NetworkCost};
 pub use network::{Network, Node, NodeId};
 pub use op::{Activation, Conv, ConvTranspose, Op, PaddingMode, Pool, PoolKind, UpsampleMode};
 pub use reference::{Accumulate, run_reference, run_reference_as};

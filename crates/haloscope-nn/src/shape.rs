@@ -85,7 +85,7 @@ impl Shape {
     }
 
     /// This shape with another number of channels.
-    pub fn with_channels(&self, channels: usize) -> Result<Self> {
+    pub(crate) fn with_channels(&self, channels: usize) -> Result<Self> {
         Self::image(self.batch(), channels, self.spatial())
     }
 

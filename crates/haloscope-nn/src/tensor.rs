@@ -94,7 +94,7 @@ impl Tensor {
 
     /// The same shape with each value replaced; `map` gets the index along the first axis.
     #[must_use]
-    pub fn map_by_first_axis(&self, mut map: impl FnMut(usize, f32) -> f32) -> Self {
+    pub(crate) fn map_by_first_axis(&self, mut map: impl FnMut(usize, f32) -> f32) -> Self {
         let run = (self.values.len() / self.shape.batch().max(1)).max(1);
         let values =
             self.values.iter().enumerate().map(|(at, &value)| map(at / run, value)).collect();

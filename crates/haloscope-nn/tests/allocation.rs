@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex};
 
 use haloscope_nn::Shape;
-use haloscope_nn::engine::{Cpu, Engine, Faces, Halo, Options, Round, Shard};
+use haloscope_nn::engine::{Cpu, Engine, EngineOptions, Faces, Halo, Round, Shard};
 use haloscope_nn::models::{Architecture, Drunet, Unet};
 
 struct Counting;
@@ -54,7 +54,7 @@ fn parts_allocate_nothing() {
     let drunet = Drunet { channels: [16, 24, 32, 48], blocks: 1, ..Drunet::default() };
     let model = drunet.random(1).expect("the options are valid");
     let shape = Shape::new([1, 4, 200, 44]).expect("small");
-    let (engine, options) = (Cpu::default(), Options::default());
+    let (engine, options) = (Cpu::default(), EngineOptions::default());
     let grain = engine.grains(model.network(), &shape, &options).expect("it can be cut")[0];
     let cuts = grain.cut(200, 2).expect("two parts are possible");
     let (barrier, faces) = (Barrier::new(2), [(); 2].map(|()| Mutex::new(vec![0.0; 1 << 16])));
@@ -96,7 +96,7 @@ fn a_run_allocates_nothing() {
         let network = model.network();
         for threads in [1, 2] {
             let shape = Shape::image(1, network.input_channels(), &[44, 37]).expect("small");
-            let options = Options { threads, ..Options::default() };
+            let options = EngineOptions { threads, ..EngineOptions::default() };
             let plan =
                 Cpu::default().plan(network, &shape, &options).expect("any size can be planned");
             let mut scratch = plan.scratch();

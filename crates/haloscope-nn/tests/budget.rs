@@ -4,7 +4,7 @@
 #![cfg(target_os = "linux")]
 
 use haloscope_nn::Shape;
-use haloscope_nn::engine::{Cpu, Engine, Options};
+use haloscope_nn::engine::{Cpu, Engine, EngineOptions};
 use haloscope_nn::models::{Architecture, Drunet};
 
 /// The most memory that the process has had, in bytes.
@@ -20,7 +20,8 @@ fn the_full_drunet_stays_within_330_megabytes_in_all() {
     let shape = Shape::new([1, 4, 256, 256]).expect("small");
     let input = vec![0.5; shape.count()];
     let mut output = vec![0.0; 3 * 256 * 256];
-    let options = Options { memory_budget: Some(315_000_000), threads: 2, ..Options::default() };
+    let options =
+        EngineOptions { memory_budget: Some(315_000_000), threads: 2, ..EngineOptions::default() };
     let plan =
         Cpu::default().plan_consuming(network, &shape, &options).expect("the budget suffices");
     plan.run(&input, &mut output, &mut plan.scratch()).expect("lengths fit");

@@ -1,7 +1,7 @@
 //! The engine against the networks' definition in f64: kernels on random shapes, whole models,
 //! threads, batches, sizes, budgets.
 
-use haloscope_nn::engine::{Accuracy, Cpu, Engine, InstructionSet, Options, Scratch};
+use haloscope_nn::engine::{Accuracy, Cpu, Engine, EngineOptions, InstructionSet, Scratch};
 use haloscope_nn::models::{Architecture, Dncnn, Downsampling, Drunet, Unet, Upsampling};
 use haloscope_nn::{
     Activation, Conv, ConvTranspose, Network, NetworkBuilder, NodeId, Op, PaddingMode, Pool,
@@ -14,11 +14,16 @@ fn random_tensor(random: &mut fastrand::Rng, sizes: &[usize]) -> Tensor {
     Tensor::new(shape, values).expect("as many as the shape says")
 }
 
-fn run(network: &Network, input: &Tensor, options: &Options) -> Tensor {
+fn run(network: &Network, input: &Tensor, options: &EngineOptions) -> Tensor {
     run_on(&Cpu::default(), network, input, options)
 }
 
-fn run_on(engine: &dyn Engine, network: &Network, input: &Tensor, options: &Options) -> Tensor {
+fn run_on(
+    engine: &dyn Engine,
+    network: &Network,
+    input: &Tensor,
+    options: &EngineOptions,
+) -> Tensor {
     let plan = engine.plan(network, input.shape(), options).expect("the network can be planned");
     let mut output = vec![f32::NAN; plan.output_shape().count()];
     let mut scratch = plan.scratch();
@@ -62,7 +67,7 @@ fn check(network: &Network, input: &Tensor, tolerance: f64) {
     for instructions in instruction_sets() {
         let engine = Cpu::with_instructions(instructions).expect("it is available");
         for accuracy in [Accuracy::Fast, Accuracy::Strict] {
-            let options = Options { accuracy, ..Options::default() };
+            let options = EngineOptions { accuracy, ..EngineOptions::default() };
             let result = run_on(&engine, network, input, &options);
             let corner = Tensor::new(expected.shape().clone(), crop(&result, expected.shape()));
             let error = relative_error(&corner.expect("cropped"), &expected);
@@ -266,7 +271,7 @@ fn whole_models_keep_the_accuracy_of_their_mode() {
         let input = random_tensor(&mut random, &sizes);
         let expected = run_reference(network, &input).expect("aligned");
         for (accuracy, most) in [(Accuracy::Fast, 2e-5), (Accuracy::Strict, 2e-6)] {
-            let options = Options { accuracy, threads: 2, ..Options::default() };
+            let options = EngineOptions { accuracy, threads: 2, ..EngineOptions::default() };
             let error = relative_error(&run(network, &input, &options), &expected);
             println!("{name} {accuracy:?}: {error:.2e}");
             assert!(error < most, "{name} {accuracy:?}: {error:.2e}");
@@ -283,9 +288,9 @@ fn threads_do_not_change_a_bit() {
         let mut sizes = vec![1, network.input_channels()];
         sizes.resize(2 + network.rank(), side);
         let input = random_tensor(&mut random, &sizes);
-        let one = run(network, &input, &Options::default());
+        let one = run(network, &input, &EngineOptions::default());
         for threads in [2, 3] {
-            let options = Options { threads, ..Options::default() };
+            let options = EngineOptions { threads, ..EngineOptions::default() };
             assert_eq!(run(network, &input, &options), one, "{threads} threads");
         }
     }
@@ -296,12 +301,12 @@ fn a_batch_gives_the_bits_of_its_images() {
     let mut random = fastrand::Rng::with_seed(9);
     let model = small_drunet(2).random(1).expect("valid");
     let batch = random_tensor(&mut random, &[3, 4, 24, 32]);
-    let together = run(model.network(), &batch, &Options::default());
+    let together = run(model.network(), &batch, &EngineOptions::default());
     let images = batch.values().chunks(4 * 24 * 32);
     for (image, expected) in images.zip(together.values().chunks(3 * 24 * 32)) {
         let shape = Shape::new([1, 4, 24, 32]).expect("small");
         let image = Tensor::new(shape, image.to_vec()).expect("one image");
-        assert_eq!(run(model.network(), &image, &Options::default()).values(), expected);
+        assert_eq!(run(model.network(), &image, &EngineOptions::default()).values(), expected);
     }
 }
 
@@ -310,7 +315,7 @@ fn one_plan_runs_on_several_threads_at_once() {
     let mut random = fastrand::Rng::with_seed(10);
     let model = small_drunet(2).random(1).expect("valid");
     let input = random_tensor(&mut random, &[1, 4, 24, 24]);
-    let options = Options { threads: 2, ..Options::default() };
+    let options = EngineOptions { threads: 2, ..EngineOptions::default() };
     let plan = Cpu::default().plan(model.network(), input.shape(), &options).expect("aligned");
     let expected = run(model.network(), &input, &options);
     std::thread::scope(|scope| {
@@ -347,8 +352,8 @@ fn sizes_that_are_not_aligned_are_extended_by_reflection_and_cut() {
     }
     let shape = Shape::new([1, 4, 24, 32]).expect("small");
     let extended = Tensor::new(shape, extended).expect("fits");
-    let whole = run(model.network(), &extended, &Options::default());
-    let cut = run(model.network(), &input, &Options::default());
+    let whole = run(model.network(), &extended, &EngineOptions::default());
+    let cut = run(model.network(), &input, &EngineOptions::default());
     assert_eq!(cut.shape().sizes(), [1, 3, height, width]);
     assert_eq!(cut.values(), crop(&whole, cut.shape()));
 }
@@ -359,7 +364,7 @@ fn tiny_images_run() {
     let model = small_drunet(2).random(1).expect("valid");
     for (height, width) in [(1, 1), (1, 9), (3, 2)] {
         let input = random_tensor(&mut random, &[1, 4, height, width]);
-        let output = run(model.network(), &input, &Options::default());
+        let output = run(model.network(), &input, &EngineOptions::default());
         assert_eq!(output.shape().sizes(), [1, 3, height, width]);
         assert!(output.values().iter().all(|value| value.is_finite()));
     }
@@ -371,17 +376,18 @@ fn a_memory_budget_is_kept_and_the_result_stays_right() {
     let model = Drunet { channels: [32, 64, 128, 128], blocks: 1, ..Drunet::default() };
     let model = model.random(1).expect("valid");
     let input = random_tensor(&mut random, &[1, 4, 32, 32]);
-    let free =
-        Cpu::default().plan(model.network(), input.shape(), &Options::default()).expect("aligned");
-    let expected = run(model.network(), &input, &Options::default());
+    let free = Cpu::default()
+        .plan(model.network(), input.shape(), &EngineOptions::default())
+        .expect("aligned");
+    let expected = run(model.network(), &input, &EngineOptions::default());
     for percent in [80, 60, 45] {
         let budget = free.memory().total() * percent / 100;
-        let options = Options { memory_budget: Some(budget), ..Options::default() };
+        let options = EngineOptions { memory_budget: Some(budget), ..EngineOptions::default() };
         let plan = Cpu::default().plan(model.network(), input.shape(), &options).expect("fits");
         assert!(plan.memory().total() <= budget, "{:?} for {budget}", plan.memory());
         assert!(relative_error(&run(model.network(), &input, &options), &expected) < 2e-5);
     }
-    let options = Options { memory_budget: Some(1000), ..Options::default() };
+    let options = EngineOptions { memory_budget: Some(1000), ..EngineOptions::default() };
     let error =
         Cpu::default().plan(model.network(), input.shape(), &options).expect_err("too little");
     assert!(error.to_string().contains("1000 bytes; at least"), "{error}");
@@ -394,18 +400,18 @@ fn plans_for_other_shapes_give_the_same_bits_as_plans_that_share_nothing() {
     let network = model.network();
     let engine = Cpu::default();
     let first = Shape::new([1, 4, 40, 40]).expect("small");
-    let kept = engine.plan(network, &first, &Options::default()).expect("aligned");
+    let kept = engine.plan(network, &first, &EngineOptions::default()).expect("aligned");
     for sizes in [[2, 4, 40, 40], [1, 4, 16, 64], [1, 4, 9, 100]] {
         let input = random_tensor(&mut random, &sizes);
-        let options = Options { threads: 2, ..Options::default() };
+        let options = EngineOptions { threads: 2, ..EngineOptions::default() };
         let shared = run_on(&engine, &network.clone(), &input, &options);
         assert_eq!(shared, run(network, &input, &options));
     }
     // The same names, other weights: nothing may be shared.
     let stranger = small_drunet(2).random(2).expect("valid");
     let input = random_tensor(&mut random, &[1, 4, 40, 40]);
-    let result = run_on(&engine, stranger.network(), &input, &Options::default());
-    assert_eq!(result, run(stranger.network(), &input, &Options::default()));
+    let result = run_on(&engine, stranger.network(), &input, &EngineOptions::default());
+    assert_eq!(result, run(stranger.network(), &input, &EngineOptions::default()));
     drop(kept);
 }
 
@@ -414,8 +420,9 @@ fn memory_grows_with_pixels_and_has_no_spikes() {
     let model = small_drunet(2).random(1).expect("valid");
     let per_pixel = |width: usize| {
         let shape = Shape::new([1, 4, 256, width]).expect("small");
-        let plan =
-            Cpu::default().plan(model.network(), &shape, &Options::default()).expect("any width");
+        let plan = Cpu::default()
+            .plan(model.network(), &shape, &EngineOptions::default())
+            .expect("any width");
         let memory = plan.memory();
         (memory.activations + memory.workspace) as f64 / (256 * width) as f64
     };
@@ -433,7 +440,7 @@ fn the_full_drunet_is_planned_without_spikes_at_a_height_of_2048() {
     let model = Drunet::default().random(1).expect("valid");
     let network = model.network();
     let shape = |width: usize| Shape::new([1, 4, 2048, width]).expect("small");
-    let options = Options::default();
+    let options = EngineOptions::default();
     let engine = Cpu::default();
     // Kept, so that the others find its weights.
     let first = engine.plan(network, &shape(1224), &options).expect("any width");
@@ -463,8 +470,9 @@ fn the_full_drunet_is_planned_without_spikes_at_a_height_of_2048() {
 fn a_shape_that_no_memory_could_hold_is_refused() {
     let model = small_drunet(2).random(1).expect("valid");
     let shape = Shape::new([1, 4, 1 << 24, 1 << 24]).expect("it can be addressed");
-    let error =
-        Cpu::default().plan(model.network(), &shape, &Options::default()).expect_err("too large");
+    let error = Cpu::default()
+        .plan(model.network(), &shape, &EngineOptions::default())
+        .expect_err("too large");
     assert!(error.to_string().contains("no memory could hold"), "{error}");
 }
 
@@ -473,7 +481,7 @@ fn wrong_lengths_and_foreign_scratch_are_refused() {
     let model = small_drunet(2).random(1).expect("valid");
     let plan = |side| {
         let shape = Shape::new([1, 4, side, side]).expect("small");
-        Cpu::default().plan(model.network(), &shape, &Options::default()).expect("aligned")
+        Cpu::default().plan(model.network(), &shape, &EngineOptions::default()).expect("aligned")
     };
     let (small, large) = (plan(16), plan(32));
     let mut output = vec![0.0; 3 * 32 * 32];

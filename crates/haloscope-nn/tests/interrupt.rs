@@ -1,6 +1,6 @@
 //! A request to stop ends runs and planning, and what comes after is as if it had never been.
 
-use haloscope_nn::engine::{Cpu, Engine, Options};
+use haloscope_nn::engine::{Cpu, Engine, EngineOptions};
 use haloscope_nn::models::{Architecture, Dncnn};
 use haloscope_nn::{Error, Network, Shape, Stop};
 
@@ -19,7 +19,7 @@ fn shape() -> Shape {
 #[test]
 fn a_run_ends_after_the_layer_in_which_it_is_asked_to() {
     for threads in [1, 2] {
-        let options = Options { threads, ..Options::default() };
+        let options = EngineOptions { threads, ..EngineOptions::default() };
         let plan = Cpu::default().plan(&network(), &shape(), &options).expect("a plan");
         let input = vec![0.5; shape().count()];
         let mut scratch = plan.scratch();
@@ -47,7 +47,7 @@ fn a_run_ends_after_the_layer_in_which_it_is_asked_to() {
 
 #[test]
 fn planning_ends_and_leaves_no_half_made_weights_to_others() {
-    let (engine, network, options) = (Cpu::default(), network(), Options::default());
+    let (engine, network, options) = (Cpu::default(), network(), EngineOptions::default());
     let stop = Stop::default();
     stop.request();
     let result = stop.watch(|| engine.plan(&network, &shape(), &options).map(|_| ()));

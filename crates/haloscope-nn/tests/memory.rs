@@ -4,7 +4,7 @@
 #![cfg(target_os = "linux")]
 
 use haloscope_nn::Shape;
-use haloscope_nn::engine::{Cpu, Engine, Options};
+use haloscope_nn::engine::{Cpu, Engine, EngineOptions};
 use haloscope_nn::models::{Architecture, Drunet};
 
 /// A field of the process's status, in bytes.
@@ -25,7 +25,7 @@ fn predicted_memory_is_what_a_run_takes() {
     let mut output = vec![0.5; 3 * 384 * 512];
     let before = status("VmRSS:");
     let plan = Cpu::default()
-        .plan(model.network(), &shape, &Options::default())
+        .plan(model.network(), &shape, &EngineOptions::default())
         .expect("it can be planned");
     plan.run(&input, &mut output, &mut plan.scratch()).expect("lengths fit");
     let (measured, predicted) = (status("VmHWM:") - before, plan.memory().total() as f64);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use haloscope_nn::engine::{Accuracy, Cpu, Engine, Options};
+use haloscope_nn::engine::{Accuracy, Cpu, Engine, EngineOptions};
 use haloscope_nn::models::{
     Architecture, BatchNorm, Dncnn, DncnnNames, Downsampling, Drunet, Fdncnn, Sigma, Unet,
     Upsampling,
@@ -41,7 +41,7 @@ fn check(name: &str, architecture: &dyn Architecture) {
     println!("{name}: relative error {error:.1e}");
     assert!(error <= TOLERANCE, "{name}: relative error {error:.1e}");
     for (accuracy, most) in [(Accuracy::Fast, 2e-5), (Accuracy::Strict, 2e-6)] {
-        let options = Options { accuracy, ..Options::default() };
+        let options = EngineOptions { accuracy, ..EngineOptions::default() };
         let plan = Cpu::default()
             .plan(model.network(), input.shape(), &options)
             .expect("it can be planned");

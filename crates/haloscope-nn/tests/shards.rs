@@ -8,7 +8,8 @@ use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex};
 
 use haloscope_nn::engine::{
-    Accuracy, Cpu, Engine, Faces, Halo, HaloPlan, InstructionSet, Options, Plan, Round, Shard,
+    Accuracy, Cpu, Engine, EngineOptions, EnginePlan, Faces, Halo, HaloPlan, InstructionSet, Round,
+    Shard,
 };
 use haloscope_nn::models::{Architecture, Builtin, Dncnn, Drunet, Model, Unet};
 use haloscope_nn::{
@@ -115,7 +116,7 @@ fn grid(cuts: &[Vec<Range<usize>>]) -> Vec<(Vec<usize>, Vec<Range<usize>>)> {
     })
 }
 
-fn whole(engine: &Cpu, network: &Network, input: &Tensor, options: &Options) -> Tensor {
+fn whole(engine: &Cpu, network: &Network, input: &Tensor, options: &EngineOptions) -> Tensor {
     let plan = engine.plan(network, input.shape(), options).expect("any size");
     assert!(plan.halo().is_empty());
     let mut output = vec![0.0; plan.output_shape().count()];
@@ -130,10 +131,10 @@ fn compare(
     input: &Tensor,
     expected: &Tensor,
     cuts: &[Vec<Range<usize>>],
-    options: &Options,
+    options: &EngineOptions,
 ) -> Vec<HaloPlan> {
     let parts = grid(cuts);
-    let plans: Vec<Arc<dyn Plan>> = (parts.iter())
+    let plans: Vec<Arc<dyn EnginePlan>> = (parts.iter())
         .map(|(_, region)| {
             let shard = Shard::new(input.shape().clone(), region.clone()).expect("inside");
             let plan = engine.plan_shard(network, &shard, options).expect("cut at grains");
@@ -176,7 +177,7 @@ fn cuts(
     network: &Network,
     shape: &Shape,
     parts: &[usize],
-    options: &Options,
+    options: &EngineOptions,
 ) -> Vec<Vec<Range<usize>>> {
     let grains = engine.grains(network, shape, options).expect("the network can be cut");
     let axes = grains.iter().zip(shape.spatial()).zip(parts);
@@ -196,7 +197,7 @@ fn every_remainder_of_the_alignment_gives_the_bits_of_the_whole() {
     let mut random = fastrand::Rng::with_seed(1);
     let (engine, model) = (Cpu::default(), small_drunet(2));
     let network = model.network();
-    let options = Options::default();
+    let options = EngineOptions::default();
     let mut parts_seen = 0;
     for remainder in 0..8 {
         let (height, width) = (192 + 48 * (remainder % 3) + remainder, 104 + (remainder + 3) % 8);
@@ -228,7 +229,7 @@ fn models_on_blocks_have_the_bits_of_the_whole() {
         let input = random_tensor(&mut random, &sizes);
         for (accuracy, threads) in [(Accuracy::Fast, 1), (Accuracy::Strict, 2)] {
             let engine = Cpu::default();
-            let options = Options { accuracy, threads, ..Options::default() };
+            let options = EngineOptions { accuracy, threads, ..EngineOptions::default() };
             let expected = whole(&engine, network, &input, &options);
             let cuts = cuts(&engine, network, input.shape(), parts, &options);
             assert!(cuts.iter().any(|parts| parts.len() > 1), "{cuts:?}");
@@ -244,7 +245,7 @@ fn the_built_in_denoisers_have_the_bits_of_the_whole() {
         let model = builtin.model().expect("it is part of the crate");
         let network = model.network();
         let input = random_tensor(&mut random, &[1, network.input_channels(), 101, 58]);
-        let (engine, options) = (Cpu::default(), Options::default());
+        let (engine, options) = (Cpu::default(), EngineOptions::default());
         let expected = whole(&engine, network, &input, &options);
         let cuts = cuts(&engine, network, input.shape(), &[2, 2], &options);
         assert!(cuts[0].len() == 2, "{cuts:?}");
@@ -333,7 +334,7 @@ fn random_networks_have_the_bits_of_the_whole_on_any_blocks() {
         let [height, width] = [0; 2].map(|_| random.usize(1..100));
         let channels = network.input_channels();
         let input = random_tensor(&mut random, &[1 + case % 2, channels, height, width]);
-        let options = Options { threads: 1 + case % 2, ..Options::default() };
+        let options = EngineOptions { threads: 1 + case % 2, ..EngineOptions::default() };
         let expected = whole(&engine, &network, &input, &options);
         for parts in [[random.usize(1..10), 1], [1, random.usize(1..10)], [3, 3]] {
             let cuts = cuts(&engine, &network, input.shape(), &parts, &options);
@@ -349,7 +350,7 @@ fn a_plan_foretells_the_bytes_of_drunet() {
     let model = Drunet::default().random(1).expect("valid");
     let network = model.network();
     let shape = Shape::new([1, 4, 768, 384]).expect("small");
-    let (engine, options) = (Cpu::default(), Options::default());
+    let (engine, options) = (Cpu::default(), EngineOptions::default());
     let grains = engine.grains(network, &shape, &options).expect("it can be cut");
     assert_eq!((grains[0].step, grains[0].last), (48, 1));
     let plan = |region| {
@@ -371,17 +372,17 @@ fn a_plan_foretells_the_bytes_of_drunet() {
 #[test]
 fn what_cannot_be_cut_is_refused_with_the_reason() {
     let engine = Cpu::default();
-    let options = Options::default();
+    let options = EngineOptions::default();
     let shape = Shape::new([1, 4, 100, 100]).expect("small");
     let model = small_drunet(2);
-    let refusal = |region: Vec<Range<usize>>, options: &Options| {
+    let refusal = |region: Vec<Range<usize>>, options: &EngineOptions| {
         let shard = Shard::new(shape.clone(), region).expect("inside");
         let plan = engine.plan_shard(model.network(), &shard, options);
         plan.expect_err("it cannot be cut there").to_string()
     };
     let error = refusal(vec![0..50, 0..100], &options);
     assert!(error.contains("the part 0..50 of a side of 100; parts begin at multiples"), "{error}");
-    let budget = Options { memory_budget: Some(1 << 30), ..Options::default() };
+    let budget = EngineOptions { memory_budget: Some(1 << 30), ..EngineOptions::default() };
     assert!(refusal(vec![0..48, 0..100], &budget).contains("memory budget"));
     assert!(Shard::new(shape.clone(), vec![0..101, 0..100]).is_err());
     assert!(Shard::new(shape.clone(), vec![5..5, 0..100]).is_err());
@@ -428,7 +429,7 @@ fn a_part_needs_its_neighbours_and_a_halo_that_fails_ends_the_run() {
     }
     let (engine, model) = (Cpu::default(), small_drunet(2));
     let shape = Shape::new([1, 4, 200, 64]).expect("small");
-    let options = Options::default();
+    let options = EngineOptions::default();
     let grain = engine.grains(model.network(), &shape, &options).expect("it can be cut")[0];
     let shard = Shard::new(shape, vec![0..grain.step, 0..64]).expect("inside");
     let plan = engine.plan_shard(model.network(), &shard, &options).expect("cut at a grain");

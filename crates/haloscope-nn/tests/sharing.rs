@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use haloscope_nn::engine::{Cpu, Engine, Options};
+use haloscope_nn::engine::{Cpu, Engine, EngineOptions};
 use haloscope_nn::models::{Architecture, Drunet};
 use haloscope_nn::{Network, Shape};
 
@@ -36,7 +36,7 @@ fn plans_of_one_network_have_its_weights_once_and_as_long_as_one_lives() {
     let engine = Cpu::default();
     let plan = &|network: &Network, side: usize, batch: usize| {
         let shape = Shape::new([batch, 4, side, side]).expect("small");
-        engine.plan(network, &shape, &Options::default()).expect("any size")
+        engine.plan(network, &shape, &EngineOptions::default()).expect("any size")
     };
     let before = ALIVE.load(Ordering::Relaxed);
     let grown = || ALIVE.load(Ordering::Relaxed).saturating_sub(before);

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use haloscope_nn::engine::{Cpu, Engine, Options};
+use haloscope_nn::engine::{Cpu, Engine, EngineOptions};
 use haloscope_nn::models::{Architecture, Dncnn, DncnnNames, Fdncnn, Model, Recognized, recognize};
 use haloscope_nn::weights::{Limits, StateDict};
 use haloscope_nn::{Error, Shape, Tensor};
@@ -70,7 +70,7 @@ fn denoised(model: &Model, image: &Tensor, level: f32) -> (f64, f64) {
     let sigma = level / 255.0;
     let noisy = noisy(image, sigma);
     let input = model.input(&noisy, sigma).expect("the image fits");
-    let options = Options { threads: 2, ..Options::default() };
+    let options = EngineOptions { threads: 2, ..EngineOptions::default() };
     let plan =
         Cpu::default().plan(model.network(), input.shape(), &options).expect("any size works");
     let mut output = vec![0.0; plan.output_shape().count()];

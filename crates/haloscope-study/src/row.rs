@@ -169,7 +169,7 @@ impl Configuration {
 
     /// This configuration for an image of two spatial sides, or three, of which the first is the depth.
     #[must_use]
-    pub fn with_sides(self, sides: &[usize]) -> Self {
+    pub(crate) fn with_sides(self, sides: &[usize]) -> Self {
         match *sides {
             [height, width] => Self { height, width, depth: None, ..self },
             [depth, height, width] => Self { height, width, depth: Some(depth), ..self },

@@ -5,7 +5,7 @@
 
 use haloscope::denoise::NetworkDenoiser;
 use haloscope::tiling::{Batch, Extent, Strategy, TilePlan, Tiling, standard_lengths};
-use haloscope_nn::engine::Options;
+use haloscope_nn::engine::EngineOptions;
 use haloscope_nn::models::ModelName;
 
 use crate::error::Result;
@@ -13,7 +13,7 @@ use crate::row::Configuration;
 
 /// The lengths of tiles along each side.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Cut {
+pub(crate) struct Cut {
     /// Of a tile's own pixels.
     pub patches: Vec<usize>,
     /// Of what it sees beyond them.
@@ -23,7 +23,7 @@ pub struct Cut {
 impl Cut {
     /// How a configuration cuts images; not at all, if it has no patch. A patch that is larger than the image means all
     /// of it. Slices that the network treats one by one are cut as usual.
-    pub fn of(configuration: &Configuration) -> Result<Self> {
+    pub(crate) fn of(configuration: &Configuration) -> Result<Self> {
         let sides = configuration.sides();
         let Some(patch) = configuration.patch else {
             return Ok(Self { overlaps: vec![0; sides.len()], patches: sides });
@@ -39,20 +39,21 @@ impl Cut {
     }
 
     /// Whether tiles see nothing but themselves.
-    pub fn is_basic(&self) -> bool {
+    pub(crate) fn is_basic(&self) -> bool {
         self.overlaps.iter().all(|overlap| *overlap == 0)
     }
 }
 
 /// Whether a job that says nothing of tiles has none, because its network is exact.
-pub fn is_exact(model: &ModelName, channels: usize, sides: &[usize]) -> Result<bool> {
-    let network = NetworkDenoiser::new(model.open(channels, sides.len())?, Options::default())?;
+pub(crate) fn is_exact(model: &ModelName, channels: usize, sides: &[usize]) -> Result<bool> {
+    let network =
+        NetworkDenoiser::new(model.open(channels, sides.len())?, EngineOptions::default())?;
     let image = [&[1, channels], sides].concat();
     Ok(Tiling::default().choose(&image, &network)?.is_exact())
 }
 
 /// The patch and the overlap that a job in tiles has if it gives none, as one number for all sides that the network sees: the longest.
-pub fn standard(model: &ModelName, sides: &[usize]) -> Result<(usize, usize)> {
+pub(crate) fn standard(model: &ModelName, sides: &[usize]) -> Result<(usize, usize)> {
     let seen = seen_sides(model, sides.len())?;
     let (patches, overlaps) = standard_lengths(sides, seen);
     let longest = |lengths: &[usize]| lengths.iter().rev().take(seen).copied().max().unwrap_or(0);
@@ -69,7 +70,7 @@ fn seen_sides(model: &ModelName, sides: usize) -> Result<usize> {
 }
 
 /// The tiling of a configuration.
-pub fn tiling(configuration: &Configuration) -> Result<Tiling> {
+pub(crate) fn tiling(configuration: &Configuration) -> Result<Tiling> {
     let cut = Cut::of(configuration)?;
     let strategy = if cut.is_basic() { Strategy::Basic } else { Strategy::Overlap };
     let mut tiling = Tiling {
@@ -84,7 +85,7 @@ pub fn tiling(configuration: &Configuration) -> Result<Tiling> {
 }
 
 /// The tiles of a configuration's image; its network is not built, unless its weights are trained.
-pub fn plan(configuration: &Configuration) -> Result<TilePlan> {
+pub(crate) fn plan(configuration: &Configuration) -> Result<TilePlan> {
     let alignment = configuration.model.parse::<ModelName>()?.alignment()?;
     // Channels do not matter.
     let shape: Vec<usize> = [1, 1].into_iter().chain(configuration.sides()).collect();

@@ -50,7 +50,7 @@ pub struct Trial {
 impl Trial {
     /// The rows that each repetition has.
     #[must_use]
-    pub fn rows_per_repetition(&self) -> usize {
+    pub(crate) fn rows_per_repetition(&self) -> usize {
         match self.configuration.study {
             Study::Scaling | Study::Compare => self.configuration.ranks * self.settings.iterations,
             Study::Memory | Study::Batch => 1,

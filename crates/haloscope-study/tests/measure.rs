@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use haloscope::denoise::{Denoiser, NetworkDenoiser};
 use haloscope_comm::Context;
 use haloscope_job::{Distribution, Job};
-use haloscope_nn::engine::Options;
+use haloscope_nn::engine::EngineOptions;
 use haloscope_study::figures::summarise;
 use haloscope_study::measure::answer;
 use haloscope_study::plan::{BatchStudy, CompareStudy, MemoryStudy, ScalingStudy};
@@ -326,7 +326,7 @@ fn memory_of_a_batch_is_that_of_the_windows_of_the_plan() {
     let rows = measure(&study.trials().expect("trials")[0]).rows;
     // Two windows of 40 pixels cover 64 with 16 in common: they need no overlap at the edges.
     assert_eq!(rows[0].pixels_computed, Some(4 * 40 * 40));
-    let options = Options { threads: 1, ..Options::default() };
+    let options = EngineOptions { threads: 1, ..EngineOptions::default() };
     let model = study.model.open(3, 2).expect("a model");
     let network = NetworkDenoiser::new(model, options).expect("a network");
     let bytes = network.memory(&[2, 3, 40, 40]).expect("a plan").map(|bytes| bytes as u64);

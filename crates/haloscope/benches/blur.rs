@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use haloscope::physics::{
-    Blur, Downsampling, DownsamplingFilter, LinearPhysics, Method, Padding, kernels,
+    Blur, BlurMethod, Downsampling, DownsamplingFilter, LinearPhysics, Padding, kernels,
 };
 use haloscope::{Array, Result};
 
@@ -92,14 +92,14 @@ fn rule(repeats: usize) -> Result<()> {
             ("column × row of 2·31", kernels::uniform(&[31, 31])?),
         ] {
             let taps = if label.starts_with('c') { 62 } else { kernel.len() };
-            let blur = Blur::with_method(&shape, &kernel, Padding::Circular, Method::Direct)?;
+            let blur = Blur::with_method(&shape, &kernel, Padding::Circular, BlurMethod::Direct)?;
             let seconds = measure(&blur, repeats)?[0].1;
             let each = seconds / (taps * side * side) as f64 * 1e9;
             println!("{side}²: direct, {label}: {each:.4} ns per multiplication");
             per_tap.push(each);
         }
         let kernel = random(&[1, 1, 9, 9]);
-        let blur = Blur::with_method(&shape, &kernel, Padding::Circular, Method::Fourier)?;
+        let blur = Blur::with_method(&shape, &kernel, Padding::Circular, BlurMethod::Fourier)?;
         let each = measure(&blur, repeats)?[0].1 / (side * side) as f64 * 1e9;
         println!(
             "{side}²: Fourier: {each:.3} ns per sample, {:.0} multiplications",

@@ -24,7 +24,7 @@ use haloscope::solve::{Plug, Problem, ProximalGradient, State, Stopping, solve};
 use haloscope::tiling::{Strategy, Tiling};
 use haloscope::{Array, Measurements, Result};
 use haloscope_comm::{Context, ContextOptions};
-use haloscope_nn::engine::Options;
+use haloscope_nn::engine::EngineOptions;
 use haloscope_nn::models::{Architecture, Dncnn, Drunet, Model};
 use haloscope_nn::weights::{Limits, StateDict};
 use haloscope_nn::{Shape, Tensor};
@@ -182,7 +182,7 @@ fn run(request: &Request) -> Result<()> {
     let fidelity = distribute(Fidelities::from(L2::default()), &ctx)?;
     let physics = distribute(blurs(&truth, &kernels)?, &ctx)?;
     let problem = Problem::new(physics, Measurements::new(data), fidelity)?;
-    let options = Options { threads: request.threads, ..Options::default() };
+    let options = EngineOptions { threads: request.threads, ..EngineOptions::default() };
     let tiling = match request.patch {
         None => Tiling { patch: side(&truth).into(), ..Tiling::new(Strategy::Basic) },
         Some(patch) => Tiling {

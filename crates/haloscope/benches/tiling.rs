@@ -13,7 +13,7 @@ use haloscope::tiling::{Border, Patch, Strategy, Tiling};
 use haloscope::words::count;
 use haloscope::{Array, Error, Result};
 use haloscope_comm::{Collectives, ContextOptions};
-use haloscope_nn::engine::Options;
+use haloscope_nn::engine::EngineOptions;
 use haloscope_nn::models::{Architecture, Drunet};
 
 fn main() -> Result<()> {
@@ -26,7 +26,8 @@ fn main() -> Result<()> {
     let image = Arc::new(Array::from_shape_simple_fn(&shape[..], || random.f32()));
     let model = Drunet::default().random(1)?;
     // Thread ranks share the transformed weights.
-    let denoiser: Arc<dyn Denoiser> = Arc::new(NetworkDenoiser::new(model, Options::default())?);
+    let denoiser: Arc<dyn Denoiser> =
+        Arc::new(NetworkDenoiser::new(model, EngineOptions::default())?);
 
     let tiling = |patch: Patch| Tiling {
         patch,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use haloscope::io::exchange::Scan;
-use haloscope::least_squares::{Options, pseudo_inverse};
+use haloscope::least_squares::{LeastSquaresOptions, pseudo_inverse};
 use haloscope::noise::{Noise, NoiseSource};
 use haloscope::phantom::{SheppLogan, Table, landscape};
 use haloscope::physics::tomography::{
@@ -121,7 +121,11 @@ fn scan(folder: &Path) -> Result<()> {
         "tooth-fbp",
         &contrast(&projector.filtered_back_projection(&sinogram, Window::Hann)?),
     )?;
-    let options = Options { max_iterations: 15, tolerance: 0.0, ..Options::default() };
+    let options = LeastSquaresOptions {
+        max_iterations: 15,
+        tolerance: 0.0,
+        ..LeastSquaresOptions::default()
+    };
     let solution = pseudo_inverse(&projector, &sinogram, &options)?;
     save(folder, "tooth-cg", &contrast(&solution.image))
 }

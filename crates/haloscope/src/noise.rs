@@ -174,7 +174,12 @@ impl Noise {
     ///
     /// # Errors
     /// If the noise is Poisson and an element is negative or not finite.
-    pub fn add_to_range(&self, values: &mut [f32], first: u64, source: NoiseSource) -> Result<()> {
+    pub(crate) fn add_to_range(
+        &self,
+        values: &mut [f32],
+        first: u64,
+        source: NoiseSource,
+    ) -> Result<()> {
         self.check_means(values, first)?;
         values.par_chunks_mut(PIECE).enumerate().for_each(|(piece, values)| {
             let first = first.wrapping_add((piece * PIECE) as u64);

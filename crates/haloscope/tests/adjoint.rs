@@ -13,8 +13,8 @@ use haloscope::physics::tomography::{
     View3d,
 };
 use haloscope::physics::{
-    Blur, Compose, Decolorize, Downsampling, DownsamplingFilter, Identity, Inpainting,
-    LinearPhysics, Matrix, Method, Padding, Physics, Scaled,
+    Blur, BlurMethod, Compose, Decolorize, Downsampling, DownsamplingFilter, Identity, Inpainting,
+    LinearPhysics, Matrix, Padding, Physics, Scaled,
 };
 use ndarray::ArrayD;
 use proptest::prelude::*;
@@ -177,8 +177,8 @@ fn random_kernel(shape: &[usize], padding: Padding, random: &mut Random) -> Arra
     array(1, &size, random)
 }
 
-fn random_method(random: &mut Random) -> Method {
-    if random.bool() { Method::Direct } else { Method::Fourier }
+fn random_method(random: &mut Random) -> BlurMethod {
+    if random.bool() { BlurMethod::Direct } else { BlurMethod::Fourier }
 }
 
 fn random_downsampling(padding: Padding, random: &mut Random) -> Box<dyn LinearPhysics> {

@@ -7,13 +7,13 @@ use haloscope::denoise::{Denoiser, NetworkDenoiser, NoiseLevel};
 use haloscope::metrics::psnr;
 use haloscope::noise::{Noise, NoiseSource};
 use haloscope::phantom::landscape;
-use haloscope_nn::engine::Options;
+use haloscope_nn::engine::EngineOptions;
 use haloscope_nn::models::Builtin;
 use ndarray::Axis;
 
 fn builtin(which: Builtin) -> NetworkDenoiser {
     let model = which.model().expect("its weights are whole");
-    NetworkDenoiser::new(model, Options::default()).expect("a denoiser")
+    NetworkDenoiser::new(model, EngineOptions::default()).expect("a denoiser")
 }
 
 fn noisy(clean: &Array, level: f32) -> Array {

@@ -3,8 +3,8 @@
 
 use haloscope::array::{distance, norm};
 use haloscope::physics::{
-    Blur, Decolorize, Downsampling, DownsamplingFilter, Inpainting, LinearPhysics, Method, Padding,
-    kernels,
+    Blur, BlurMethod, Decolorize, Downsampling, DownsamplingFilter, Inpainting, LinearPhysics,
+    Padding, kernels,
 };
 use haloscope::{Array, Result};
 use safetensors::SafeTensors;
@@ -85,7 +85,7 @@ fn blurs_are_those_of_deepinv_by_either_method() -> Result<()> {
     let fixture = Fixture::open();
     for case in fixture.of_kind("blur") {
         let (x, kernel) = (fixture.array(&case["x"]), fixture.array(&case["kernel"]));
-        for method in [Method::Direct, Method::Fourier] {
+        for method in [BlurMethod::Direct, BlurMethod::Fourier] {
             let blur = Blur::with_method(&x.shape()[1..], &kernel, padding(case), method)?;
             fixture.assert_like_deepinv(case, &blur)?;
         }

@@ -9,7 +9,7 @@ use haloscope::denoise::{Denoiser, NetworkDenoiser};
 use haloscope::distribute::distribute_with;
 use haloscope::tiling::{Strategy, Tiling};
 use haloscope_comm::{Collectives, Context};
-use haloscope_nn::engine::{Engine, Memory, Options, Plan, Scratch, Step};
+use haloscope_nn::engine::{Engine, EngineOptions, EnginePlan, PlanMemory, PlanStep, Scratch};
 use haloscope_nn::models::{Architecture, Drunet, Fdncnn};
 use haloscope_nn::{Network, Shape, Tensor, run_reference};
 use ndarray::{ArrayD, IxDyn};
@@ -45,7 +45,7 @@ struct Defined {
     network: Network,
     input: Shape,
     output: Shape,
-    steps: Vec<Step>,
+    steps: Vec<PlanStep>,
 }
 
 impl Engine for Definition {
@@ -57,15 +57,15 @@ impl Engine for Definition {
         &self,
         network: &Network,
         input: &Shape,
-        _options: &Options,
-    ) -> haloscope_nn::Result<Arc<dyn Plan>> {
+        _options: &EngineOptions,
+    ) -> haloscope_nn::Result<Arc<dyn EnginePlan>> {
         let output = network.infer(input)?.swap_remove(network.output().index());
-        let steps = vec![Step::new(network.name().into(), "by definition".into(), 1.0)];
+        let steps = vec![PlanStep::new(network.name().into(), "by definition".into(), 1.0)];
         Ok(Arc::new(Defined { network: network.clone(), input: input.clone(), output, steps }))
     }
 }
 
-impl Plan for Defined {
+impl EnginePlan for Defined {
     fn input_shape(&self) -> &Shape {
         &self.input
     }
@@ -74,11 +74,11 @@ impl Plan for Defined {
         &self.output
     }
 
-    fn memory(&self) -> Memory {
-        Memory { workspace: 1000, device: 1 << 40, ..Memory::default() }
+    fn memory(&self) -> PlanMemory {
+        PlanMemory { workspace: 1000, device: 1 << 40, ..PlanMemory::default() }
     }
 
-    fn steps(&self) -> &[Step] {
+    fn steps(&self) -> &[PlanStep] {
         &self.steps
     }
 
@@ -91,7 +91,7 @@ impl Plan for Defined {
         input: &[f32],
         output: &mut [f32],
         _scratch: &mut Scratch,
-        observe: &mut dyn FnMut(&Step, Duration),
+        observe: &mut dyn FnMut(&PlanStep, Duration),
     ) -> haloscope_nn::Result<()> {
         let input = Tensor::new(self.input.clone(), input.to_vec())?;
         output.copy_from_slice(run_reference(&self.network, &input)?.values());
@@ -111,8 +111,8 @@ fn image(shape: &[usize]) -> ArrayD<f32> {
 #[test]
 fn a_denoiser_runs_on_any_engine() {
     let model = Fdncnn { depth: 3, channels: 8, ..Fdncnn::default() }.random(1).expect("valid");
-    let cpu = NetworkDenoiser::new(model.clone(), Options::default()).expect("aligned");
-    let other = NetworkDenoiser::with_engine(model, Arc::new(Definition), Options::default());
+    let cpu = NetworkDenoiser::new(model.clone(), EngineOptions::default()).expect("aligned");
+    let other = NetworkDenoiser::with_engine(model, Arc::new(Definition), EngineOptions::default());
     let other = other.expect("aligned");
     let image = image(&[2, 3, 12, 16]);
     let mut steps = Vec::new();
@@ -137,7 +137,7 @@ fn thread_ranks_that_share_a_denoiser_have_its_weights_once() {
         let (model, noisy, tiling) = (model.clone(), noisy.clone(), tiling.clone());
         let before = ALIVE.load(Ordering::Relaxed);
         let results = Context::threads(ranks, move |ctx| {
-            let open = || NetworkDenoiser::new(model.clone(), Options::default());
+            let open = || NetworkDenoiser::new(model.clone(), EngineOptions::default());
             let network = ctx.share("network", open)?;
             let denoiser = distribute_with(network.clone(), ctx, tiling.clone())?;
             let result = denoiser.denoise(&noisy, &0.1.into())?;

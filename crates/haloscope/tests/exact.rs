@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use haloscope::denoise::{Denoiser, NetworkDenoiser, NoiseLevel, denoiser_fn};
 use haloscope::distribute::{agree, distribute, distribute_with};
-use haloscope::forecast::{Denoising, Job, Prior};
+use haloscope::forecast::{Denoising, PriorWork, Workload};
 use haloscope::solve::ProximalGradient;
 use haloscope::tiling::{ShardPlan, Shards, Strategy, Tiles, Tiling};
 use haloscope::{Array, Error};
 use haloscope_comm::{Collectives, Context, ContextOptions, Trace};
-use haloscope_nn::engine::Options;
+use haloscope_nn::engine::EngineOptions;
 use haloscope_nn::models::{Architecture, Builtin, Dncnn, Drunet, Model, Unet};
 use ndarray::{ArrayD, IxDyn};
 use pnp::Small;
@@ -51,7 +51,7 @@ fn on_ranks(
     let (model, noisy, level) = (model.clone(), noisy.clone(), level.clone());
     let tiling = tiling.clone();
     let results = Context::threads(ranks, move |ctx| {
-        let open = || NetworkDenoiser::new(model.clone(), Options::default());
+        let open = || NetworkDenoiser::new(model.clone(), EngineOptions::default());
         let denoiser = distribute_with(ctx.share("network", open)?, ctx, tiling.clone())?;
         denoiser.denoise(&noisy, &level)
     })
@@ -62,7 +62,7 @@ fn on_ranks(
 
 /// All grids of so many parts that an image can be cut into; those of fewer parts if there is none.
 fn grids(ranks: usize, model: &Model, shape: &[usize]) -> Vec<Shards> {
-    let network = NetworkDenoiser::new(model.clone(), Options::default()).expect("aligned");
+    let network = NetworkDenoiser::new(model.clone(), EngineOptions::default()).expect("aligned");
     let grains = network.grains(shape).expect("zero padding");
     let sides = shape.len() - 2;
     let grid = |rows: usize| {
@@ -77,7 +77,7 @@ fn grids(ranks: usize, model: &Model, shape: &[usize]) -> Vec<Shards> {
 
 /// Compares a network on ranks with the whole image, bit by bit.
 fn check_bits(model: &Model, noisy: &Array, level: &NoiseLevel, ranks: &[usize]) {
-    let whole = NetworkDenoiser::new(model.clone(), Options::default()).expect("aligned");
+    let whole = NetworkDenoiser::new(model.clone(), EngineOptions::default()).expect("aligned");
     let whole = whole.denoise(noisy, level).expect("it runs");
     for &ranks in ranks {
         for shards in grids(ranks, model, noisy.shape()) {
@@ -165,7 +165,7 @@ fn the_default_is_exact_and_a_trace_has_every_exchange() {
     const RANKS: usize = 4;
     let shape = [1, 3, 101, 155];
     let noisy = image(&shape);
-    let network = NetworkDenoiser::new(small_drunet(3), Options::default()).expect("aligned");
+    let network = NetworkDenoiser::new(small_drunet(3), EngineOptions::default()).expect("aligned");
     let whole = network.denoise(&noisy, &0.1.into()).expect("it runs");
     let shards = ShardPlan::new(&shape, &network.grains(&shape).expect("zero padding"), RANKS);
     let shards = shards.expect("it fits");
@@ -173,7 +173,7 @@ fn the_default_is_exact_and_a_trace_has_every_exchange() {
     assert!(shards.count() > 2);
     let results = Context::threads(RANKS, move |ctx| {
         let traced = ctx.traced(Trace::new());
-        let network = NetworkDenoiser::new(small_drunet(3), Options::default())?;
+        let network = NetworkDenoiser::new(small_drunet(3), EngineOptions::default())?;
         let denoiser = distribute(network, &traced)?;
         let choice = denoiser.choice(noisy.shape())?.expect("no tiles of another kind");
         assert!(choice.is_exact() && choice.reason.contains("no more than"), "{choice:?}");
@@ -198,7 +198,7 @@ fn the_default_is_exact_and_a_trace_has_every_exchange() {
 #[test]
 fn a_grid_for_other_ranks_is_refused_on_all_of_them() {
     let errors = Context::threads(3, |ctx| {
-        let network = NetworkDenoiser::new(small_drunet(1), Options::default())?;
+        let network = NetworkDenoiser::new(small_drunet(1), EngineOptions::default())?;
         let tiling = Tiling { shards: Shards::Grid(vec![2, 2]), ..Tiling::default() };
         let denoiser = distribute_with(network, ctx, tiling)?;
         let error = denoiser.denoise(&image(&[1, 1, 300, 40]), &0.1.into());
@@ -225,13 +225,13 @@ fn a_reconstruction_sends_what_was_foretold_and_computes_nothing_twice() {
         assert_eq!(*images.get_or_insert_with(|| bits.clone()), bits, "{ranks} ranks");
         let denoiser = small.denoiser().expect("a network");
         let shape = vec![3, small.side, small.side];
-        let job = Job {
+        let job = Workload {
             image: [&[1], &shape[..]].concat(),
             measurements: vec![shape; small.operators],
             ranks,
             method: ProximalGradient::METHOD,
             inner_iterations: 0,
-            prior: Prior::Network(Denoising {
+            prior: PriorWork::Network(Denoising {
                 denoiser: &denoiser,
                 tiling: exact(),
                 has_range: false,
@@ -253,7 +253,7 @@ fn a_rank_that_dies_between_two_layers_ends_the_others() {
     let options = ContextOptions { deadline: Duration::from_secs(30), ..ContextOptions::default() };
     let error = options
         .threads(3, |ctx| {
-            let network = NetworkDenoiser::new(small_drunet(1), Options::default())?;
+            let network = NetworkDenoiser::new(small_drunet(1), EngineOptions::default())?;
             let denoiser = distribute_with(network, ctx, exact())?;
             let noisy = image(&[1, 1, 300, 40]);
             // Rank 1 takes part in the agreement, and is gone when the others want its rows.
@@ -332,7 +332,7 @@ fn what_cannot_be_exact_is_refused_on_all_ranks() {
         let mut errors = Vec::new();
         let denoiser = distribute_with(mean, ctx, exact())?;
         errors.push(denoiser.denoise(&image(&[1, 1, 8, 8]), &0.1.into()).expect_err("no network"));
-        let network = NetworkDenoiser::new(small_drunet(1), Options::default())?;
+        let network = NetworkDenoiser::new(small_drunet(1), EngineOptions::default())?;
         let denoiser = distribute_with(network, ctx, exact())?;
         let mut bad = image(&[1, 1, 200, 40]);
         bad[[0, 0, 199, 3]] = f32::NAN;

@@ -4,7 +4,7 @@ mod pnp;
 
 use haloscope::denoise::{Denoiser, TotalVariation};
 use haloscope::distribute::DistributedTotalVariation;
-use haloscope::forecast::{Denoising, Forecast, Job, Prior};
+use haloscope::forecast::{Denoising, Forecast, PriorWork, Workload};
 use haloscope::solve::{ConjugateGradient, METHODS};
 use haloscope::tiling::{Strategy, Tiling};
 use haloscope::{Array, Error};
@@ -14,20 +14,22 @@ use pnp::Small;
 fn forecast(small: &Small, ranks: usize) -> Forecast {
     let denoiser = small.denoiser().expect("a network");
     let shape = vec![3, small.side, small.side];
-    let job = Job {
+    let job = Workload {
         image: [&[1], &shape[..]].concat(),
         measurements: vec![shape; small.operators],
         ranks,
         method: small.method,
         inner_iterations: small.inner_iterations,
         prior: match small.method {
-            method if method.takes_no_prior() => Prior::None,
-            method if method.takes_network() && small.has_network => Prior::Network(Denoising {
-                denoiser: &denoiser,
-                tiling: small.tiling.clone(),
-                has_range: small.clamp.is_some(),
-            }),
-            _ => Prior::TotalVariation {
+            method if method.takes_no_prior() => PriorWork::None,
+            method if method.takes_network() && small.has_network => {
+                PriorWork::Network(Denoising {
+                    denoiser: &denoiser,
+                    tiling: small.tiling.clone(),
+                    has_range: small.clamp.is_some(),
+                })
+            }
+            _ => PriorWork::TotalVariation {
                 denoiser: TotalVariation::default(),
                 has_range: small.clamp.is_some(),
             },
@@ -105,17 +107,18 @@ fn messages_of_many_operators_and_of_shared_total_variation_are_foretold() {
         for iterations in [0, 1, 2, 7] {
             let image = vec![2, 3, 9, 8];
             let foretold = |iterations: usize| {
-                let job = Job {
+                let job = Workload {
                     image: image.clone(),
                     measurements: vec![vec![3, 9, 8]; ranks],
                     ranks,
                     method: "pgd".parse().expect("a method"),
                     inner_iterations: 0,
                     prior: match iterations {
-                        usize::MAX => Prior::None,
-                        iterations => {
-                            Prior::TotalVariation { denoiser: job(iterations), has_range: false }
-                        }
+                        usize::MAX => PriorWork::None,
+                        iterations => PriorWork::TotalVariation {
+                            denoiser: job(iterations),
+                            has_range: false,
+                        },
                     },
                 };
                 let forecast = job.forecast().expect("a forecast");

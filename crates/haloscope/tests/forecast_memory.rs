@@ -22,7 +22,7 @@ use haloscope::solve::{
 use haloscope::tiling::{Batch, Strategy, Tiling};
 use haloscope::{Array, Result};
 use haloscope_comm::Context;
-use haloscope_nn::engine::Options;
+use haloscope_nn::engine::EngineOptions;
 use haloscope_nn::models::{Architecture, Dncnn};
 
 /// The sides of the two images.
@@ -113,7 +113,7 @@ impl Case {
 
     fn network() -> Result<NetworkDenoiser> {
         let model = Dncnn { depth: 3, channels: 8, ..Dncnn::default() };
-        NetworkDenoiser::new(model.random(1)?, Options::default())
+        NetworkDenoiser::new(model.random(1)?, EngineOptions::default())
     }
 
     fn variation() -> TotalVariation {
@@ -123,19 +123,19 @@ impl Case {
     /// The bytes of all ranks together.
     fn foretold(&self, side: usize) -> usize {
         let network = Self::network().expect("a network");
-        let job = forecast::Job {
+        let job = forecast::Workload {
             image: vec![1, 3, side, side],
             measurements: vec![vec![3, side, side]; self.operators],
             ranks: self.ranks,
             method: self.method,
             inner_iterations: INNER,
             prior: match self.prior {
-                PriorKind::None => forecast::Prior::None,
-                PriorKind::TotalVariation => forecast::Prior::TotalVariation {
+                PriorKind::None => forecast::PriorWork::None,
+                PriorKind::TotalVariation => forecast::PriorWork::TotalVariation {
                     denoiser: Self::variation(),
                     has_range: self.clamp,
                 },
-                PriorKind::Network => forecast::Prior::Network(Denoising {
+                PriorKind::Network => forecast::PriorWork::Network(Denoising {
                     denoiser: &network,
                     tiling: Self::tiling(),
                     has_range: self.clamp,

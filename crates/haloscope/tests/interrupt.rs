@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use haloscope::denoise::{Denoiser, TotalVariation, denoiser_fn};
 use haloscope::distribute::{distribute, distribute_with};
 use haloscope::fidelity::{Fidelities, L2};
-use haloscope::least_squares::{Method, NormOptions, Options, pseudo_inverse, squared_norm};
+use haloscope::least_squares::{
+    LeastSquaresOptions, LinearSolver, NormOptions, pseudo_inverse, squared_norm,
+};
 use haloscope::physics::tomography::{
     ConeBeam, ParallelBeam, Rays, Scan3d, Tomography2d, Tomography3d, View3d, Window, evenly_spaced,
 };
@@ -119,7 +121,12 @@ fn a_method_ends_before_the_iteration_that_comes() -> Result<()> {
 
 #[test]
 fn inner_iterations_end() {
-    for method in [Method::ConjugateGradient, Method::Lsqr, Method::Minres, Method::Bicgstab] {
+    for method in [
+        LinearSolver::ConjugateGradient,
+        LinearSolver::Lsqr,
+        LinearSolver::Minres,
+        LinearSolver::Bicgstab,
+    ] {
         let stop = Stop::default();
         let operator = Second::new(&Stop::default(), &[1, 40]);
         let steps = AtomicUsize::new(0);
@@ -129,7 +136,12 @@ fn inner_iterations_end() {
             }
             ControlFlow::Continue(())
         };
-        let options = Options { method, tolerance: 0.0, watch: Some(&watch), ..Options::default() };
+        let options = LeastSquaresOptions {
+            method,
+            tolerance: 0.0,
+            watch: Some(&watch),
+            ..LeastSquaresOptions::default()
+        };
         let result = stop.watch(|| pseudo_inverse(&operator, &ramp(&[1, 1, 40]), &options));
         assert_eq!(result, Err(Error::Interrupted), "{method}");
         assert_eq!(steps.into_inner(), 3, "{method}");

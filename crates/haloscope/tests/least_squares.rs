@@ -9,14 +9,19 @@ use std::sync::Arc;
 
 use dense::{Dense, norm, relative, row};
 use haloscope::least_squares::{
-    Method, NormOptions, Options, Stop, System, prox_l2, pseudo_inverse, solve, squared_norm,
+    Ending, LeastSquaresOptions, LinearSolver, NormOptions, System, prox_l2, pseudo_inverse, solve,
+    squared_norm,
 };
 use haloscope::physics::{Identity, Physics, Stack};
 use haloscope::{Array, Error, Measurements, Result};
 use proptest::prelude::*;
 
-const METHODS: [Method; 4] =
-    [Method::ConjugateGradient, Method::Lsqr, Method::Minres, Method::Bicgstab];
+const METHODS: [LinearSolver; 4] = [
+    LinearSolver::ConjugateGradient,
+    LinearSolver::Lsqr,
+    LinearSolver::Minres,
+    LinearSolver::Bicgstab,
+];
 
 type Random = fastrand::Rng;
 
@@ -35,8 +40,13 @@ fn matrix(random: &mut Random, rows: usize, columns: usize, rank: usize, decay: 
     Dense::new(rows, columns, entries.collect())
 }
 
-fn options(method: Method) -> Options<'static> {
-    Options { method, tolerance: 1e-6, max_iterations: 500, ..Options::default() }
+fn options(method: LinearSolver) -> LeastSquaresOptions<'static> {
+    LeastSquaresOptions {
+        method,
+        tolerance: 1e-6,
+        max_iterations: 500,
+        ..LeastSquaresOptions::default()
+    }
 }
 
 proptest! {
@@ -105,7 +115,8 @@ fn a_rank_deficient_operator_without_a_reachable_tolerance_does_not_blow_up() {
     let y = uniform(&mut random, 12);
     let expected = operator.solve_f64(&operator.adjoint_f64(&y), 0.0);
     for method in METHODS {
-        let options = Options { tolerance: 0.0, max_iterations: 2000, ..options(method) };
+        let options =
+            LeastSquaresOptions { tolerance: 0.0, max_iterations: 2000, ..options(method) };
         let found = pseudo_inverse(&operator, &row(&y), &options).expect("a report");
         assert!(relative(&found.image, &expected) < 1e-4, "{method}: {:?}", found.report.stop);
         assert!(found.report.iterations < 2000, "{method} went on: {:?}", found.report.stop);
@@ -142,7 +153,7 @@ fn a_zero_right_hand_side_gives_zero_without_iterations() {
     for method in METHODS {
         let found = pseudo_inverse(&operator, &row(&[0.0; 4]), &options(method)).expect("zero");
         assert_eq!(found.image, row(&[0.0; 3]), "{method}");
-        assert_eq!((found.report.stop, found.report.iterations), (Stop::Converged, 0));
+        assert_eq!((found.report.stop, found.report.iterations), (Ending::Converged, 0));
     }
 }
 
@@ -193,9 +204,9 @@ fn wrong_shapes_and_parameters_are_refused() {
             assert!(prox_l2(&operator, &row(&[1.0; 2]), &y, gamma, &options(method)).is_err());
         }
         let start = row(&[0.0; 5]);
-        let options = Options { start: Some(&start), ..options(method) };
+        let options = LeastSquaresOptions { start: Some(&start), ..options(method) };
         assert!(pseudo_inverse(&operator, &y, &options).is_err());
-        let options = Options { start: None, tolerance: f64::NAN, ..options };
+        let options = LeastSquaresOptions { start: None, tolerance: f64::NAN, ..options };
         assert!(pseudo_inverse(&operator, &y, &options).is_err());
     }
     let options = NormOptions { failure: 0.0, ..NormOptions::default() };
@@ -210,10 +221,10 @@ fn iterations_begin_at_the_start_and_find_the_nearest_solution() {
     let operator = Dense::new(1, 2, vec![1.0, 1.0]);
     let start = row(&[3.0, 1.0]);
     for method in METHODS {
-        let options = Options { start: Some(&start), ..options(method) };
+        let options = LeastSquaresOptions { start: Some(&start), ..options(method) };
         let found = pseudo_inverse(&operator, &row(&[2.0]), &options).expect("solved");
         assert!(relative(&found.image, &[2.0, 0.0]) < 1e-6, "{method}: {}", found.image);
-        let again = Options { start: Some(&found.image), ..options };
+        let again = LeastSquaresOptions { start: Some(&found.image), ..options };
         let found = pseudo_inverse(&operator, &row(&[2.0]), &again).expect("solved");
         assert_eq!(found.report.iterations, 0, "{method}");
     }
@@ -226,21 +237,21 @@ fn a_watcher_sees_each_iteration_and_can_stop() {
     let y = row(&uniform(&mut random, 30));
     for method in METHODS {
         let seen = Cell::new(0);
-        let watch = |step: &haloscope::least_squares::Step| {
+        let watch = |step: &haloscope::least_squares::LinearIteration| {
             seen.set(seen.get() + 1);
             assert_eq!(step.iteration, seen.get());
             if step.iteration == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let options = Options { watch: Some(&watch), ..options(method) };
+        let options = LeastSquaresOptions { watch: Some(&watch), ..options(method) };
         let found = pseudo_inverse(&operator, &y, &options).expect("a report");
-        assert_eq!(found.report.stop, Stop::Watcher, "{method}");
+        assert_eq!(found.report.stop, Ending::Watcher, "{method}");
         assert_eq!((found.report.iterations, found.report.history.len()), (3, 3), "{method}");
-        let options = Options { watch: None, max_iterations: 2, ..options };
+        let options = LeastSquaresOptions { watch: None, max_iterations: 2, ..options };
         let found = pseudo_inverse(&operator, &y, &options).expect("a report");
-        assert_eq!((found.report.stop, found.report.iterations), (Stop::IterationLimit, 2));
-        let options = Options { max_iterations: 0, ..options };
+        assert_eq!((found.report.stop, found.report.iterations), (Ending::IterationLimit, 2));
+        let options = LeastSquaresOptions { max_iterations: 0, ..options };
         let found = pseudo_inverse(&operator, &y, &options).expect("a report");
-        assert_eq!((found.report.stop, found.report.iterations), (Stop::IterationLimit, 0));
+        assert_eq!((found.report.stop, found.report.iterations), (Ending::IterationLimit, 0));
     }
 }
 
@@ -277,12 +288,12 @@ fn a_stack_has_the_solution_of_the_matrix_that_it_makes() {
 fn closed_forms_are_used_unless_a_start_asks_for_the_nearest_solution() {
     let operator = Identity::new(&[1, 3]);
     let y = row(&[1.0, 2.0, 3.0]);
-    let found = pseudo_inverse(&operator, &y, &Options::default()).expect("solved");
-    assert_eq!((found.report.stop, found.image), (Stop::ClosedForm, y.clone()));
+    let found = pseudo_inverse(&operator, &y, &LeastSquaresOptions::default()).expect("solved");
+    assert_eq!((found.report.stop, found.image), (Ending::ClosedForm, y.clone()));
     let start = row(&[9.0; 3]);
-    let options = Options { start: Some(&start), ..Options::default() };
+    let options = LeastSquaresOptions { start: Some(&start), ..LeastSquaresOptions::default() };
     let found = pseudo_inverse(&operator, &y, &options).expect("solved");
-    assert_eq!(found.report.stop, Stop::Converged);
+    assert_eq!(found.report.stop, Ending::Converged);
 }
 
 /// A square matrix as a system, symmetric or not.
@@ -299,31 +310,32 @@ fn bicgstab_solves_systems_that_are_not_symmetric() {
     let system = Square(Dense::new(3, 3, vec![4.0, 1.0, 0.0, -2.0, 3.0, 1.0, 0.0, -1.0, 5.0]));
     let x = row(&[1.0, -2.0, 0.5]);
     let b = system.0.forward(&x).expect("forward");
-    let found = solve(&system, &b, &options(Method::Bicgstab)).expect("solved");
+    let found = solve(&system, &b, &options(LinearSolver::Bicgstab)).expect("solved");
     assert!(found.report.converged(), "{:?}", found.report);
     assert!(relative(&found.image, &[1.0, -2.0, 0.5]) < 1e-5, "{}", found.image);
-    assert!(solve(&system, &b, &options(Method::Lsqr)).is_err());
+    assert!(solve(&system, &b, &options(LinearSolver::Lsqr)).is_err());
 }
 
 #[test]
 fn minres_solves_indefinite_systems_and_conjugate_gradients_say_what_is_wrong() {
     let system = Square(Dense::new(2, 2, vec![0.0, 1.0, 1.0, 0.0]));
     let b = row(&[2.0, 1.0]);
-    let found = solve(&system, &b, &options(Method::Minres)).expect("solved");
+    let found = solve(&system, &b, &options(LinearSolver::Minres)).expect("solved");
     assert!(found.report.converged());
     assert!(relative(&found.image, &[1.0, 2.0]) < 1e-6, "{}", found.image);
     let negative = Square(Dense::new(2, 2, vec![-1.0, 0.0, 0.0, 1.0]));
-    let found = solve(&negative, &row(&[2.0, 1.0]), &options(Method::ConjugateGradient));
+    let found = solve(&negative, &row(&[2.0, 1.0]), &options(LinearSolver::ConjugateGradient));
     let report = found.expect("a report").report;
-    assert!(matches!(report.stop, Stop::Breakdown(_)), "{report:?}");
+    assert!(matches!(report.stop, Ending::Breakdown(_)), "{report:?}");
 }
 
 #[test]
 fn a_rotation_breaks_bicgstab_down_with_a_reason_and_a_finite_image() {
     // ⟨x, H x⟩ = 0 for all x: the first direction is orthogonal to the residual.
     let system = Square(Dense::new(2, 2, vec![0.0, 1.0, -1.0, 0.0]));
-    let found = solve(&system, &row(&[1.0, 0.0]), &options(Method::Bicgstab)).expect("a report");
-    assert!(matches!(found.report.stop, Stop::Breakdown(_)), "{:?}", found.report);
+    let found =
+        solve(&system, &row(&[1.0, 0.0]), &options(LinearSolver::Bicgstab)).expect("a report");
+    assert!(matches!(found.report.stop, Ending::Breakdown(_)), "{:?}", found.report);
     assert!(found.image.iter().all(|x| x.is_finite()));
 }
 

@@ -6,7 +6,7 @@ use dense::{Dense, relative, row};
 use haloscope::Array;
 use haloscope::fidelity::{Amplitude, Ball, Fidelity, L1, L2, Poisson};
 use haloscope::least_squares::{
-    Method, NormOptions, Options, prox_l2, pseudo_inverse, squared_norm,
+    LeastSquaresOptions, LinearSolver, NormOptions, prox_l2, pseudo_inverse, squared_norm,
 };
 use serde_json::Value;
 
@@ -78,13 +78,14 @@ fn solvers_and_norms_agree_with_deepinv() {
     let operator = Dense::new(size("rows"), size("columns"), entries);
     let (data, center) = (array(&fixture["data"]), array(&fixture["center"]));
     let methods = [
-        ("CG", Method::ConjugateGradient),
-        ("lsqr", Method::Lsqr),
-        ("BiCGStab", Method::Bicgstab),
-        ("minres", Method::Minres),
+        ("CG", LinearSolver::ConjugateGradient),
+        ("lsqr", LinearSolver::Lsqr),
+        ("BiCGStab", LinearSolver::Bicgstab),
+        ("minres", LinearSolver::Minres),
     ];
     for (name, method) in methods {
-        let options = Options { method, tolerance: 1e-6, ..Options::default() };
+        let options =
+            LeastSquaresOptions { method, tolerance: 1e-6, ..LeastSquaresOptions::default() };
         let found = pseudo_inverse(&operator, &data, &options).expect("solved");
         let expected = numbers(&fixture["solvers"][name]["pseudo_inverse"]);
         let error = relative(&found.image, &expected);

@@ -11,7 +11,7 @@ use haloscope::solve::{Plug, Problem, ProximalGradient, State, Stopping, solve};
 use haloscope::tiling::{Strategy, Tiling};
 use haloscope::{Array, Error, Measurements};
 use haloscope_comm::Context;
-use haloscope_nn::engine::Options;
+use haloscope_nn::engine::EngineOptions;
 use haloscope_nn::models::Model;
 use haloscope_nn::weights::Limits;
 use haloscope_nn::{StateDict, Tensor};
@@ -37,7 +37,7 @@ fn errors(tensors: &Arc<StateDict>, name: &'static str, level: f32, ranks: usize
         let problem = Problem::new(physics, data, fidelity)?;
 
         let model = Model::recognize(&tensors.section(name))?;
-        let network = NetworkDenoiser::new(model, Options::default())?;
+        let network = NetworkDenoiser::new(model, EngineOptions::default())?;
         // One tile is the whole image.
         let tiling = Tiling { patch: 64.into(), ..Tiling::new(Strategy::Basic) };
         let denoiser = distribute_with(network, ctx, tiling)?;

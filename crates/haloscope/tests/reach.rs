@@ -8,8 +8,8 @@ use haloscope::physics::tomography::{
     ConeBeam, ParallelBeam, Tomography2d, Tomography3d, evenly_spaced,
 };
 use haloscope::physics::{
-    Blur, Clipping, Compose, Decolorize, Downsampling, DownsamplingFilter, Identity, Inpainting,
-    Matrix, Method, Padding, Physics, Reach, Saturation, Scaled, kernels,
+    Blur, BlurMethod, Clipping, Compose, Decolorize, Downsampling, DownsamplingFilter, Identity,
+    Inpainting, Matrix, Padding, Physics, Reach, Saturation, Scaled, kernels,
 };
 
 const SIDE: usize = 24;
@@ -40,7 +40,7 @@ fn farthest(operator: &dyn Physics, place: Place) -> usize {
     farthest
 }
 
-fn blur(sides: [usize; 2], padding: Padding, method: Method) -> Arc<dyn Physics> {
+fn blur(sides: [usize; 2], padding: Padding, method: BlurMethod) -> Arc<dyn Physics> {
     let kernel = kernels::uniform(&sides).expect("a kernel");
     Arc::new(Blur::with_method(&[1, SIDE, SIDE], &kernel, padding, method).expect("a blur"))
 }
@@ -54,8 +54,8 @@ fn no_pixel_beyond_the_reach_matters_and_one_at_it_does() {
         Arc::new(half.with_phase(phase).expect("a phase"))
     };
     let identity: Place = |index| index;
-    let inner = blur([3, 3], Padding::Circular, Method::Direct);
-    let composed = Compose::new(blur([1, 5], Padding::Circular, Method::Direct), inner.clone());
+    let inner = blur([3, 3], Padding::Circular, BlurMethod::Direct);
+    let composed = Compose::new(blur([1, 5], Padding::Circular, BlurMethod::Direct), inner.clone());
     let clipped = Saturation::new(&shape, 1.0, Clipping::Hard).expect("a sensor");
     let operators: [(Arc<dyn Physics>, Place, usize); 15] = [
         (Arc::new(Identity::new(&shape)), identity, 0),
@@ -66,12 +66,12 @@ fn no_pixel_beyond_the_reach_matters_and_one_at_it_does() {
             0,
         ),
         (Arc::new(Decolorize::new(&[3, SIDE, SIDE]).expect("grey")), identity, 0),
-        (blur([3, 7], Padding::Circular, Method::Direct), identity, 3),
-        (blur([3, 7], Padding::Circular, Method::Fourier), identity, 3),
-        (blur([4, 2], Padding::Reflect, Method::Direct), identity, 2),
-        (blur([5, 5], Padding::Constant, Method::Direct), identity, 2),
+        (blur([3, 7], Padding::Circular, BlurMethod::Direct), identity, 3),
+        (blur([3, 7], Padding::Circular, BlurMethod::Fourier), identity, 3),
+        (blur([4, 2], Padding::Reflect, BlurMethod::Direct), identity, 2),
+        (blur([5, 5], Padding::Constant, BlurMethod::Direct), identity, 2),
         // The first output is where the kernel begins to fit.
-        (blur([5, 5], Padding::Valid, Method::Direct), |index| index + 2, 2),
+        (blur([5, 5], Padding::Valid, BlurMethod::Direct), |index| index + 2, 2),
         // σ = 2 makes a kernel of 15 pixels.
         (half(&[0, 0]), |index| 2 * index, 7),
         (half(&[1, 1]), |index| 2 * index + 1, 7),
@@ -123,7 +123,7 @@ fn scans_and_matrices_see_everything() {
         assert_eq!(operator.reach(), Reach::Everywhere, "{operator:?}");
     }
     // Whatever comes before or after them.
-    let blurred = Compose::new(flat, blur([3, 3], Padding::Circular, Method::Direct));
+    let blurred = Compose::new(flat, blur([3, 3], Padding::Circular, BlurMethod::Direct));
     assert_eq!(blurred.expect("both").reach(), Reach::Everywhere);
 }
 

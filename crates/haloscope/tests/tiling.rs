@@ -8,7 +8,7 @@ use haloscope::distribute::distribute_with;
 use haloscope::tiling::{Border, Extent, Patch, Strategy, Tiling};
 use haloscope_comm::Context;
 use haloscope_nn::StateDict;
-use haloscope_nn::engine::Options;
+use haloscope_nn::engine::EngineOptions;
 use haloscope_nn::models::Model;
 use haloscope_nn::weights::Limits;
 use ndarray::{ArrayD, IxDyn};
@@ -113,7 +113,7 @@ fn blended_tiles_of_a_trained_network_have_no_seams() {
     let state = StateDict::open(&weights, &Limits::default()).expect("weights");
     let network = || {
         let model = Model::recognize(&state).expect("a known network");
-        NetworkDenoiser::new(model, Options { threads: 2, ..Options::default() })
+        NetworkDenoiser::new(model, EngineOptions { threads: 2, ..EngineOptions::default() })
             .expect("a denoiser")
     };
     // Bars and texture with noise; any image will do.

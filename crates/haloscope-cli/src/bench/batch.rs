@@ -12,7 +12,7 @@ use crate::threads::{self, parse_threads};
 
 /// The options of `haloscope bench batch`.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub(super) struct Arguments {
     #[command(flatten)]
     run: RunArguments,
 
@@ -42,7 +42,7 @@ pub struct Arguments {
 }
 
 /// Runs the study.
-pub fn run(arguments: &Arguments) -> Result<Code> {
+pub(super) fn run(arguments: &Arguments) -> Result<Code> {
     let full = arguments.run.full;
     let patches = match &arguments.patches {
         list if list.is_empty() && full => vec![128, 256, 512],

@@ -18,7 +18,7 @@ use crate::threads::{self, parse_threads};
 
 /// The options of `haloscope bench compare`.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub(super) struct Arguments {
     #[command(flatten)]
     run: RunArguments,
 
@@ -35,7 +35,7 @@ pub struct Arguments {
 }
 
 /// Runs the study.
-pub fn run(arguments: &Arguments) -> Result<Code> {
+pub(super) fn run(arguments: &Arguments) -> Result<Code> {
     let reconstruction = &arguments.reconstruction;
     let settings = reconstruction.settings(&arguments.run);
     let problems = reconstruction.problems();

@@ -12,7 +12,7 @@ use crate::threads::{self, parse_threads};
 
 /// The options of `haloscope bench memory`.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub(super) struct Arguments {
     #[command(flatten)]
     run: RunArguments,
 
@@ -34,7 +34,7 @@ pub struct Arguments {
 }
 
 /// Runs the study.
-pub fn run(arguments: &Arguments) -> Result<Code> {
+pub(super) fn run(arguments: &Arguments) -> Result<Code> {
     let height = arguments.height.unwrap_or(if arguments.run.full { 2048 } else { 512 });
     let widths = match &arguments.widths {
         list if list.is_empty() => MemoryStudy::widths(height),

@@ -24,7 +24,7 @@ use crate::exit::{Code, Preparation};
 /// The options of `haloscope bench`.
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     #[command(subcommand)]
     study: Study,
 }
@@ -56,7 +56,7 @@ enum Study {
 }
 
 /// Runs the study that is asked for.
-pub fn run(arguments: &Arguments) -> Result<Code> {
+pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
     match &arguments.study {
         Study::Scaling(arguments) => return scaling::run(arguments),
         Study::Memory(arguments) => return memory::run(arguments),

@@ -15,7 +15,7 @@ use haloscope_job::words::count;
 
 /// The options of `haloscope bench predict`.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub(super) struct Arguments {
     /// Folder with results of `bench scaling`. The predicted rows are added to it and replace earlier predictions of the
     /// same problem, size and network
     results: PathBuf,
@@ -43,7 +43,7 @@ pub struct Arguments {
 }
 
 /// Predicts, and says how far the model is off where it can be compared.
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub(super) fn run(arguments: &Arguments) -> Result<()> {
     let cluster = Cluster::read(&arguments.cluster).or_misuse()?;
     let folder = &arguments.results;
     let mut results = Results::reopen(folder).or_misuse()?;

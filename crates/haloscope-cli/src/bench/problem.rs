@@ -9,7 +9,7 @@ use crate::log::message;
 
 /// A problem by its name, or by what it was called before.
 #[derive(Clone, Debug)]
-pub struct StudiedProblem {
+pub(super) struct StudiedProblem {
     problem: Problem,
     /// What was typed.
     name: String,
@@ -24,7 +24,7 @@ impl FromStr for StudiedProblem {
 }
 
 /// The problems that are asked for, with a hint where one has another name now.
-pub fn chosen(arguments: &[StudiedProblem]) -> Vec<Problem> {
+pub(super) fn chosen(arguments: &[StudiedProblem]) -> Vec<Problem> {
     for StudiedProblem { problem, name } in arguments {
         if problem.name() != name {
             message(Level::Warn, &format!("the problem `{name}` is called `{problem}` now"));

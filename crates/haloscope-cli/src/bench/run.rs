@@ -25,7 +25,7 @@ use haloscope_job::words::count;
 
 /// The options that all studies have.
 #[derive(clap::Args)]
-pub struct RunArguments {
+pub(super) struct RunArguments {
     /// Folder for the results; a stopped run resumes from there
     #[arg(long, value_name = "DIR", default_value = "haloscope-bench")]
     pub out: PathBuf,
@@ -44,7 +44,7 @@ pub struct RunArguments {
 }
 
 /// Opens the folder of a study; one with other rows is not for it.
-pub fn open(arguments: &RunArguments, study: Study, settings: &Settings) -> Result<Results> {
+pub(super) fn open(arguments: &RunArguments, study: Study, settings: &Settings) -> Result<Results> {
     let machine = serde_json::to_value(Machine::detect()).context("the machine")?;
     let origin = Provenance::new(env!("CARGO_PKG_VERSION"), commit(), machine);
     let run = Run::new(study, settings.clone(), command_line());
@@ -58,7 +58,7 @@ fn command_line() -> Vec<String> {
 
 /// Measures what is missing of `trials` and does what follows, until a signal comes; then says what there is and how to
 /// resume.
-pub fn carry_out(
+pub(super) fn carry_out(
     arguments: &RunArguments,
     launcher: &Launcher,
     trials: &[Trial],
@@ -91,7 +91,7 @@ pub fn carry_out(
 }
 
 /// An error if a signal came.
-pub fn heed_interruption() -> Result<()> {
+pub(super) fn heed_interruption() -> Result<()> {
     match interrupt::requested() {
         None => Ok(()),
         Some(_) => Err(haloscope_study::Error::Interrupted.into()),
@@ -112,7 +112,7 @@ fn commit() -> Option<String> {
 }
 
 /// Starts this program again to measure, under `mpi` where ranks are processes.
-pub fn launcher(mpi: &str) -> Result<Launcher> {
+pub(super) fn launcher(mpi: &str) -> Result<Launcher> {
     Ok(Launcher {
         program: std::env::current_exe().context("the path of this program")?,
         arguments: vec!["bench".into(), "worker".into()],
@@ -122,7 +122,7 @@ pub fn launcher(mpi: &str) -> Result<Launcher> {
 }
 
 /// Measures what is missing of `trials`, with a line for each and a bar below if there is a terminal.
-pub fn measure(launcher: &Launcher, trials: &[Trial], results: &mut Results) -> Result<()> {
+pub(super) fn measure(launcher: &Launcher, trials: &[Trial], results: &mut Results) -> Result<()> {
     let repetitions = trials.iter().map(|trial| trial.repetitions.len() as u64).sum();
     let bar = if is_json() { ProgressBar::hidden() } else { ProgressBar::new(repetitions) };
     bar.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len}  {msg}  {eta} left")?);
@@ -159,7 +159,7 @@ pub fn measure(launcher: &Launcher, trials: &[Trial], results: &mut Results) -> 
 }
 
 /// Prints the job files of trials, each once, and measures nothing.
-pub fn show_jobs(trials: &[Trial]) -> Result<Code> {
+pub(super) fn show_jobs(trials: &[Trial]) -> Result<Code> {
     let mut files: Vec<(String, Vec<&Trial>)> = Vec::new();
     for trial in trials {
         let text = trial.job_text().or_misuse()?;
@@ -193,7 +193,7 @@ fn announce(arguments: &RunArguments, trials: &[Trial]) {
 }
 
 /// Compares the model with the measured rows, on the machine that they were measured on.
-pub fn validate(results: &Results) -> Result<Vec<Validation>> {
+pub(super) fn validate(results: &Results) -> Result<Vec<Validation>> {
     let Provenance { machine, links, .. } = results.provenance();
     let cores = machine["cores"].as_u64().map_or(usize::MAX, |cores| cores as usize);
     let link = |backend: Backend| links.get(&backend.to_string()).copied();
@@ -201,7 +201,7 @@ pub fn validate(results: &Results) -> Result<Vec<Validation>> {
 }
 
 /// Prints the tables of a study's rows.
-pub fn conclude(arguments: &RunArguments, results: &Results, study: Study) -> Result<()> {
+pub(super) fn conclude(arguments: &RunArguments, results: &Results, study: Study) -> Result<()> {
     let rows: Vec<_> =
         results.rows().iter().filter(|row| row.configuration.study == study).cloned().collect();
     let text = tables::describe(&rows);

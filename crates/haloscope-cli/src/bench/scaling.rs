@@ -24,7 +24,7 @@ use crate::threads::{self, parse_threads};
 
 /// The options of `haloscope bench scaling`.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub(super) struct Arguments {
     #[command(flatten)]
     run: RunArguments,
 
@@ -88,7 +88,7 @@ pub struct Arguments {
 
 /// What to reconstruct, and for how many iterations.
 #[derive(clap::Args)]
-pub struct ReconstructionArguments {
+pub(super) struct ReconstructionArguments {
     /// Problems: deblur, tomography-2d, tomography-3d, super-resolution; by default all
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     problem: Vec<StudiedProblem>,
@@ -128,12 +128,12 @@ pub struct ReconstructionArguments {
 }
 
 impl ReconstructionArguments {
-    pub fn problems(&self) -> Vec<Problem> {
+    pub(super) fn problems(&self) -> Vec<Problem> {
         if self.problem.is_empty() { PROBLEMS.to_vec() } else { chosen(&self.problem) }
     }
 
     /// Says where a problem gets another network than the one that is asked for.
-    pub fn announce_model(&self, problems: &[Problem]) {
+    pub(super) fn announce_model(&self, problems: &[Problem]) {
         let Some(model) = &self.model else { return };
         for problem in problems {
             let suiting = suiting(model, *problem);
@@ -144,7 +144,7 @@ impl ReconstructionArguments {
         }
     }
 
-    pub fn settings(&self, run: &RunArguments) -> Settings {
+    pub(super) fn settings(&self, run: &RunArguments) -> Settings {
         Settings {
             iterations: self.iterations,
             warm_up: self.warm_up,
@@ -208,7 +208,7 @@ fn parse_distribution(name: &str) -> Result<Distribution, String> {
 }
 
 /// Runs the study, here or in jobs of a cluster.
-pub fn run(arguments: &Arguments) -> Result<Code> {
+pub(super) fn run(arguments: &Arguments) -> Result<Code> {
     let volume = arguments.volume().or_misuse()?;
     let study = arguments.study(volume.as_ref());
     let mut trials = study.trials().or_misuse()?;

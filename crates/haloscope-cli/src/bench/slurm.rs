@@ -11,7 +11,7 @@ use crate::exit::{Code, Preparation};
 use crate::submit::{Until, run_campaign};
 
 /// Runs this command line on every allocation of the grid in `file`, as far as is asked for.
-pub fn run(file: &Path, out: &Path, until: Until) -> Result<Code> {
+pub(super) fn run(file: &Path, out: &Path, until: Until) -> Result<Code> {
     let grid = Grid::read(file).or_misuse()?;
     let directory = std::env::current_dir().context("the folder that this was started in")?;
     let program = std::env::current_exe().context("the path of this program")?;

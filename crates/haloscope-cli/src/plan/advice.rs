@@ -11,7 +11,7 @@ const PATCHES: [usize; 8] = [64, 96, 128, 192, 256, 384, 512, 1024];
 
 /// The same job with its image cut in other ways: those that fit before those that do not, and the least work of the slowest rank first;
 /// among equals, the least memory.
-pub fn alternatives(setup: &Setup<'_>, chosen: &Plan) -> Result<Vec<Plan>> {
+pub(super) fn alternatives(setup: &Setup<'_>, chosen: &Plan) -> Result<Vec<Plan>> {
     if setup.denoiser.is_none() {
         return Ok(Vec::new());
     }
@@ -55,7 +55,7 @@ fn shared(setup: &Setup<'_>) -> Tiling {
 }
 
 /// The same job on 1, 2, 4, … ranks, up to four times as many as were asked for.
-pub fn other_ranks(setup: &Setup<'_>) -> Result<Vec<Plan>> {
+pub(super) fn other_ranks(setup: &Setup<'_>) -> Result<Vec<Plan>> {
     let asked = setup.arguments.ranks;
     let powers = std::iter::successors(Some(1_usize), |ranks| ranks.checked_mul(2));
     let others = powers.take_while(|ranks| *ranks <= 4 * asked).filter(|ranks| *ranks != asked);
@@ -69,7 +69,12 @@ pub fn other_ranks(setup: &Setup<'_>) -> Result<Vec<Plan>> {
 }
 
 /// What to do.
-pub fn recommend(chosen: &Plan, alternatives: &[Plan], other_ranks: &[Plan], room: Room) -> String {
+pub(super) fn recommend(
+    chosen: &Plan,
+    alternatives: &[Plan],
+    other_ranks: &[Plan],
+    room: Room,
+) -> String {
     let best = alternatives.first().filter(|best| {
         // A few percent of work are not worth another choice, unless the first does not fit; nor is a result that is not that
         // of the network.

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use anyhow::Result;
-use haloscope::forecast::Prior;
+use haloscope::forecast::PriorWork;
 use haloscope::tiling::{Extent, Strategy};
 
 use super::room::Room;
@@ -13,7 +13,7 @@ use haloscope_job::words::count;
 /// Ranks that get a line each; of more, the first, the one with the most work and the one with the most memory do.
 const MOST_LINES: usize = 8;
 
-pub fn text(report: &Report) -> Result<String> {
+pub(super) fn text(report: &Report) -> Result<String> {
     let mut text = String::new();
     let plan = &report.plan;
     let ranks = plan.ranks.len();
@@ -228,7 +228,7 @@ fn largest(plan: &Plan) -> &super::Rank {
     most.unwrap_or(&plan.ranks[0])
 }
 
-pub fn megabytes(bytes: f64) -> String {
+pub(super) fn megabytes(bytes: f64) -> String {
     match bytes {
         bytes if bytes >= 1e11 => format!("{:.0} GB", bytes / 1e9),
         bytes if bytes >= 1e10 => format!("{:.1} GB", bytes / 1e9),
@@ -238,7 +238,7 @@ pub fn megabytes(bytes: f64) -> String {
     }
 }
 
-pub fn extent(extent: &Extent) -> String {
+pub(super) fn extent(extent: &Extent) -> String {
     match extent {
         Extent::Same(length) => length.to_string(),
         Extent::PerAxis(lengths) => join(lengths),
@@ -246,7 +246,7 @@ pub fn extent(extent: &Extent) -> String {
 }
 
 /// What is said of a prior that every rank computes whole.
-pub const TOTAL_VARIATION: &str = "total variation";
+pub(super) const TOTAL_VARIATION: &str = "total variation";
 
 impl Report {
     fn has_total_variation(&self) -> bool {
@@ -254,15 +254,15 @@ impl Report {
     }
 }
 
-pub fn prior(prior: &Prior) -> &'static str {
+pub(super) fn prior(prior: &PriorWork) -> &'static str {
     match prior {
-        Prior::None => "no prior",
-        Prior::TotalVariation { .. } => TOTAL_VARIATION,
-        Prior::Network(_) => "a network",
+        PriorWork::None => "no prior",
+        PriorWork::TotalVariation { .. } => TOTAL_VARIATION,
+        PriorWork::Network(_) => "a network",
     }
 }
 
-pub fn strategy(strategy: Strategy) -> &'static str {
+pub(super) fn strategy(strategy: Strategy) -> &'static str {
     match strategy {
         Strategy::Standard => "standard",
         Strategy::Basic => "basic",

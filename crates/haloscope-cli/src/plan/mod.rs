@@ -12,11 +12,11 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use haloscope::denoise::{NetworkDenoiser, TotalVariation};
-use haloscope::forecast::{Denoising, Forecast, Job, Memory, Method, Prior, Share};
+use haloscope::forecast::{Denoising, Forecast, Memory, Method, PriorWork, Share, Workload};
 use haloscope::solve::PrimalDual;
 use haloscope::tiling::{Overlap, Patch, Shards, Strategy, TilePlan, Tiling};
 use haloscope_nn::Footprint;
-use haloscope_nn::engine::Options;
+use haloscope_nn::engine::EngineOptions;
 use haloscope_nn::models::ModelName;
 use serde::Serialize;
 
@@ -27,7 +27,7 @@ use room::Room;
 
 /// The options of `haloscope plan`.
 #[derive(clap::Args, Clone)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Job file to plan for; without one, --size and other options describe the image, operators, network, tiles and
     /// method
     #[arg(conflicts_with_all = [
@@ -225,7 +225,7 @@ struct Parts {
 }
 
 /// Prints the plan; it is a failure if nothing fits.
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let report = Report::new(arguments).or_misuse()?;
     let text = if arguments.json {
         serde_json::to_string_pretty(&report)? + "\n"
@@ -291,7 +291,7 @@ impl<'a> Setup<'a> {
     fn new(arguments: &'a Arguments) -> Result<Self> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = arguments.threads.unwrap_or((cores / arguments.ranks).max(1));
-        let options = Options { threads, ..Options::default() };
+        let options = EngineOptions { threads, ..EngineOptions::default() };
         let open = |name: &String| -> Result<Arc<NetworkDenoiser>> {
             let model =
                 name.parse::<ModelName>()?.open(arguments.channels, arguments.size.0.len())?;
@@ -327,14 +327,16 @@ impl<'a> Setup<'a> {
     }
 
     /// The network on images that are cut like this, or what its method uses without one.
-    fn prior(&self, tiling: &Tiling) -> Prior<'_> {
+    fn prior(&self, tiling: &Tiling) -> PriorWork<'_> {
         let tiling = tiling.clone();
         match (&self.denoiser, self.method) {
             // The jobs of all templates clamp or scale images around their network.
-            (Some(denoiser), _) => Prior::Network(Denoising { denoiser, tiling, has_range: true }),
-            (None, method) if method.takes_no_prior() => Prior::None,
+            (Some(denoiser), _) => {
+                PriorWork::Network(Denoising { denoiser, tiling, has_range: true })
+            }
+            (None, method) if method.takes_no_prior() => PriorWork::None,
             (None, _) => {
-                Prior::TotalVariation { denoiser: TotalVariation::default(), has_range: true }
+                PriorWork::TotalVariation { denoiser: TotalVariation::default(), has_range: true }
             }
         }
     }
@@ -349,7 +351,7 @@ impl<'a> Setup<'a> {
         let Arguments { size, channels, .. } = self.arguments;
         let measurement = self.arguments.measurement.as_ref().unwrap_or(size);
         let shape = |sides: &Sides| [&[*channels], &sides.0[..]].concat();
-        let forecast = Job {
+        let forecast = Workload {
             image: [&[1], &shape(size)[..]].concat(),
             measurements: vec![shape(measurement); self.arguments.operators],
             ranks,

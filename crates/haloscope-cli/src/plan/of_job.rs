@@ -12,10 +12,10 @@ use super::{Arguments, Plan, Setup, Sides};
 use haloscope_job::{Expected, Job, JobForecast, Machine};
 
 /// A job and what it comes down to.
-pub struct OfJob<'a>(&'a JobForecast<'a>);
+pub(super) struct OfJob<'a>(&'a JobForecast<'a>);
 
 /// Plans a job file with `plan`.
-pub fn setup<T>(
+pub(super) fn setup<T>(
     arguments: &Arguments,
     path: &Path,
     plan: impl FnOnce(&Setup<'_>) -> Result<T>,
@@ -42,7 +42,7 @@ pub fn setup<T>(
 }
 
 /// A length of tiles as job files write it.
-pub fn patch_value(patch: &str) -> String {
+pub(super) fn patch_value(patch: &str) -> String {
     match patch.parse::<usize>() {
         Ok(length) => length.to_string(),
         Err(_) if patch.contains('x') => format!("[{}]", patch.replace('x', ", ")),
@@ -52,12 +52,12 @@ pub fn patch_value(patch: &str) -> String {
 
 impl OfJob<'_> {
     /// What the job takes with images that are cut like this on so many ranks.
-    pub fn expect(&self, tiling: &Tiling, ranks: usize) -> Result<Expected> {
+    pub(super) fn expect(&self, tiling: &Tiling, ranks: usize) -> Result<Expected> {
         Ok(self.0.expect(ranks, Some(tiling))?)
     }
 
     /// A plan with what the job, and not the options, say of its tiles and its memory.
-    pub fn complete(&self, plan: Plan, expected: &Expected, room: Room) -> Plan {
+    pub(super) fn complete(&self, plan: Plan, expected: &Expected, room: Room) -> Plan {
         let overlap = expected.forecast.tiles.as_ref().map_or(0, |tiles| {
             // The first tile may see nothing before it.
             let before = |tile: usize| tiles.tile(tile).keep.iter().map(|keep| keep.start).max();
@@ -69,7 +69,7 @@ impl OfJob<'_> {
         Plan { overlap, largest_memory_bytes, together_bytes, fits, is_of_job: true, ..plan }
     }
 
-    pub fn prior_name(&self) -> &'static str {
+    pub(super) fn prior_name(&self) -> &'static str {
         match self.0.tiling() {
             Some(_) => "a network",
             None if self.0.has_total_variation() => super::describe::TOTAL_VARIATION,

@@ -9,7 +9,7 @@ use haloscope_job::Machine;
 
 /// The memory that there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
+pub(super) enum Room {
     /// So many bytes for each rank, on whatever machines.
     Budget(usize),
     /// So many bytes for all ranks, which are threads of one process on this machine.
@@ -20,14 +20,14 @@ pub enum Room {
 
 impl Room {
     /// The budget, if there is one, or else what is free here.
-    pub fn new(budget: Option<usize>) -> Self {
+    pub(super) fn new(budget: Option<usize>) -> Self {
         let of_machine =
             || Machine::detect().memory_available_bytes.map_or(Self::Unknown, Self::Machine);
         budget.map_or_else(of_machine, Self::Budget)
     }
 
     /// Whether ranks fit of which the largest takes so many bytes, and all together so many.
-    pub fn holds(self, largest: usize, together: usize) -> bool {
+    pub(super) fn holds(self, largest: usize, together: usize) -> bool {
         match self {
             Self::Budget(bytes) => largest <= bytes,
             Self::Machine(bytes) => together as u64 <= bytes,
@@ -36,7 +36,7 @@ impl Room {
     }
 
     /// The bytes that are free here, if they are what counts.
-    pub fn available_bytes(self) -> Option<u64> {
+    pub(super) fn available_bytes(self) -> Option<u64> {
         match self {
             Self::Machine(bytes) => Some(bytes),
             Self::Budget(_) | Self::Unknown => None,

@@ -19,7 +19,7 @@ use watch::Watch;
 
 /// The options of `haloscope reconstruct`.
 #[derive(clap::Args, Clone)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Job file; `haloscope init` writes one to start from
     job: PathBuf,
 
@@ -43,7 +43,7 @@ pub struct Arguments {
 
 /// What a run prints.
 #[derive(clap::Args, Clone, Copy)]
-pub struct Printing {
+pub(crate) struct Printing {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -54,7 +54,7 @@ pub struct Printing {
 }
 
 /// Reconstructs, and reports on rank 0.
-pub fn run(arguments: &Arguments) -> Result<Code> {
+pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
     interrupt::watch()?;
     let (path, printing, trace) =
         (arguments.job.clone(), arguments.printing, arguments.trace.clone());
@@ -74,7 +74,7 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
 }
 
 /// Prints what a run returned on this rank.
-pub fn finish(result: Finished, printing: Printing) -> Result<Code> {
+pub(crate) fn finish(result: Finished, printing: Printing) -> Result<Code> {
     match result {
         // Ranks other than the first have nothing to say.
         Finished::Done(None) => Ok(Code::Success),
@@ -96,7 +96,7 @@ pub fn finish(result: Finished, printing: Printing) -> Result<Code> {
 }
 
 /// How a run ended, on one rank.
-pub enum Finished {
+pub(crate) enum Finished {
     /// By the rules of the job; rank 0 has the summary.
     Done(Option<Box<Summary>>),
     /// By a signal; rank 0 has words on it.
@@ -104,7 +104,7 @@ pub enum Finished {
 }
 
 /// Runs a job; all ranks call it.
-pub fn reconstruct(ctx: &Context, job: &Job, printing: Printing) -> Result<Finished> {
+pub(crate) fn reconstruct(ctx: &Context, job: &Job, printing: Printing) -> Result<Finished> {
     let mut watch = Watch::new(ctx, job, printing);
     let outcome = job.run(ctx, &mut watch).map_err(|error| match error {
         Error::Refused(error) => Agreed::misuse(ctx, error),

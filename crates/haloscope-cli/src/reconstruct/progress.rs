@@ -16,7 +16,7 @@ use crate::log;
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// What shows the progress.
-pub enum Progress {
+pub(super) enum Progress {
     Bar(ProgressBar),
     Lines {
         begin: Instant,
@@ -33,7 +33,7 @@ pub enum Progress {
 
 impl Progress {
     /// For a run that has done some iterations already.
-    pub fn new(ctx: &Context, quiet: bool, done: usize, iterations: usize) -> Self {
+    pub(super) fn new(ctx: &Context, quiet: bool, done: usize, iterations: usize) -> Self {
         if quiet || !ctx.is_root() || log::is_json() {
             return Self::Silent;
         }
@@ -52,7 +52,7 @@ impl Progress {
     }
 
     /// An iteration is done; `facts` are words on it.
-    pub fn show(&mut self, record: &Record, facts: &str) {
+    pub(super) fn show(&mut self, record: &Record, facts: &str) {
         let iteration = record.iteration;
         match self {
             Self::Silent => (),
@@ -81,7 +81,7 @@ impl Progress {
     }
 
     /// Leaves the terminal as it was.
-    pub fn finish(&self) {
+    pub(super) fn finish(&self) {
         if let Self::Bar(bar) = self {
             bar.finish_and_clear();
         }

@@ -13,7 +13,7 @@ use crate::interrupt::{self, Signal};
 use crate::log as output;
 
 /// Watches a run on one rank. Only the first has something to print.
-pub struct Watch<'a> {
+pub(super) struct Watch<'a> {
     ctx: &'a Context,
     job: &'a Job,
     printing: Printing,
@@ -26,7 +26,7 @@ pub struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    pub fn new(ctx: &'a Context, job: &'a Job, printing: Printing) -> Self {
+    pub(super) fn new(ctx: &'a Context, job: &'a Job, printing: Printing) -> Self {
         Self {
             ctx,
             job,
@@ -40,7 +40,7 @@ impl<'a> Watch<'a> {
     }
 
     /// The result, on the first rank.
-    pub fn into_summary(self) -> Option<Box<Summary>> {
+    pub(super) fn into_summary(self) -> Option<Box<Summary>> {
         self.summary
     }
 

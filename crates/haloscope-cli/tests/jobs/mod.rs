@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// The command without the variables of a launcher that may have started the tests.
-pub fn command(arguments: &[&str]) -> Command {
+pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_haloscope"));
     for name in ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "RANK"] {
         command.env_remove(name);
@@ -16,22 +16,22 @@ pub fn command(arguments: &[&str]) -> Command {
     command
 }
 
-pub fn haloscope(arguments: &[&str]) -> Output {
+pub(crate) fn haloscope(arguments: &[&str]) -> Output {
     command(arguments).output().expect("the command starts")
 }
 
-pub fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// What a command that succeeds prints as JSON.
-pub fn json(output: &Output) -> serde_json::Value {
+pub(crate) fn json(output: &Output) -> serde_json::Value {
     assert!(output.status.success(), "{}", text(&output.stderr));
     serde_json::from_slice(&output.stdout).expect("the output is JSON")
 }
 
 /// Waits for something that a process does, for a minute at the most.
-pub fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
+pub(crate) fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_there() {
         assert!(begin.elapsed() < Duration::from_mins(1), "{what} does not come");
@@ -40,55 +40,55 @@ pub fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
 }
 
 /// A folder with a job in it.
-pub struct Folder {
+pub(crate) struct Folder {
     folder: tempfile::TempDir,
 }
 
 impl Folder {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { folder: tempfile::tempdir().expect("a folder") }
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    pub fn name(&self, name: &str) -> String {
+    pub(crate) fn name(&self, name: &str) -> String {
         self.path(name).display().to_string()
     }
 
-    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
         fs::write(self.path(name), content).expect("it is written");
         self.name(name)
     }
 
     /// Runs `job.toml`.
-    pub fn run(&self, job: &str, options: &[&str]) -> Output {
+    pub(crate) fn run(&self, job: &str, options: &[&str]) -> Output {
         let job = self.write("job.toml", job);
         haloscope(&[&["reconstruct", &job, "--json"], options].concat())
     }
 
     /// The digest of what `job.toml` finds.
-    pub fn bits(&self, job: &str, options: &[&str]) -> String {
+    pub(crate) fn bits(&self, job: &str, options: &[&str]) -> String {
         let summary = json(&self.run(job, options));
         summary["bits"].as_str().expect("a digest").to_owned()
     }
 
     /// Begins to run `job.toml`.
-    pub fn start(&self, job: &str, options: &[&str]) -> Child {
+    pub(crate) fn start(&self, job: &str, options: &[&str]) -> Child {
         let job = self.write("job.toml", job);
         let arguments = [&["reconstruct", &job, "--json"], options].concat();
         command(&arguments).spawn().expect("the command starts")
     }
 
     /// The checkpoints of `job.toml`, by name.
-    pub fn checkpoints(&self) -> Vec<PathBuf> {
+    pub(crate) fn checkpoints(&self) -> Vec<PathBuf> {
         list(&self.path("job-checkpoints"))
     }
 }
 
 /// The checkpoints in a folder, in their order.
-pub fn list(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn list(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
     paths.retain(|path| path.extension().is_some_and(|ending| ending == "checkpoint"));
@@ -98,7 +98,7 @@ pub fn list(folder: &Path) -> Vec<PathBuf> {
 
 /// A template of `init` with some options, with the lines of some keys replaced, or removed. Edits of one key are of its lines
 /// in their order.
-pub fn edited(folder: &Folder, options: &[&str], edits: &[(&str, &str)]) -> String {
+pub(crate) fn edited(folder: &Folder, options: &[&str], edits: &[(&str, &str)]) -> String {
     let path = folder.name("template.toml");
     let output = haloscope(&[&["init"], options, &[&path, "--force"]].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -122,7 +122,7 @@ pub fn edited(folder: &Folder, options: &[&str], edits: &[(&str, &str)]) -> Stri
 }
 
 /// Three blurred frames of a picture, with `more` sections.
-pub fn deblurring(iterations: usize, more: &str) -> String {
+pub(crate) fn deblurring(iterations: usize, more: &str) -> String {
     format!(
         r#"
 [measurements]
@@ -148,7 +148,7 @@ folder = "pictures"
     )
 }
 
-pub const PRIMAL_DUAL: &str = r#"
+pub(crate) const PRIMAL_DUAL: &str = r#"
 [prior]
 kind = "total-variation"
 weight = 0.002
@@ -158,7 +158,7 @@ method = "primal-dual"
 "#;
 
 /// A DnCNN of two convolutions for gray images that are all zero: its output is its input.
-pub fn identity_network() -> Vec<u8> {
+pub(crate) fn identity_network() -> Vec<u8> {
     let tensors = [
         ("model.0.weight", vec![4, 1, 3, 3]),
         ("model.0.bias", vec![4]),
@@ -183,7 +183,7 @@ pub fn identity_network() -> Vec<u8> {
 }
 
 /// An array of numpy.
-pub fn npy(shape: &[usize], value: impl FnMut(usize) -> f32) -> Vec<u8> {
+pub(crate) fn npy(shape: &[usize], value: impl FnMut(usize) -> f32) -> Vec<u8> {
     let sides: Vec<String> = shape.iter().map(|side| format!("{side},")).collect();
     let mut header =
         format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}), }}", sides.concat());

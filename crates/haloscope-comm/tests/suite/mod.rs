@@ -13,15 +13,15 @@ use fastrand::Rng;
 use haloscope_comm::{Collectives, Communicator, Element, Error, Operation, Reduction};
 
 /// A fact about communicators, by name.
-pub struct Fact {
-    pub name: &'static str,
-    pub check: fn(&dyn Communicator),
+pub(crate) struct Fact {
+    pub(crate) name: &'static str,
+    pub(crate) check: fn(&dyn Communicator),
 }
 
 macro_rules! facts {
     ($($name:ident),* $(,)?) => {
         /// All facts, for a runner to walk.
-        pub const FACTS: &[Fact] = &[$(Fact { name: stringify!($name), check: $name }),*];
+        pub(crate) const FACTS: &[Fact] = &[$(Fact { name: stringify!($name), check: $name }),*];
     };
 }
 
@@ -68,13 +68,13 @@ fn seed(case: u64, item: u64) -> u64 {
     case * 1_000_003 + item
 }
 
-pub fn barrier_returns_on_all_ranks(comm: &dyn Communicator) {
+pub(crate) fn barrier_returns_on_all_ranks(comm: &dyn Communicator) {
     for _ in 0..20 {
         comm.barrier().expect("all ranks take part");
     }
 }
 
-pub fn broadcast_copies_the_data_of_each_root(comm: &dyn Communicator) {
+pub(crate) fn broadcast_copies_the_data_of_each_root(comm: &dyn Communicator) {
     for case in 0..40 {
         let mut rng = Rng::with_seed(case);
         let root = rng.usize(0..comm.size());
@@ -92,7 +92,7 @@ pub fn broadcast_copies_the_data_of_each_root(comm: &dyn Communicator) {
     }
 }
 
-pub fn all_reduce_equals_the_reduction_in_rank_order(comm: &dyn Communicator) {
+pub(crate) fn all_reduce_equals_the_reduction_in_rank_order(comm: &dyn Communicator) {
     fn check<T: Element + std::fmt::Debug>(
         comm: &dyn Communicator,
         case: u64,
@@ -143,7 +143,7 @@ pub fn all_reduce_equals_the_reduction_in_rank_order(comm: &dyn Communicator) {
     }
 }
 
-pub fn reduce_scatter_leaves_each_rank_its_part(comm: &dyn Communicator) {
+pub(crate) fn reduce_scatter_leaves_each_rank_its_part(comm: &dyn Communicator) {
     for case in 0..40 {
         let mut rng = Rng::with_seed(case);
         let counts: Vec<usize> = (0..comm.size()).map(|_| random_length(&mut rng)).collect();
@@ -172,7 +172,7 @@ pub fn reduce_scatter_leaves_each_rank_its_part(comm: &dyn Communicator) {
     assert!(refused.to_string().contains("mean of u8"), "{refused}");
 }
 
-pub fn all_gather_concatenates_lists_of_any_length(comm: &dyn Communicator) {
+pub(crate) fn all_gather_concatenates_lists_of_any_length(comm: &dyn Communicator) {
     for case in 0..40 {
         let mut rng = Rng::with_seed(case);
         let lists: Vec<Vec<f32>> = (0..comm.size())
@@ -187,7 +187,7 @@ pub fn all_gather_concatenates_lists_of_any_length(comm: &dyn Communicator) {
     }
 }
 
-pub fn exchange_delivers_every_message_of_a_random_graph(comm: &dyn Communicator) {
+pub(crate) fn exchange_delivers_every_message_of_a_random_graph(comm: &dyn Communicator) {
     for case in 0..30 {
         let mut rng = Rng::with_seed(case);
         // messages[from][to] are the lengths of the messages between two ranks, themselves included.
@@ -223,7 +223,7 @@ pub fn exchange_delivers_every_message_of_a_random_graph(comm: &dyn Communicator
     comm.barrier().expect("all messages have been received");
 }
 
-pub fn exchange_around_a_ring_passes_halos(comm: &dyn Communicator) {
+pub(crate) fn exchange_around_a_ring_passes_halos(comm: &dyn Communicator) {
     let (rank, size) = (comm.rank(), comm.size());
     let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
     for step in 0..50_u64 {
@@ -239,7 +239,7 @@ pub fn exchange_around_a_ring_passes_halos(comm: &dyn Communicator) {
     }
 }
 
-pub fn ordered_sum_has_the_bits_of_the_serial_sum(comm: &dyn Communicator) {
+pub(crate) fn ordered_sum_has_the_bits_of_the_serial_sum(comm: &dyn Communicator) {
     for case in 0..40 {
         // Neither the terms nor their order depends on the number of ranks.
         let mut rng = Rng::with_seed(case);
@@ -267,7 +267,7 @@ pub fn ordered_sum_has_the_bits_of_the_serial_sum(comm: &dyn Communicator) {
     }
 }
 
-pub fn ordered_sum_of_nothing_is_zero(comm: &dyn Communicator) {
+pub(crate) fn ordered_sum_of_nothing_is_zero(comm: &dyn Communicator) {
     let mut sum = [1.0_f64; 5];
     comm.ordered_sum(&[], &mut sum).expect("all ranks take part");
     assert_eq!(sum, [0.0; 5]);
@@ -278,7 +278,7 @@ pub fn ordered_sum_of_nothing_is_zero(comm: &dyn Communicator) {
     assert!(sum.iter().all(|x| x.is_sign_negative()));
 }
 
-pub fn ordered_sum_refuses_an_index_twice(comm: &dyn Communicator) {
+pub(crate) fn ordered_sum_refuses_an_index_twice(comm: &dyn Communicator) {
     let term = [1.0_f32; 3];
     let twice: &[(u64, &[f32])] =
         if comm.size() == 1 { &[(4, &term), (4, &term)] } else { &[(4, &term)] };
@@ -287,7 +287,7 @@ pub fn ordered_sum_refuses_an_index_twice(comm: &dyn Communicator) {
     comm.barrier().expect("the communicator is still usable");
 }
 
-pub fn split_makes_independent_communicators(comm: &dyn Communicator) {
+pub(crate) fn split_makes_independent_communicators(comm: &dyn Communicator) {
     let (rank, size) = (comm.rank(), comm.size());
     // Odd and even ranks, numbered backwards.
     let half = comm
@@ -321,7 +321,7 @@ pub fn split_makes_independent_communicators(comm: &dyn Communicator) {
 }
 
 /// Two threads of each rank, each with a communicator of its own and parts of it.
-pub fn threads_of_a_rank_use_communicators_side_by_side(comm: &dyn Communicator) {
+pub(crate) fn threads_of_a_rank_use_communicators_side_by_side(comm: &dyn Communicator) {
     let parts = [0, 1].map(|_| {
         comm.split(Some(0), comm.rank() as u64).expect("all ranks take part").expect("a colour")
     });
@@ -349,7 +349,7 @@ pub fn threads_of_a_rank_use_communicators_side_by_side(comm: &dyn Communicator)
 
 /// More than the room that a link has for frames under way, several times over. Not one of the
 /// facts: it is for whole frames only.
-pub fn large_data_arrives_whole(comm: &dyn Communicator) {
+pub(crate) fn large_data_arrives_whole(comm: &dyn Communicator) {
     let (rank, size) = (comm.rank(), comm.size());
     let length = 6_000_000;
     let pattern = |rank: usize, i: usize| ((i * 7 + rank) % 1_000) as f32;
@@ -378,7 +378,7 @@ pub fn large_data_arrives_whole(comm: &dyn Communicator) {
     comm.barrier().expect("all ranks take part");
 }
 
-pub fn refused_arguments_leave_the_communicator_usable(comm: &dyn Communicator) {
+pub(crate) fn refused_arguments_leave_the_communicator_usable(comm: &dyn Communicator) {
     let root = comm.size() + 1;
     let error = comm.broadcast(root, &mut [0_u8; 3]).expect_err("no such rank");
     assert!(error.to_string().contains(&format!("0 to {}", comm.size() - 1)), "{error}");
@@ -393,7 +393,7 @@ pub fn refused_arguments_leave_the_communicator_usable(comm: &dyn Communicator) 
     comm.barrier().expect("the communicator is still usable");
 }
 
-pub fn statistics_count_calls_and_bytes(comm: &dyn Communicator) {
+pub(crate) fn statistics_count_calls_and_bytes(comm: &dyn Communicator) {
     comm.reset_statistics();
     let mut values = vec![1.0_f32; 50_000];
     comm.all_reduce(Reduction::Sum, &mut values).expect("all ranks take part");
@@ -408,7 +408,7 @@ pub fn statistics_count_calls_and_bytes(comm: &dyn Communicator) {
 }
 
 /// A rank that is late on purpose is waited for; rank 0 may be late by chance, but not every time.
-pub fn statistics_count_the_time_of_waiting(comm: &dyn Communicator) {
+pub(crate) fn statistics_count_the_time_of_waiting(comm: &dyn Communicator) {
     let waited = |pause: Duration| {
         if comm.rank() == comm.size() - 1 {
             std::thread::sleep(pause);
@@ -425,7 +425,7 @@ pub fn statistics_count_the_time_of_waiting(comm: &dyn Communicator) {
 }
 
 /// Sometimes at once, sometimes a little later, now and then much later than the others.
-pub fn arrive_at_a_random_time(rng: &mut Rng) {
+pub(crate) fn arrive_at_a_random_time(rng: &mut Rng) {
     match rng.u32(0..1_000) {
         0 => std::thread::sleep(Duration::from_micros(rng.u64(0..1_000))),
         1..20 => std::thread::yield_now(),
@@ -435,7 +435,7 @@ pub fn arrive_at_a_random_time(rng: &mut Rng) {
 }
 
 /// One small call out of five kinds, checked.
-pub fn small_call(comm: &dyn Communicator, call: u64) -> haloscope_comm::Result<()> {
+pub(crate) fn small_call(comm: &dyn Communicator, call: u64) -> haloscope_comm::Result<()> {
     let (rank, size) = (comm.rank(), comm.size());
     let mut value = [call];
     let mut expected = call;

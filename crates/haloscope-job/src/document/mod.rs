@@ -4,8 +4,8 @@
 //! the keys that were asked for are what the error suggests; no list of keys is kept beside the code that reads
 //! them. Every error has the line, the key, what is there and what would be accepted.
 
-pub mod numbers;
-pub mod paths;
+pub(crate) mod numbers;
+pub(crate) mod paths;
 
 use std::cell::RefCell;
 use std::fmt;
@@ -19,7 +19,7 @@ use toml::de::{DeTable, DeValue};
 
 /// The text of a job file, and where it is.
 #[derive(Debug)]
-pub struct Document {
+pub(crate) struct Document {
     /// What messages call it.
     pub name: String,
     pub text: String,
@@ -31,7 +31,7 @@ pub struct Document {
 
 /// A place in a job file, for messages: `job.toml:12: operators[1].sigma`.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub(crate) struct Place {
     document: Arc<str>,
     line: usize,
     path: String,
@@ -39,7 +39,7 @@ pub struct Place {
 
 impl Place {
     /// What is wrong there.
-    pub fn refuse(&self, reason: impl fmt::Display) -> Error {
+    pub(crate) fn refuse(&self, reason: impl fmt::Display) -> Error {
         Error::Content { file: self.to_string(), reason: reason.to_string() }
     }
 }
@@ -51,7 +51,7 @@ impl fmt::Display for Place {
 }
 
 /// A type that a key can have.
-pub trait Value<'a>: Sized {
+pub(crate) trait Value<'a>: Sized {
     /// What would be accepted: `a number`.
     fn expected() -> String;
 
@@ -144,7 +144,7 @@ impl<'a, T: Value<'a>> Value<'a> for Vec<T> {
 
 /// A table of the document.
 #[derive(Debug)]
-pub struct Section<'a> {
+pub(crate) struct Section<'a> {
     document: &'a Document,
     /// `operators[1]`; empty at the top.
     path: String,
@@ -155,13 +155,13 @@ pub struct Section<'a> {
 
 impl Document {
     /// A document from its text.
-    pub fn new(name: impl Into<String>, text: impl Into<String>, folder: &Path) -> Self {
+    pub(crate) fn new(name: impl Into<String>, text: impl Into<String>, folder: &Path) -> Self {
         let (name, text) = (name.into(), text.into());
         Self { name, text, folder: folder.to_owned(), notices: RefCell::default() }
     }
 
     /// A document from a file.
-    pub fn open(path: &Path) -> Result<Self> {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path)
             .map_err(|error| Error::File { file: name.clone(), reason: error.to_string() })?;
@@ -169,7 +169,7 @@ impl Document {
     }
 
     /// Gives all of the document to `read`, and refuses what it did not ask for.
-    pub fn read<T>(&self, read: impl FnOnce(&Section) -> Result<T>) -> Result<T> {
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&Section) -> Result<T>) -> Result<T> {
         let table = DeTable::parse(&self.text).map_err(|error| {
             let line = error.span().map_or(1, |span| self.line(&span));
             let message = error.message().lines().collect::<Vec<_>>().join(", ");
@@ -194,12 +194,12 @@ impl Document {
 
 impl<'a> Section<'a> {
     /// Where it is.
-    pub fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> Place {
         self.place_at(self.line, self.path.clone())
     }
 
     /// Where a key is, or the section if it is not there.
-    pub fn place_of(&self, key: &str) -> Place {
+    pub(crate) fn place_of(&self, key: &str) -> Place {
         match self.table.get_key_value(key) {
             Some((key, _)) => {
                 self.place_at(self.document.line(&key.span()), self.path_of(key.get_ref()))
@@ -209,7 +209,7 @@ impl<'a> Section<'a> {
     }
 
     /// The value of a key, if it is there.
-    pub fn get<T: Value<'a>>(&self, key: &'static str) -> Result<Option<T>> {
+    pub(crate) fn get<T: Value<'a>>(&self, key: &'static str) -> Result<Option<T>> {
         let Some(value) = self.find(key) else { return Ok(None) };
         match T::of(value.get_ref()) {
             Some(value) => Ok(Some(value)),
@@ -218,22 +218,22 @@ impl<'a> Section<'a> {
     }
 
     /// The value of a key that must be there.
-    pub fn require<T: Value<'a>>(&self, key: &'static str) -> Result<T> {
+    pub(crate) fn require<T: Value<'a>>(&self, key: &'static str) -> Result<T> {
         self.get(key)?.ok_or_else(|| self.missing(key, &T::expected()))
     }
 
     /// A number above 0, if it is there.
-    pub fn positive(&self, key: &'static str) -> Result<Option<f64>> {
+    pub(crate) fn positive(&self, key: &'static str) -> Result<Option<f64>> {
         self.number_that(key, "above 0", |number| number > 0.0)
     }
 
     /// A number that is not negative, if it is there.
-    pub fn not_negative(&self, key: &'static str) -> Result<Option<f64>> {
+    pub(crate) fn not_negative(&self, key: &'static str) -> Result<Option<f64>> {
         self.number_that(key, "that is not negative", |number| number >= 0.0)
     }
 
     /// A whole number of at least 1, if it is there.
-    pub fn count(&self, key: &'static str) -> Result<Option<usize>> {
+    pub(crate) fn count(&self, key: &'static str) -> Result<Option<usize>> {
         match self.get::<usize>(key)? {
             Some(0) => Err(self.place_of(key).refuse("0 is given; 1 or more is expected")),
             count => Ok(count),
@@ -241,12 +241,12 @@ impl<'a> Section<'a> {
     }
 
     /// Says something about a key to the author of the file, without refusing it.
-    pub fn notice(&self, key: &str, text: impl fmt::Display) {
+    pub(crate) fn notice(&self, key: &str, text: impl fmt::Display) {
         self.document.notices.borrow_mut().push(format!("{}: {text}", self.place_of(key)));
     }
 
     /// Two numbers of which the second is larger, if they are there; they may be infinite.
-    pub fn bounds(&self, key: &'static str) -> Result<Option<(f64, f64)>> {
+    pub(crate) fn bounds(&self, key: &'static str) -> Result<Option<(f64, f64)>> {
         let bounds = self.get::<Vec<Bound>>(key)?;
         match bounds.as_deref() {
             None => Ok(None),
@@ -259,7 +259,7 @@ impl<'a> Section<'a> {
     }
 
     /// Two numbers of which the second is larger, if they are there.
-    pub fn range(&self, key: &'static str) -> Result<Option<(f64, f64)>> {
+    pub(crate) fn range(&self, key: &'static str) -> Result<Option<(f64, f64)>> {
         match self.get::<Vec<f64>>(key)?.as_deref() {
             None => Ok(None),
             Some(&[low, high]) if low < high => Ok(Some((low, high))),
@@ -270,7 +270,7 @@ impl<'a> Section<'a> {
     }
 
     /// One of some words, if it is there.
-    pub fn choose<T: Clone>(
+    pub(crate) fn choose<T: Clone>(
         &self,
         key: &'static str,
         choices: &[(&'static str, T)],
@@ -292,7 +292,7 @@ impl<'a> Section<'a> {
     }
 
     /// One of some words, which must be there.
-    pub fn require_choice<T: Clone>(
+    pub(crate) fn require_choice<T: Clone>(
         &self,
         key: &'static str,
         choices: &[(&'static str, T)],
@@ -302,18 +302,18 @@ impl<'a> Section<'a> {
     }
 
     /// The path of a file or folder: relative to the job file, from the root, from `~/` or from `$VARIABLE/`.
-    pub fn path(&self, key: &'static str) -> Result<Option<PathBuf>> {
+    pub(crate) fn path(&self, key: &'static str) -> Result<Option<PathBuf>> {
         self.get::<&str>(key)?.map(|path| self.resolve(key, path)).transpose()
     }
 
     /// Paths, or one path.
-    pub fn paths(&self, key: &'static str) -> Result<Option<Vec<PathBuf>>> {
+    pub(crate) fn paths(&self, key: &'static str) -> Result<Option<Vec<PathBuf>>> {
         let Some(paths) = self.get::<Vec<&str>>(key)? else { return Ok(None) };
         paths.into_iter().map(|path| self.resolve(key, path)).collect::<Result<_>>().map(Some)
     }
 
     /// Files to read: for each path the file itself, all files of a folder, or those that match a pattern.
-    pub fn inputs(&self, key: &'static str) -> Result<Option<Vec<Vec<PathBuf>>>> {
+    pub(crate) fn inputs(&self, key: &'static str) -> Result<Option<Vec<Vec<PathBuf>>>> {
         let Some(paths) = self.get::<Vec<&str>>(key)? else { return Ok(None) };
         let expand = |path: &str| {
             let (folder, rest) = self.base(key, path)?;
@@ -346,7 +346,7 @@ impl<'a> Section<'a> {
     }
 
     /// A table within this one, if it is there; it is read and finished by `read`.
-    pub fn section<T>(
+    pub(crate) fn section<T>(
         &self,
         key: &'static str,
         read: impl FnOnce(&Section<'a>) -> Result<T>,
@@ -359,7 +359,7 @@ impl<'a> Section<'a> {
     }
 
     /// The tables of a list, each of which is read and finished by `read`; none if it is not there.
-    pub fn sections<T>(
+    pub(crate) fn sections<T>(
         &self,
         key: &'static str,
         mut read: impl FnMut(&Section<'a>) -> Result<T>,
@@ -380,17 +380,17 @@ impl<'a> Section<'a> {
     }
 
     /// Whether a key is there; it counts as asked for, so that a mistake in it is told from one in another.
-    pub fn has(&self, key: &'static str) -> bool {
+    pub(crate) fn has(&self, key: &'static str) -> bool {
         self.find(key).is_some()
     }
 
     /// Whether a key is there and is a table.
-    pub fn is_table(&self, key: &'static str) -> bool {
+    pub(crate) fn is_table(&self, key: &'static str) -> bool {
         self.find(key).is_some_and(|value| value.get_ref().is_table())
     }
 
     /// Refuses tables and keys with other names, before one that is misspelt is taken for one that is missing.
-    pub fn refuse_all_but(&self, names: &[&str]) -> Result<()> {
+    pub(crate) fn refuse_all_but(&self, names: &[&str]) -> Result<()> {
         let is_known = |name: &str| names.contains(&name);
         let Some(unknown) = self.table.keys().find(|key| !is_known(key.get_ref())) else {
             return Ok(());
@@ -409,7 +409,7 @@ impl<'a> Section<'a> {
     }
 
     /// All keys with their values as the text has them, those of inner tables under their paths.
-    pub fn settings(&self) -> Vec<(String, String)> {
+    pub(crate) fn settings(&self) -> Vec<(String, String)> {
         let mut settings = Vec::new();
         for (key, value) in self.table {
             self.list(&self.path_of(key.get_ref()), value, &mut settings);
@@ -438,7 +438,7 @@ impl<'a> Section<'a> {
     }
 
     /// All that is in some of its keys, whatever the layout of the text.
-    pub fn fingerprint(&self, keys: &[&str]) -> String {
+    pub(crate) fn fingerprint(&self, keys: &[&str]) -> String {
         let mut text = String::new();
         for key in keys {
             if let Some(value) = self.table.get(*key) {

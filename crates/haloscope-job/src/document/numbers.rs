@@ -13,7 +13,7 @@ use haloscope::{Error, Result};
 const MOST_BYTES: u64 = 64 << 20;
 
 /// The numbers of a file, in their order. One whose ending is of no other format is text, unless it is none.
-pub fn read(path: &Path) -> Result<Vec<f64>> {
+pub(crate) fn read(path: &Path) -> Result<Vec<f64>> {
     let name = path.display().to_string();
     if Format::of_name(&name).is_none()
         && let Some(text) = text_of(path, &name)?

@@ -11,7 +11,7 @@ use haloscope::{Error, Result};
 
 /// The files that a path in `folder` stands for. One that is no folder and no pattern stands for itself, be it there or
 /// not.
-pub fn expand(folder: &Path, path: &str) -> Result<Vec<PathBuf>> {
+pub(crate) fn expand(folder: &Path, path: &str) -> Result<Vec<PathBuf>> {
     let whole = folder.join(path);
     let is_zarr = whole.join("zarr.json").exists() || Format::of_name(path) == Some(Format::Zarr);
     if whole.is_dir() && !is_zarr {
@@ -36,12 +36,12 @@ pub fn expand(folder: &Path, path: &str) -> Result<Vec<PathBuf>> {
 }
 
 /// Whether a path in `folder` is a pattern. A name may have the letters of one.
-pub fn is_pattern(folder: &Path, path: &str) -> bool {
+pub(crate) fn is_pattern(folder: &Path, path: &str) -> bool {
     path.contains(['*', '?', '[']) && !folder.join(path).exists()
 }
 
 /// A pattern in `folder` as one that does not depend on where it is used.
-pub fn below(folder: &Path, pattern: &str) -> String {
+pub(crate) fn below(folder: &Path, pattern: &str) -> String {
     if Path::new(pattern).is_absolute() || folder.as_os_str().is_empty() {
         return pattern.to_owned();
     }
@@ -50,7 +50,7 @@ pub fn below(folder: &Path, pattern: &str) -> String {
 
 /// The pattern that stands for just these files of one folder, if there is one. They are in the order of their names, as a
 /// shell lists them, or of the numbers in these.
-pub fn pattern_of(files: &[PathBuf]) -> Option<String> {
+pub(crate) fn pattern_of(files: &[PathBuf]) -> Option<String> {
     let folder = files.first()?.parent()?;
     let mut names = Vec::new();
     for file in files {

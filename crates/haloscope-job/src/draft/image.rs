@@ -39,7 +39,7 @@ const LOSS: f32 = 0.06;
 /// More than this the networks of this build are not trained for.
 const MOST_NOISE: f64 = 0.25;
 
-pub fn denoise(data: &mut Data) -> Result<Draft> {
+pub(super) fn denoise(data: &mut Data) -> Result<Draft> {
     data.single()?;
     let frames = Frames::of(data)?;
     let operators = "# How the image was measured: directly, with noise only.\n[[operators]]\nkind = \"identity\"\n";
@@ -47,7 +47,7 @@ pub fn denoise(data: &mut Data) -> Result<Draft> {
     Ok(frames.draft("A noisy image.", operators.into(), tuning))
 }
 
-pub fn inpainting(data: &mut Data) -> Result<Draft> {
+pub(super) fn inpainting(data: &mut Data) -> Result<Draft> {
     data.single()?;
     let mut frames = Frames::of(data)?;
     let is_lossy = frames.format == Format::Jpeg;
@@ -81,7 +81,7 @@ pub fn inpainting(data: &mut Data) -> Result<Draft> {
     Ok(frames.draft("An image with missing pixels.", operators, tuning))
 }
 
-pub fn deblur(data: &mut Data) -> Result<Draft> {
+pub(super) fn deblur(data: &mut Data) -> Result<Draft> {
     let frames = Frames::of(data)?;
     let mut operators = String::from(
         "# How the image was measured. The kernels are guesses: Gaussians as wide as the sharpest edges. Measured kernels are\n\
@@ -107,7 +107,7 @@ pub fn deblur(data: &mut Data) -> Result<Draft> {
     ))
 }
 
-pub fn super_resolution(data: &mut Data) -> Result<Draft> {
+pub(super) fn super_resolution(data: &mut Data) -> Result<Draft> {
     let frames = Frames::of(data)?;
     let sides = frames.first.ndim() - 2;
     let number = data.paths.len();
@@ -289,7 +289,7 @@ fn white_of(sample: Sample, values: &Array) -> f64 {
 }
 
 /// The data without values that are no numbers, and a mask of the pixels that had none; `None` if all are numbers.
-pub fn without_gaps(path: &Path) -> Result<Option<(Array, Array)>> {
+pub(super) fn without_gaps(path: &Path) -> Result<Option<(Array, Array)>> {
     let image = io::read(path, &ReadOptions::default())?.array;
     if !image.iter().any(|value| value.is_nan()) {
         return Ok(None);

@@ -25,7 +25,7 @@ struct Found {
     arc: Option<Arc>,
 }
 
-pub fn slice(data: &mut Data) -> Result<Draft> {
+pub(super) fn slice(data: &mut Data) -> Result<Draft> {
     let found = match exchange(data)? {
         Some((rows, angles)) => {
             let row = rows.shape()[0] / 2;
@@ -46,7 +46,7 @@ pub fn slice(data: &mut Data) -> Result<Draft> {
     Ok(Draft { title, measurements, operators, tuning, is_colour: false, ending: ".tif" })
 }
 
-pub fn volume(data: &mut Data) -> Result<Draft> {
+pub(super) fn volume(data: &mut Data) -> Result<Draft> {
     let found = match exchange(data)? {
         Some((rows, angles)) => {
             let lines = format!("[measurements]\nscan = {}\n", data.named(data.single()?)?);

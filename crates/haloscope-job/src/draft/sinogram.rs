@@ -8,7 +8,7 @@ use ndarray::{Array2, ArrayView2, Axis};
 use super::quantile;
 
 /// A sinogram (view, bin) of line integrals, and what was done to make it one.
-pub struct Sinogram {
+pub(crate) struct Sinogram {
     pub values: Array2<f32>,
     /// Whether its file has (bin, view).
     pub turned: bool,
@@ -18,7 +18,7 @@ pub struct Sinogram {
 
 /// The arc of equally spaced views.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Arc {
+pub(crate) struct Arc {
     /// From the first to the last view, and one step more.
     pub degrees: f64,
     /// Whether the last view is a whole (half) turn after the first.
@@ -28,7 +28,7 @@ pub struct Arc {
 
 impl Sinogram {
     /// A sinogram of a file, whichever way it lies.
-    pub fn of(stored: &ArrayView2<f32>) -> Self {
+    pub(crate) fn of(stored: &ArrayView2<f32>) -> Self {
         let beam = beam_of(stored);
         let integrals = match beam {
             Some(beam) => stored.mapv(|value| -((f64::from(value) / beam).max(1e-6).ln() as f32)),
@@ -45,7 +45,7 @@ impl Sinogram {
     }
 
     /// As measurements: (1, 1, view, bin).
-    pub fn array(&self) -> Array {
+    pub(crate) fn array(&self) -> Array {
         self.values.clone().insert_axis(Axis(0)).insert_axis(Axis(0)).into_dyn()
     }
 
@@ -55,7 +55,7 @@ impl Sinogram {
     /// Either way the views go on smoothly beyond the last, and the difference of a view from the mean of its neighbours is
     /// noise and little else. So the places of the first views after the last ones are those that interpolate best. The end
     /// is taken to be left out, as most scans do, unless it is clearly better the other way.
-    pub fn arc(&self) -> Arc {
+    pub(crate) fn arc(&self) -> Arc {
         let (views, bins) = self.values.dim();
         let half_turn = Arc { degrees: 180.0, has_both_ends: false, is_full_turn: false };
         if views < 4 || bins < 4 {
@@ -178,14 +178,14 @@ fn mirror(view: &[f32], twice: f64) -> Vec<f32> {
 
 impl Arc {
     /// The angles of so many views, in radians.
-    pub fn angles(&self, views: usize) -> Vec<f64> {
+    pub(crate) fn angles(&self, views: usize) -> Vec<f64> {
         (0..views).map(|view| self.degrees / 180.0 * PI * view as f64 / views as f64).collect()
     }
 }
 
 /// The intensity of the beam, if these are intensities. Detectors are wider than objects: along one pair of borders is
 /// nothing but air, which is the least of line integrals and the most of intensities.
-pub fn beam_of(values: &ArrayView2<f32>) -> Option<f64> {
+pub(crate) fn beam_of(values: &ArrayView2<f32>) -> Option<f64> {
     let (rows, columns) = values.dim();
     let (low, high) =
         (quantile(values.iter().copied(), 0.01), quantile(values.iter().copied(), 0.99));

@@ -19,7 +19,7 @@ const MOST_BARS: usize = 80;
 
 /// How values are placed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Scale {
+pub(super) enum Scale {
     /// In proportion.
     Linear,
     /// By their logarithm; values of zero and less are left out.
@@ -27,7 +27,12 @@ pub enum Scale {
 }
 
 /// A line through (iteration, value), or `None` if there is nothing to show.
-pub fn line(label: &str, unit: &str, points: &[(usize, f64)], scale: Scale) -> Option<String> {
+pub(super) fn line(
+    label: &str,
+    unit: &str,
+    points: &[(usize, f64)],
+    scale: Scale,
+) -> Option<String> {
     let shown = |value: f64| value.is_finite() && (scale == Scale::Linear || value > 0.0);
     let points: Vec<(usize, f64)> =
         points.iter().copied().filter(|(_, value)| shown(*value)).collect();
@@ -58,7 +63,7 @@ pub fn line(label: &str, unit: &str, points: &[(usize, f64)], scale: Scale) -> O
 
 /// Bars of seconds, stacked by component, or `None` if there is nothing to show. Many iterations share a bar, which
 /// shows their mean then.
-pub fn stacked(label: &str, names: &[String], rows: &[(usize, Vec<f64>)]) -> Option<String> {
+pub(super) fn stacked(label: &str, names: &[String], rows: &[(usize, Vec<f64>)]) -> Option<String> {
     let (first, last) = (rows.first()?.0, rows.last()?.0);
     let per_bar = rows.len().div_ceil(MOST_BARS);
     let bars: Vec<(usize, usize, Vec<f64>)> = rows.chunks(per_bar).map(mean).collect();

@@ -13,7 +13,7 @@ use super::escape;
 
 /// What is shown, in the order of the page. Parts that are empty are left out.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub(crate) struct Report {
     /// The heading, and the title of the window.
     pub title: String,
     /// A sentence below it.
@@ -40,7 +40,7 @@ pub struct Report {
 
 /// A picture and what it shows.
 #[derive(Clone, Debug, Default)]
-pub struct Picture {
+pub(crate) struct Picture {
     /// A few words.
     pub caption: String,
     /// A PNG file.
@@ -53,7 +53,7 @@ pub struct Picture {
 
 /// The values that a picture shows as black and white.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ValueScale {
+pub(crate) struct ValueScale {
     /// And all below it.
     pub black: f32,
     /// And all above it.
@@ -64,7 +64,7 @@ pub struct ValueScale {
 
 /// A part of a picture: a slice of a volume.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Panel {
+pub(crate) struct Panel {
     /// Which slice it is.
     pub caption: String,
     /// In pixels.
@@ -73,7 +73,7 @@ pub struct Panel {
 
 /// Two pictures of the same size and parts.
 #[derive(Clone, Debug)]
-pub struct Comparison {
+pub(crate) struct Comparison {
     /// On the left of the slider.
     pub before: Picture,
     /// On the right.
@@ -82,7 +82,7 @@ pub struct Comparison {
 
 /// A table whose first column names the rows.
 #[derive(Clone, Debug, Default)]
-pub struct Table {
+pub(crate) struct Table {
     /// The names of the columns.
     pub columns: Vec<String>,
     /// The cells, row by row.
@@ -91,7 +91,7 @@ pub struct Table {
 
 /// What is known of an iteration.
 #[derive(Clone, Debug, Default)]
-pub struct Iteration {
+pub(crate) struct Iteration {
     /// Its number.
     pub number: usize,
     /// The data term.
@@ -108,7 +108,7 @@ const TEMPLATE: &str = include_str!("template.html");
 
 impl Report {
     /// The whole page.
-    pub fn to_html(&self) -> String {
+    pub(crate) fn to_html(&self) -> String {
         let mut page = String::new();
         // One pass over the template, so that text with braces in it stays text.
         let mut rest = TEMPLATE;

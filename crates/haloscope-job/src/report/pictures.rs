@@ -19,7 +19,7 @@ use crate::sections::placement::Affine;
 use crate::words::count;
 
 /// A picture that was written.
-pub struct Written {
+pub(crate) struct Written {
     pub path: PathBuf,
     /// The name of the file, without its ending.
     pub name: &'static str,
@@ -31,7 +31,7 @@ pub struct Written {
 
 /// Writes the pictures there are: truth, before, after and difference. `contrast` are the values of black and white, in
 /// this unit.
-pub fn write(
+pub(super) fn write(
     folder: &Path,
     truth: Option<&Truth>,
     before: Option<&Before>,

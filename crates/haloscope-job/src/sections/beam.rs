@@ -22,7 +22,7 @@ use crate::words::count;
 
 /// How rays go.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Rays {
+pub(crate) enum Rays {
     Parallel,
     /// Distances of source and detector from the rotation axis.
     Fan(f64, f64),
@@ -31,7 +31,7 @@ pub enum Rays {
 
 /// A scan as the job file has it.
 #[derive(Clone, Debug)]
-pub struct Beam {
+pub(crate) struct Beam {
     place: Place,
     rays: Rays,
     angles: Angles,
@@ -71,7 +71,7 @@ impl Unit {
 
 /// A scan with all that is to be known of it.
 #[derive(Debug)]
-pub struct Scan {
+pub(crate) struct Scan {
     beam: Beam,
     /// For images of this shape, (channel, spatial…).
     image: Vec<usize>,
@@ -108,14 +108,14 @@ impl<'a> Value<'a> for Angles {
 
 /// All views of a scan, or those of a group.
 #[derive(Clone, Debug)]
-pub enum Projector {
+pub(crate) enum Projector {
     Plane(Tomography2d),
     Space(Tomography3d),
 }
 
 /// What only the measurements know of a scan.
 #[derive(Clone, Debug, Default)]
-pub struct Measured {
+pub(crate) struct Measured {
     /// The shape behind batch and channel: (view, bin) or (view, row, column).
     pub shape: Vec<usize>,
     /// The angles in radians, where a file has them.
@@ -123,7 +123,7 @@ pub struct Measured {
 }
 
 impl Beam {
-    pub fn read(section: &Section, rays: Rays) -> Result<Self> {
+    pub(crate) fn read(section: &Section, rays: Rays) -> Result<Self> {
         let angles = match section.get("angles")? {
             Some(Angles::File(_)) => Angles::File(section.path("angles")?.unwrap_or_default()),
             angles => angles.unwrap_or(Angles::Measured),
@@ -158,12 +158,12 @@ impl Beam {
     }
 
     /// Whether its rays are in one plane.
-    pub fn is_fan(&self) -> bool {
+    pub(crate) fn is_fan(&self) -> bool {
         matches!(self.rays, Rays::Fan(..))
     }
 
     /// The file that its angles are in, if they are in one.
-    pub fn file(&self) -> Option<&PathBuf> {
+    pub(crate) fn file(&self) -> Option<&PathBuf> {
         match &self.angles {
             Angles::File(path) => Some(path),
             _ => None,
@@ -171,7 +171,7 @@ impl Beam {
     }
 
     /// The sides of the image that a detector suggests.
-    pub fn sides(&self, measured: &Measured) -> Option<Vec<usize>> {
+    pub(crate) fn sides(&self, measured: &Measured) -> Option<Vec<usize>> {
         match self.detector.as_deref().or(measured.shape.get(1..))? {
             [bins] => Some(vec![*bins; 2]),
             [rows, columns] => Some(vec![*rows, *columns, *columns]),
@@ -180,7 +180,7 @@ impl Beam {
     }
 
     /// The scan of images of a shape (channel, spatial…), with what the measurements know, if there are any yet.
-    pub fn scan(&self, image: &[usize], measured: Option<&Measured>) -> Result<Arc<Scan>> {
+    pub(crate) fn scan(&self, image: &[usize], measured: Option<&Measured>) -> Result<Arc<Scan>> {
         let angles = self.angles(measured)?;
         let views = angles.len();
         let found = measured.map_or(&[][..], |measured| &measured.shape);
@@ -280,13 +280,13 @@ impl Beam {
 }
 
 /// The least and the greatest of some angles.
-pub fn extent(angles: &[f64]) -> (f64, f64) {
+pub(crate) fn extent(angles: &[f64]) -> (f64, f64) {
     let fold = |start, f: fn(f64, f64) -> f64| angles.iter().copied().fold(start, f);
     (fold(f64::INFINITY, f64::min), fold(f64::NEG_INFINITY, f64::max))
 }
 
 /// Whether angles, with their last step or without it, go half or all around as radians.
-pub fn covers_radians(angles: &[f64]) -> bool {
+pub(crate) fn covers_radians(angles: &[f64]) -> bool {
     let (low, high) = extent(angles);
     let arc = high - low;
     let step = arc / (angles.len().max(2) - 1) as f64;
@@ -306,12 +306,12 @@ const MOST_VIEWS: usize = 1_000_000;
 
 impl Scan {
     /// How many operators it is.
-    pub fn groups(&self) -> usize {
+    pub(crate) fn groups(&self) -> usize {
         self.beam.groups
     }
 
     /// The size of the image's pixels along each side, if the job says anything of lengths.
-    pub fn pixel(&self) -> Option<Vec<f64>> {
+    pub(crate) fn pixel(&self) -> Option<Vec<f64>> {
         let beam = &self.beam;
         let says = beam.pixel.is_some() || beam.spacing.is_some() || beam.rays != Rays::Parallel;
         says.then(|| self.pixels())
@@ -333,7 +333,7 @@ impl Scan {
     }
 
     /// Whether its operators are scaled so that their norm is 1.
-    pub fn is_normalised(&self) -> bool {
+    pub(crate) fn is_normalised(&self) -> bool {
         self.beam.normalise
     }
 
@@ -418,7 +418,7 @@ impl Scan {
     }
 
     /// What may be wrong with it, in words.
-    pub fn warnings(&self) -> Vec<String> {
+    pub(crate) fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let [height, width] = self.breadth();
         let (_, seen) = self.field_of_view();
@@ -445,7 +445,7 @@ impl Scan {
     }
 
     /// What filtered back-projection lacks, in words.
-    pub fn arc_warning(&self) -> Result<Option<String>> {
+    pub(crate) fn arc_warning(&self) -> Result<Option<String>> {
         let missing = match self.make(self.angles.clone())? {
             Projector::Plane(plane) => plane.missing_arc(),
             Projector::Space(space) => space.missing_arc(),
@@ -462,7 +462,7 @@ impl Scan {
     }
 
     /// The geometry, as names and values.
-    pub fn describe(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn describe(&self) -> Vec<(&'static str, String)> {
         let beam = match self.beam.rays {
             Rays::Parallel => "parallel".to_owned(),
             Rays::Fan(source, detector) | Rays::Cone(source, detector) => format!(
@@ -518,7 +518,7 @@ impl Scan {
     }
 
     /// A few of the views, at most so many, to find out what they cost.
-    pub fn trial(&self, views: usize) -> Result<(Projector, usize)> {
+    pub(crate) fn trial(&self, views: usize) -> Result<(Projector, usize)> {
         let every = self.angles.len().div_ceil(views.max(1)).max(1);
         let angles: Vec<f64> = self.angles.iter().step_by(every).copied().collect();
         let count = angles.len();
@@ -526,40 +526,40 @@ impl Scan {
     }
 
     /// How many views it has.
-    pub fn views(&self) -> usize {
+    pub(crate) fn views(&self) -> usize {
         self.angles.len()
     }
 
     /// How many values a group measures of an image.
-    pub fn values(&self, group: usize) -> usize {
+    pub(crate) fn values(&self, group: usize) -> usize {
         let views = self.angles.len().saturating_sub(group).div_ceil(self.groups());
         let bins = self.detector.iter().fold(1, |bins: usize, side| bins.saturating_mul(*side));
         bins.saturating_mul(views).saturating_mul(self.image[0])
     }
 
     /// All views.
-    pub fn whole(&self) -> Result<Projector> {
+    pub(crate) fn whole(&self) -> Result<Projector> {
         self.make(self.angles.clone())?.scaled(self.factor()?)
     }
 
     /// The views of a group.
-    pub fn group(&self, group: usize) -> Result<Projector> {
+    pub(crate) fn group(&self, group: usize) -> Result<Projector> {
         self.draft(group)?.scaled(self.factor()?)
     }
 
     /// The views of a group, without the factor, which may take long to find.
-    pub fn draft(&self, group: usize) -> Result<Projector> {
+    pub(crate) fn draft(&self, group: usize) -> Result<Projector> {
         self.make(self.angles.iter().skip(group).step_by(self.groups()).copied().collect())
     }
 
     /// The measurements of a group out of those of all views.
-    pub fn select(&self, all: &Array, group: usize) -> Array {
+    pub(crate) fn select(&self, all: &Array, group: usize) -> Array {
         let views: Vec<usize> = (group..all.shape()[2]).step_by(self.groups()).collect();
         all.select(Axis(2), &views)
     }
 
     /// The measurements of all views out of those of the groups.
-    pub fn join(&self, groups: &Measurements) -> Result<Array> {
+    pub(crate) fn join(&self, groups: &Measurements) -> Result<Array> {
         let parts: Vec<&Array> = groups.iter().map(|(_, part)| part).collect();
         let Some(first) = parts.first().filter(|_| parts.len() == self.groups()) else {
             return Err(self.beam.place.refuse("filtered back-projection is for one scan alone"));
@@ -672,7 +672,7 @@ fn along<const SIDES: usize>(values: &[f64], key: &str) -> Result<[f64; SIDES]> 
 
 impl Projector {
     /// The image by filtered back-projection of all views.
-    pub fn filtered_back_projection(&self, views: &Array, window: Window) -> Result<Array> {
+    pub(crate) fn filtered_back_projection(&self, views: &Array, window: Window) -> Result<Array> {
         match self {
             Self::Plane(plane) => plane.filtered_back_projection(views, window),
             Self::Space(space) => space.filtered_back_projection(views, window),
@@ -680,7 +680,7 @@ impl Projector {
     }
 
     /// What it measures, without the batch.
-    pub fn measurement_shape(&self) -> Vec<usize> {
+    pub(crate) fn measurement_shape(&self) -> Vec<usize> {
         match self {
             Self::Plane(plane) => plane.measurement_shape().to_vec(),
             Self::Space(space) => space.measurement_shape().to_vec(),
@@ -688,7 +688,7 @@ impl Projector {
     }
 
     /// As an operator of a stack.
-    pub fn into_physics(self) -> Arc<dyn Physics> {
+    pub(crate) fn into_physics(self) -> Arc<dyn Physics> {
         match self {
             Self::Plane(plane) => Arc::new(plane),
             Self::Space(space) => Arc::new(space),

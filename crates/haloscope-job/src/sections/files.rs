@@ -14,7 +14,7 @@ use crate::document::{Place, Section};
 
 /// `[start]`.
 #[derive(Clone, Debug)]
-pub enum StartPlan {
+pub(crate) enum StartPlan {
     Zeros,
     Adjoint,
     /// The adjoint over what the operators see of each pixel, with the rest interpolated.
@@ -35,21 +35,21 @@ const WINDOWS: [(&str, Window); 5] = [
 ];
 
 /// The window of filtered back-projection.
-pub fn window(section: &Section) -> Result<Window> {
+pub(crate) fn window(section: &Section) -> Result<Window> {
     Ok(section.choose("window", &WINDOWS)?.unwrap_or_default())
 }
 
 impl StartPlan {
     /// The start of a job that does not name one: priors continue the image where nothing is measured; without one,
     /// nothing but the data counts.
-    pub fn standard(prior: &PriorKind) -> Self {
+    pub(crate) fn standard(prior: &PriorKind) -> Self {
         match prior {
             PriorKind::None => Self::Adjoint,
             PriorKind::TotalVariation { .. } | PriorKind::Network(_) => Self::Filled,
         }
     }
 
-    pub fn read(section: &Section) -> Result<Self> {
+    pub(crate) fn read(section: &Section) -> Result<Self> {
         type Read = fn(&Section) -> Result<StartPlan>;
         let back_projection: Read =
             |section| Ok(Self::BackProjection(section.place(), window(section)?));
@@ -70,7 +70,7 @@ impl StartPlan {
 
 /// `[output]`.
 #[derive(Clone, Debug, Default)]
-pub struct OutputPlan {
+pub(crate) struct OutputPlan {
     place: Option<Place>,
     /// Files for the image, in the formats of their names.
     pub files: Vec<PathBuf>,
@@ -84,11 +84,11 @@ pub struct OutputPlan {
 
 impl OutputPlan {
     /// Pictures and a report, and no image.
-    pub fn pictures(folder: &Path) -> Self {
+    pub(crate) fn pictures(folder: &Path) -> Self {
         Self { folder: Some(folder.to_owned()), ..Self::default() }
     }
 
-    pub fn read(section: &Section) -> Result<Self> {
+    pub(crate) fn read(section: &Section) -> Result<Self> {
         let single = |range: Option<(f64, f64)>| range.map(|(low, high)| (low as f32, high as f32));
         let files = section.paths("file")?.unwrap_or_default();
         for file in &files {
@@ -114,7 +114,7 @@ impl OutputPlan {
     }
 
     /// Refuses to write over what the job reads.
-    pub fn check_inputs(&self, inputs: &[PathBuf]) -> Result<()> {
+    pub(crate) fn check_inputs(&self, inputs: &[PathBuf]) -> Result<()> {
         // Files that are not there yet are no inputs.
         let same = |one: &PathBuf, other: &PathBuf| match (one.canonicalize(), other.canonicalize())
         {
@@ -135,7 +135,7 @@ impl OutputPlan {
     }
 
     /// Refuses folders in which nothing can be written, which is better known before the work than after it.
-    pub fn check_writable(&self) -> Result<()> {
+    pub(crate) fn check_writable(&self) -> Result<()> {
         let here = |folder: &Path| {
             if folder.as_os_str().is_empty() {
                 Path::new(".").to_owned()
@@ -168,7 +168,7 @@ impl OutputPlan {
     }
 
     /// Refuses files that cannot hold an image of this shape (batch, channel, spatial…).
-    pub fn check_image(&self, image: &[usize]) -> Result<()> {
+    pub(crate) fn check_image(&self, image: &[usize]) -> Result<()> {
         for file in &self.files {
             if is_picture(file) && !matches!(image, [1, 1 | 3, _, _]) {
                 return self.refuse(format!(
@@ -196,7 +196,7 @@ const RESULTS: [&str; 5] =
     ["truth.png", "before.png", "after.png", "difference.png", "report.html"];
 
 /// Whether a file shows values from 0 to 1 and no others.
-pub fn is_picture(file: &Path) -> bool {
+pub(crate) fn is_picture(file: &Path) -> bool {
     matches!(Format::of_name(&file.display().to_string()), Some(Format::Png | Format::Jpeg))
 }
 
@@ -228,7 +228,7 @@ pub fn check_name(file: &Path) -> std::result::Result<(), String> {
 
 /// `[checkpoint]`.
 #[derive(Clone, Debug)]
-pub struct CheckpointPlan {
+pub(crate) struct CheckpointPlan {
     pub folder: PathBuf,
     every: Every,
     keep: usize,
@@ -236,13 +236,13 @@ pub struct CheckpointPlan {
 
 impl CheckpointPlan {
     /// Checkpoints of a job that does not speak of them: only when it is interrupted, beside the job file.
-    pub fn beside(job: &Path) -> Self {
+    pub(crate) fn beside(job: &Path) -> Self {
         let stem = job.file_stem().unwrap_or_default().display();
         let folder = job.with_file_name(format!("{stem}-checkpoints"));
         Self { folder, every: Every::default(), keep: 2 }
     }
 
-    pub fn read(section: &Section, standard: &Self) -> Result<Self> {
+    pub(crate) fn read(section: &Section, standard: &Self) -> Result<Self> {
         let minutes = section.positive("minutes")?;
         let time = minutes
             .map(|minutes| Duration::try_from_secs_f64(60.0 * minutes))
@@ -255,17 +255,17 @@ impl CheckpointPlan {
         })
     }
 
-    pub fn open(&self) -> Result<Checkpoints> {
+    pub(crate) fn open(&self) -> Result<Checkpoints> {
         Checkpoints::new(&self.folder, self.every)?.with_keep(self.keep)
     }
 
     /// Whether they are written every so often, and not only when a run is cut short.
-    pub fn is_periodic(&self) -> bool {
+    pub(crate) fn is_periodic(&self) -> bool {
         self.every != Every::default()
     }
 
     /// When they are written, in words.
-    pub fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let mut when = Vec::new();
         when.extend(self.every.iterations.map(|count| match count {
             1 => "every iteration".to_owned(),

@@ -10,7 +10,7 @@ use crate::words::count;
 
 /// A kernel that is made when the dimensions of the image are known.
 #[derive(Clone, Debug)]
-pub struct Kernel {
+pub(super) struct Kernel {
     place: Place,
     shape: Shape,
 }
@@ -30,7 +30,7 @@ enum Shape {
 
 impl Kernel {
     /// The kernels of a section: one for each angle that it has.
-    pub fn read(section: &Section) -> Result<Vec<Self>> {
+    pub(super) fn read(section: &Section) -> Result<Vec<Self>> {
         type Read = fn(&Section) -> Result<Vec<Shape>>;
         let kinds: [(&str, Read); 5] = [
             ("gaussian", |section| {
@@ -64,7 +64,7 @@ impl Kernel {
     }
 
     /// The kernel for images of so many sides, as (1, channel, spatial…).
-    pub fn make(&self, sides: usize) -> Result<Array> {
+    pub(super) fn make(&self, sides: usize) -> Result<Array> {
         let kernel = match &self.shape {
             Shape::Gaussian(sigma, angle) => kernels::gaussian(&self.along(sigma, sides)?, *angle),
             Shape::Motion(length, angle) => kernels::straight_motion(*length, *angle),
@@ -86,7 +86,7 @@ impl Kernel {
     }
 
     /// The file that it is in, if it is in one.
-    pub fn file(&self) -> Option<&PathBuf> {
+    pub(super) fn file(&self) -> Option<&PathBuf> {
         match &self.shape {
             Shape::File(path) => Some(path),
             _ => None,

@@ -20,7 +20,7 @@ use crate::words;
 
 /// `[measurements]`.
 #[derive(Clone, Debug)]
-pub enum Source {
+pub(crate) enum Source {
     /// One file for each operator; all views of a scan are in one.
     Files(Files),
     /// The one scan of a file.
@@ -31,7 +31,7 @@ pub enum Source {
 
 /// Measurements in files of any format.
 #[derive(Clone, Debug)]
-pub struct Files {
+pub(crate) struct Files {
     place: Place,
     /// What the job lists: the files of each path, folder or pattern, and later those of each measurement.
     groups: Vec<Vec<PathBuf>>,
@@ -44,7 +44,7 @@ pub struct Files {
 
 /// A scan in HDF5, with the frames that are needed to make line integrals of it.
 #[derive(Clone, Debug)]
-pub struct ScanFile {
+pub(crate) struct ScanFile {
     place: Place,
     path: PathBuf,
     /// The row of the detector that is the slice, if the image is one.
@@ -53,7 +53,7 @@ pub struct ScanFile {
 
 /// An image that is known, and the noise of its measurements.
 #[derive(Clone, Debug)]
-pub struct Simulation {
+pub(crate) struct Simulation {
     place: Place,
     image: KnownImage,
     /// One for all operators, or one for each.
@@ -71,7 +71,7 @@ enum KnownImage {
 
 /// An image from a file, with what is done to its values.
 #[derive(Clone, Debug)]
-pub struct ImageFile {
+pub(crate) struct ImageFile {
     place: Place,
     pub path: PathBuf,
     options: ReadOptions,
@@ -80,7 +80,7 @@ pub struct ImageFile {
 }
 
 impl Source {
-    pub fn read(section: &Section) -> Result<Self> {
+    pub(crate) fn read(section: &Section) -> Result<Self> {
         let sources = ["files", "scan", "phantom", "image"];
         let given: Vec<&str> = sources.into_iter().filter(|key| section.has(key)).collect();
         match given[..] {
@@ -96,7 +96,7 @@ impl Source {
     }
 
     /// Deals files to the operators of the job.
-    pub fn suit(&mut self, operators: &[Entry]) -> Result<()> {
+    pub(crate) fn suit(&mut self, operators: &[Entry]) -> Result<()> {
         match self {
             Self::Files(files) => files.suit(operators),
             _ => Ok(()),
@@ -104,7 +104,7 @@ impl Source {
     }
 
     /// A few words on it.
-    pub fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         match self {
             Self::Files(files) => files.describe(),
             Self::Scan(scan) => scan.path.display().to_string(),
@@ -117,7 +117,7 @@ impl Source {
     }
 
     /// The files that it reads.
-    pub fn files(&self) -> Vec<PathBuf> {
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
         match self {
             Self::Files(files) => {
                 let frames = files.frames.iter().flat_map(|frames| frames.files());
@@ -180,22 +180,22 @@ impl Files {
     }
 
     /// What is wrong with them.
-    pub fn refuse(&self, reason: &str) -> haloscope::Error {
+    pub(crate) fn refuse(&self, reason: &str) -> haloscope::Error {
         self.place.refuse(reason)
     }
 
     /// What may be wrong with them, in words.
-    pub fn doubt(&self, doubt: &str) -> String {
+    pub(crate) fn doubt(&self, doubt: &str) -> String {
         format!("{}: {doubt}", self.place)
     }
 
     /// One measurement, with the axes (batch, channel, …).
-    pub fn load(&self, index: usize) -> Result<Array> {
+    pub(crate) fn load(&self, index: usize) -> Result<Array> {
         Ok(self.load_with_origin(index)?.0)
     }
 
     /// The first measurement, where its file says that it is, and what the file holds, in words.
-    pub fn load_first(&self) -> Result<(Array, Placement, String)> {
+    pub(crate) fn load_first(&self) -> Result<(Array, Placement, String)> {
         let (array, origin) = self.load_with_origin(0)?;
         let (low, high) = extremes(&array);
         let becomes = if self.frames.is_some() { "; as measurements" } else { ":" };
@@ -253,7 +253,7 @@ impl Files {
     }
 
     /// Refuses files that no operator has.
-    pub fn check_count(&self, needed: usize) -> Result<()> {
+    pub(crate) fn check_count(&self, needed: usize) -> Result<()> {
         if needed == self.groups.len() {
             return Ok(());
         }
@@ -300,7 +300,7 @@ impl ScanFile {
 
     /// The line integrals of a row, (1, 1, view, bin), or of all rows, (1, 1, view, row, column), and the angles.
     #[cfg(feature = "hdf5")]
-    pub fn load(&self) -> Result<(Array, Vec<f64>)> {
+    pub(crate) fn load(&self) -> Result<(Array, Vec<f64>)> {
         let refuse = |error| self.place.refuse(error);
         let scan = io::exchange::Scan::read(&self.path, &io::Limits::default()).map_err(refuse)?;
         // (row, 1, view, column)
@@ -321,7 +321,7 @@ impl ScanFile {
     }
 
     #[cfg(not(feature = "hdf5"))]
-    pub fn load(&self) -> Result<(Array, Vec<f64>)> {
+    pub(crate) fn load(&self) -> Result<(Array, Vec<f64>)> {
         let _ = self.row;
         Err(self.place.refuse(format!(
             "{}: scans in HDF5 need a build with the feature `hdf5`",
@@ -362,7 +362,7 @@ impl Simulation {
     }
 
     /// Refuses a list of noises that is not one for each operator.
-    pub fn check_noise(&self, operators: usize) -> Result<()> {
+    pub(crate) fn check_noise(&self, operators: usize) -> Result<()> {
         match self.noise.len() {
             1 => Ok(()),
             count if count == operators => Ok(()),
@@ -375,7 +375,7 @@ impl Simulation {
     }
 
     /// The shape of the image, (batch, channel, spatial…), if it is known before it is made.
-    pub fn announced_shape(&self) -> Option<Vec<usize>> {
+    pub(crate) fn announced_shape(&self) -> Option<Vec<usize>> {
         match &self.image {
             KnownImage::Landscape(sides) => Some([&[1, 3], &sides[..]].concat()),
             KnownImage::SheppLogan { sides, .. } => Some([&[1, 1], &sides[..]].concat()),
@@ -384,7 +384,7 @@ impl Simulation {
     }
 
     /// The image that is to be found, and where its file says that it is.
-    pub fn truth(&self) -> Result<(Array, Placement)> {
+    pub(crate) fn truth(&self) -> Result<(Array, Placement)> {
         let nowhere = |image| (image, Placement::default());
         match &self.image {
             KnownImage::File(file) => file.load_with_placement(),
@@ -402,7 +402,7 @@ impl Simulation {
 
 impl ImageFile {
     /// The file under a key, which must be there, with the keys beside it that say how it is read.
-    pub fn read(section: &Section, key: &'static str) -> Result<Self> {
+    pub(crate) fn read(section: &Section, key: &'static str) -> Result<Self> {
         section.require::<&str>(key)?;
         let path = section.path(key)?.unwrap_or_default();
         let options = reading(section)?;
@@ -410,12 +410,12 @@ impl ImageFile {
         Ok(Self { place: section.place_of(key), path, options, shrink })
     }
 
-    pub fn load(&self) -> Result<Array> {
+    pub(crate) fn load(&self) -> Result<Array> {
         Ok(self.load_with_placement()?.0)
     }
 
     /// The image, and where its file says that it is.
-    pub fn load_with_placement(&self) -> Result<(Array, Placement)> {
+    pub(crate) fn load_with_placement(&self) -> Result<(Array, Placement)> {
         let read = io::read(&self.path, &self.options).map_err(|error| self.place.refuse(error))?;
         check_finite(&self.place, &self.path, &read.array)?;
         let placement = Placement::of(&read);
@@ -433,7 +433,7 @@ impl ImageFile {
 
 impl Measured {
     /// What an array of measurements knows of its scan.
-    pub fn of(array: &Array, angles: Option<Vec<f64>>) -> Self {
+    pub(crate) fn of(array: &Array, angles: Option<Vec<f64>>) -> Self {
         Self { shape: array.shape().get(2..).unwrap_or_default().to_vec(), angles }
     }
 }
@@ -479,7 +479,7 @@ fn read_noise(section: &Section) -> Result<Noise> {
     }
 }
 
-pub fn check_finite(place: &Place, path: &std::path::Path, array: &Array) -> Result<()> {
+pub(crate) fn check_finite(place: &Place, path: &std::path::Path, array: &Array) -> Result<()> {
     match array.iter().position(|value| !value.is_finite()) {
         None => Ok(()),
         Some(index) => Err(place.refuse(format!(

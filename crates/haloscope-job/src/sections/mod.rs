@@ -2,12 +2,12 @@
 //!
 //! Reading a section touches no other file. `docs/guide.md` is the reference of the keys.
 
-pub mod beam;
-pub mod files;
+pub(crate) mod beam;
+pub(crate) mod files;
 mod kernel;
-pub mod measurements;
-pub mod operators;
-pub mod placement;
-pub mod prior;
-pub mod solver;
+pub(crate) mod measurements;
+pub(crate) mod operators;
+pub(crate) mod placement;
+pub(crate) mod prior;
+pub(crate) mod solver;
 mod stack;

@@ -60,7 +60,7 @@ impl Placement {
 
     /// This one, or the pixels that a scan is given if no file says where the image is.
     #[must_use]
-    pub fn or_pixels(self, pixel: Option<Vec<f64>>) -> Self {
+    pub(crate) fn or_pixels(self, pixel: Option<Vec<f64>>) -> Self {
         match pixel {
             Some(_) if self.affine.is_none() => Self { spacing: pixel, ..self },
             _ => self,

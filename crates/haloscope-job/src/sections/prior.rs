@@ -12,7 +12,7 @@ use haloscope::solve::{self, Plug, Prior, PriorForms, Range, TotalVariationPrior
 use haloscope::tiling::{Batch, Border, Extent, Overlap, Patch, Shards, Strategy, Tiling};
 use haloscope::{Array, Error, Result};
 use haloscope_comm::Context;
-use haloscope_nn::engine::{Accuracy, Options};
+use haloscope_nn::engine::{Accuracy, EngineOptions};
 use haloscope_nn::models::{Model, ModelName};
 use ndarray::{ArrayD, Dimension};
 use toml::de::DeValue;
@@ -22,14 +22,14 @@ use crate::words::count;
 
 /// `[prior]`.
 #[derive(Clone, Debug)]
-pub struct PriorPlan {
+pub(crate) struct PriorPlan {
     pub kind: PriorKind,
     /// The range that images are brought back to.
     pub clamp: Option<(f32, f32)>,
 }
 
 #[derive(Clone, Debug)]
-pub enum PriorKind {
+pub(crate) enum PriorKind {
     None,
     TotalVariation { weight: f64, denoiser: TotalVariation },
     Network(NetworkPlan),
@@ -57,7 +57,7 @@ fn read_total_variation(section: &Section) -> Result<PriorKind> {
 
 /// A network as a prior.
 #[derive(Clone, Debug)]
-pub struct NetworkPlan {
+pub(crate) struct NetworkPlan {
     place: Place,
     /// The path of a file, or the name of a model that the command knows.
     pub model: String,
@@ -122,7 +122,7 @@ impl<'a> Value<'a> for Scale {
 
 /// A noise level that a denoiser is told, and where the job says so.
 #[derive(Clone, Debug)]
-pub struct Level {
+pub(crate) struct Level {
     pub place: Place,
     pub sigma: f32,
 }
@@ -151,7 +151,7 @@ impl<'a> Value<'a> for PatchLength {
 
 /// The prior of a run, on all ranks.
 #[derive(Clone, Debug)]
-pub enum RankedPrior {
+pub(crate) enum RankedPrior {
     None(Option<(f32, f32)>),
     TotalVariation(TotalVariationPrior<DistributedTotalVariation>, Option<(f32, f32)>),
     Network(Plug),
@@ -164,7 +164,7 @@ impl Default for PriorPlan {
 }
 
 impl PriorPlan {
-    pub fn read(section: &Section) -> Result<Self> {
+    pub(crate) fn read(section: &Section) -> Result<Self> {
         let kind = match section.choose("kind", &PRIORS)? {
             Some(read) => read(section)?,
             None => PriorKind::None,
@@ -180,7 +180,7 @@ impl PriorPlan {
     }
 
     /// A few words on it.
-    pub fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         match &self.kind {
             PriorKind::None => "no prior".into(),
             PriorKind::TotalVariation { .. } => "total variation".into(),
@@ -192,7 +192,7 @@ impl PriorPlan {
     }
 
     /// What it is to a method.
-    pub fn form(&self) -> solve::PriorKind {
+    pub(crate) fn form(&self) -> solve::PriorKind {
         match self.kind {
             PriorKind::None => solve::PriorKind::None,
             PriorKind::TotalVariation { .. } => solve::PriorKind::TotalVariation,
@@ -201,7 +201,7 @@ impl PriorPlan {
     }
 
     /// Whether images are clamped or scaled around a network.
-    pub fn has_range(&self) -> bool {
+    pub(crate) fn has_range(&self) -> bool {
         // An image that turns out to be from 0 to 1 is not scaled; that it may be counts.
         let scales = matches!(&self.kind, PriorKind::Network(network)
             if network.scale != Scale::Given(0.0, 1.0));
@@ -209,14 +209,14 @@ impl PriorPlan {
     }
 
     /// Whether its bits depend on the number of ranks, because the job asks for tiles that suit them.
-    pub fn depends_on_ranks(&self) -> bool {
+    pub(crate) fn depends_on_ranks(&self) -> bool {
         let PriorKind::Network(network) = &self.kind else { return false };
         matches!(network.patch, Some(PatchLength::Auto))
     }
 
     /// The network on one rank, if it is one, for images of this shape (batch, channel, spatial…) and the levels that
     /// the method tells it, if it has its own.
-    pub fn open(
+    pub(crate) fn open(
         &self,
         threads: usize,
         image: &[usize],
@@ -234,7 +234,10 @@ impl PriorPlan {
 
     /// The values that are black and white to a network, for an image to begin with: those that the job gives, or those that
     /// suit it. `None` where there is no network, or where every iteration finds them anew.
-    pub fn scale(&self, start: impl FnOnce() -> Result<Array>) -> Result<Option<(f32, f32)>> {
+    pub(crate) fn scale(
+        &self,
+        start: impl FnOnce() -> Result<Array>,
+    ) -> Result<Option<(f32, f32)>> {
         let PriorKind::Network(network) = &self.kind else { return Ok(None) };
         match network.scale {
             Scale::Range => Ok(None),
@@ -245,7 +248,7 @@ impl PriorPlan {
 
     /// What the job's author should know of a scale that was found for an image to begin with. Pictures may be dark; scans
     /// have units, and water is 0.2 in one of them.
-    pub fn scale_note(
+    pub(crate) fn scale_note(
         &self,
         (black, white): (f32, f32),
         start: &Array,
@@ -276,7 +279,7 @@ impl PriorPlan {
     }
 
     /// What the job's author should know of a range that does not suit the image to begin with.
-    pub fn clamp_note(&self, start: &Array) -> Option<String> {
+    pub(crate) fn clamp_note(&self, start: &Array) -> Option<String> {
         let (low, high) = self.clamp?;
         let (least, greatest) = robust_extremes(start);
         let is_cut = greatest - high > 0.5 * (greatest - least).max(high - low)
@@ -294,7 +297,7 @@ impl PriorPlan {
     }
 
     /// The prior on all ranks, with what `open` and `scale` returned.
-    pub fn build(
+    pub(crate) fn build(
         &self,
         ctx: &Context,
         denoiser: Option<Arc<NetworkDenoiser>>,
@@ -378,7 +381,8 @@ impl NetworkPlan {
 
     fn open(&self, threads: usize, image: &[usize]) -> Result<NetworkDenoiser> {
         let model = self.model(image)?;
-        let options = Options { threads, accuracy: self.accuracy, ..Options::default() };
+        let options =
+            EngineOptions { threads, accuracy: self.accuracy, ..EngineOptions::default() };
         NetworkDenoiser::new(model, options)
     }
 
@@ -416,13 +420,13 @@ impl NetworkPlan {
     }
 
     /// The noise level that it is told by methods that have none of their own.
-    pub fn sigma(&self) -> f32 {
+    pub(crate) fn sigma(&self) -> f32 {
         self.level.sigma
     }
 
     /// How images are cut. What the job leaves open is the library's standard, which does not depend on the number of
     /// ranks; [`Tiling::choose`] settles it.
-    pub fn tiling(&self) -> Tiling {
+    pub(crate) fn tiling(&self) -> Tiling {
         let patch = match &self.patch {
             None | Some(PatchLength::Standard) => Patch::Standard,
             Some(PatchLength::Auto) => Patch::Auto,
@@ -531,7 +535,7 @@ fn extent(lengths: &[usize]) -> Extent {
 
 impl RankedPrior {
     /// As methods take it.
-    pub fn forms(&self) -> PriorForms {
+    pub(crate) fn forms(&self) -> PriorForms {
         let (prox, denoiser) = (self.prox(), self.plug());
         PriorForms { prox, denoiser, weight: self.weight(), range: self.range() }
     }

@@ -37,7 +37,7 @@ pub(crate) const FIDELITIES: [(&str, ReadFidelity); 3] = [
 
 /// `[fidelity]`.
 #[derive(Clone, Debug)]
-pub struct FidelityPlan {
+pub(crate) struct FidelityPlan {
     pub fidelities: Fidelities,
     pub name: &'static str,
 }
@@ -49,7 +49,7 @@ impl Default for FidelityPlan {
 }
 
 impl FidelityPlan {
-    pub fn read(section: &Section) -> Result<Self> {
+    pub(crate) fn read(section: &Section) -> Result<Self> {
         let named = FIDELITIES.map(|(name, read)| (name, (name, read)));
         let (name, read) = section.require_choice("kind", &named)?;
         Ok(Self { fidelities: read(section)?, name })
@@ -58,7 +58,7 @@ impl FidelityPlan {
 
 /// `[solver]`.
 #[derive(Clone, Debug)]
-pub struct SolverPlan {
+pub(crate) struct SolverPlan {
     place: Place,
     /// The method, as the job calls it.
     pub name: &'static str,
@@ -89,7 +89,7 @@ impl<'a> Value<'a> for OrAuto {
 
 impl SolverPlan {
     /// Reads the keys that the method lists.
-    pub fn read(section: &Section) -> Result<Self> {
+    pub(crate) fn read(section: &Section) -> Result<Self> {
         let names = |method: &Method| {
             let method = *method;
             let names = std::iter::once(method.name()).chain(method.aliases.iter().copied());
@@ -112,7 +112,7 @@ impl SolverPlan {
 
     /// With what the fidelity and the operators need of the method.
     #[must_use]
-    pub fn suiting(mut self, fidelity: &FidelityPlan, operators: &[Entry]) -> Self {
+    pub(crate) fn suiting(mut self, fidelity: &FidelityPlan, operators: &[Entry]) -> Self {
         self.is_scan = operators.iter().any(Entry::is_scan);
         // A fidelity that it does not take is refused when all sections are read.
         self.algorithm = self.method.resolve(fidelity.name, &self.keys).unwrap_or(self.method);
@@ -120,13 +120,13 @@ impl SolverPlan {
     }
 
     /// The start whose image is the result, for methods without iterations.
-    pub fn direct_start(&self) -> Option<StartPlan> {
+    pub(crate) fn direct_start(&self) -> Option<StartPlan> {
         let window = self.keys.window("window").filter(|_| self.method.is_direct())?;
         Some(StartPlan::BackProjection(self.place.clone(), window))
     }
 
     /// About how often an iteration applies the operators forward and back, at most.
-    pub fn applications(&self) -> f64 {
+    pub(crate) fn applications(&self) -> f64 {
         match self.algorithm.data_term {
             DataUse::Nothing => 0.0,
             DataUse::Prox => self.inner_iterations() as f64 + 1.0,
@@ -136,12 +136,12 @@ impl SolverPlan {
     }
 
     /// Whether the norm of the operators is computed first.
-    pub fn needs_norm(&self) -> bool {
+    pub(crate) fn needs_norm(&self) -> bool {
         self.keys.is_auto("step")
     }
 
     /// Refuses a prior, a fidelity or operators that the method cannot use.
-    pub fn check(
+    pub(crate) fn check(
         &self,
         prior: &PriorPlan,
         fidelity: &FidelityPlan,
@@ -165,19 +165,19 @@ impl SolverPlan {
     }
 
     /// The first and the last of the noise levels that the method tells a denoiser, if it has its own.
-    pub fn levels(&self) -> Vec<Level> {
+    pub(crate) fn levels(&self) -> Vec<Level> {
         let Some((first, last)) = self.keys.pair("levels") else { return Vec::new() };
         let level = |sigma: f64| Level { place: self.place.clone(), sigma: sigma as f32 };
         vec![level(first), level(last)]
     }
 
     /// The most iterations for a prox of the data term; 0 for methods without one.
-    pub fn inner_iterations(&self) -> usize {
+    pub(crate) fn inner_iterations(&self) -> usize {
         self.keys.count("inner-iterations").unwrap_or(0)
     }
 
     /// The problem, with what the method needs of it.
-    pub fn adapt(&self, problem: Problem) -> Problem {
+    pub(crate) fn adapt(&self, problem: Problem) -> Problem {
         match (self.keys.number("inner-tolerance"), self.keys.count("inner-iterations")) {
             (Some(tolerance), Some(iterations)) => problem.with_inner(tolerance, iterations),
             _ => problem,
@@ -185,7 +185,7 @@ impl SolverPlan {
     }
 
     /// The method, with what is found out, and the noise of the measurements if that was found; all ranks call it.
-    pub fn build(
+    pub(crate) fn build(
         &self,
         problem: &Problem,
         prior: &RankedPrior,
@@ -227,7 +227,7 @@ impl SolverPlan {
     }
 
     /// What of it decides the result and is not in the section itself.
-    pub fn fingerprint(&self, iterations: usize) -> String {
+    pub(crate) fn fingerprint(&self, iterations: usize) -> String {
         let key = "schedule-iterations";
         if self.method.key(key).is_some() && !self.keys.is_given(key) {
             return format!("schedule of {iterations}");
@@ -275,7 +275,7 @@ fn reason_of(error: Error) -> String {
 
 /// `[stop]`.
 #[derive(Clone, Debug)]
-pub struct StopPlan {
+pub(crate) struct StopPlan {
     pub iterations: usize,
     relative_change: f64,
     target: Option<Target>,
@@ -297,7 +297,11 @@ impl Default for StopPlan {
 }
 
 impl StopPlan {
-    pub fn read(section: &Section, solver: &SolverPlan, fidelity: &FidelityPlan) -> Result<Self> {
+    pub(crate) fn read(
+        section: &Section,
+        solver: &SolverPlan,
+        fidelity: &FidelityPlan,
+    ) -> Result<Self> {
         let standard = Self::default();
         let data_term = section.not_negative("data-term")?.map(Target::DataTerm);
         let discrepancy = section.positive("discrepancy")?.map(Target::Discrepancy);
@@ -335,7 +339,7 @@ impl StopPlan {
     }
 
     /// The rules for so many measured values, compared by `fidelity`.
-    pub fn stopping(&self, values: usize, fidelity: &FidelityPlan) -> Stopping {
+    pub(crate) fn stopping(&self, values: usize, fidelity: &FidelityPlan) -> Stopping {
         let data_term = self.target.map(|target| match target {
             Target::DataTerm(value) => value,
             Target::Discrepancy(sigma) => {

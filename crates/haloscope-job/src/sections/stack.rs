@@ -15,7 +15,7 @@ use crate::words::count;
 
 /// Which axes of a scan come first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
+pub(super) enum Order {
     /// Projections.
     #[default]
     ViewRowColumn,
@@ -28,7 +28,7 @@ const ORDERS: [(&str, Order); 2] =
 
 /// How files become a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stacking {
+pub(super) struct Stacking {
     pub order: Option<Order>,
     /// The row of the detector that is the slice, if the image is one.
     pub row: Option<usize>,
@@ -37,24 +37,24 @@ pub struct Stacking {
 }
 
 impl Stacking {
-    pub fn read(section: &Section) -> Result<Self> {
+    pub(super) fn read(section: &Section) -> Result<Self> {
         let order = section.choose("order", &ORDERS)?;
         Ok(Self { order, row: section.get("row")?, is_fan: false })
     }
 
     /// Whether a job asks for something.
-    pub fn is_given(&self) -> bool {
+    pub(super) fn is_given(&self) -> bool {
         self.order.is_some() || self.row.is_some()
     }
 
     /// A scan of so many files.
-    pub fn stack(self, files: usize) -> Stack {
+    pub(super) fn stack(self, files: usize) -> Stack {
         Stack { how: self, files, sides: Vec::new(), rows: 0, values: Vec::new() }
     }
 }
 
 /// A scan whose files are being read.
-pub struct Stack {
+pub(super) struct Stack {
     how: Stacking,
     files: usize,
     /// (view, row, column), (row, view, column) or (view, bin), of what has been read.
@@ -66,7 +66,7 @@ pub struct Stack {
 
 impl Stack {
     /// Takes the next file: (1, 1, …) of two or three sides.
-    pub fn push(&mut self, part: &Array) -> std::result::Result<(), String> {
+    pub(super) fn push(&mut self, part: &Array) -> std::result::Result<(), String> {
         let &[1, 1, ref sides @ ..] = part.shape() else {
             return Err(format!(
                 "it has the shape {:?}; one image of one channel is expected in each file of a scan",
@@ -114,7 +114,7 @@ impl Stack {
     }
 
     /// The sides of a frame of the detector.
-    pub fn frame(&self) -> Vec<usize> {
+    pub(super) fn frame(&self) -> Vec<usize> {
         match (self.how.order.unwrap_or_default(), self.how.row, &self.sides[..]) {
             (Order::ViewRowColumn, Some(_), [_, columns]) => vec![self.rows, *columns],
             (Order::RowViewColumn, _, [rows, _, columns]) => vec![*rows, *columns],
@@ -124,7 +124,7 @@ impl Stack {
     }
 
     /// The scan.
-    pub fn finish(self) -> std::result::Result<Array, String> {
+    pub(super) fn finish(self) -> std::result::Result<Array, String> {
         let array = Array::from_shape_vec(IxDyn(&self.sides), self.values)
             .map_err(|error| error.to_string())?;
         let array = match (self.how.order.unwrap_or_default(), self.how.row) {
@@ -149,7 +149,7 @@ fn out_of(row: usize, rows: usize) -> String {
 
 /// Flat and dark frames, and whether the logarithm is taken.
 #[derive(Clone, Debug)]
-pub struct Frames {
+pub(super) struct Frames {
     place: Place,
     flat: Option<FrameFiles>,
     dark: Option<FrameFiles>,
@@ -167,7 +167,7 @@ struct FrameFiles {
 
 impl Frames {
     /// What a section says of them, if it does.
-    pub fn read(section: &Section) -> Result<Option<Self>> {
+    pub(super) fn read(section: &Section) -> Result<Option<Self>> {
         let flat = FrameFiles::read(section, "flat", section.get("flat-entry")?)?;
         let dark = FrameFiles::read(section, "dark", section.get("dark-entry")?)?;
         let logarithm = section.get("logarithm")?;
@@ -179,22 +179,22 @@ impl Frames {
     }
 
     /// The files that are read.
-    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+    pub(super) fn files(&self) -> impl Iterator<Item = &PathBuf> {
         self.flat.iter().chain(&self.dark).flat_map(|files| &files.paths)
     }
 
     /// Whether there are frames of some kind.
-    pub fn has_frames(&self) -> bool {
+    pub(super) fn has_frames(&self) -> bool {
         self.flat.is_some() || self.dark.is_some()
     }
 
     /// Whether there are flat frames, which say what is 1.
-    pub fn has_flat(&self) -> bool {
+    pub(super) fn has_flat(&self) -> bool {
         self.flat.is_some()
     }
 
     /// What is done, in a few words.
-    pub fn describe(&self, is_scan: bool) -> String {
+    pub(super) fn describe(&self, is_scan: bool) -> String {
         let mut words = Vec::new();
         words.extend(self.dark.as_ref().map(|_| "dark frames subtracted"));
         words.extend(self.flat.as_ref().map(|_| "divided by flat frames"));
@@ -205,7 +205,7 @@ impl Frames {
     /// Measurements as they would be of an even beam and a perfect detector. `frame` are the sides of one frame: those
     /// of the detector, if `stacking` says that it is a scan, else channels and sides of an image. `options` say how
     /// frames are read.
-    pub fn apply(
+    pub(super) fn apply(
         &self,
         counts: Array,
         frame: &[usize],

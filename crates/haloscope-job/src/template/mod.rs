@@ -272,7 +272,7 @@ impl Problem {
 
 impl Draft {
     /// The text of a job file of this name whose result has another, with a network, or total variation if there is none.
-    pub fn job(&self, name: &str, result: &str, model: Option<&str>) -> String {
+    pub(crate) fn job(&self, name: &str, result: &str, model: Option<&str>) -> String {
         include_str!("templates/from.toml")
             .replace("{prior}", &prior(model, &self.tuning))
             .replace("{measurements}", self.measurements.trim_end())

@@ -14,7 +14,7 @@ pub struct HaloPlan {
 /// An exchange with the neighbours on both sides along one axis. The neighbours have the same round, with the same lengths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Round {
-    /// The step before which it takes place, as an index into [`Plan::steps`](super::Plan::steps).
+    /// The step before which it takes place, as an index into [`EnginePlan::steps`](super::EnginePlan::steps).
     pub step: usize,
     /// The spatial axis.
     pub axis: usize,

@@ -3,16 +3,16 @@
 /// The most threads that a plan takes: more than machines have cores, and fewer than systems start.
 pub const MAX_THREADS: usize = 4096;
 
-/// Options of a [`Plan`](super::Plan).
+/// Options of a [`EnginePlan`](super::EnginePlan).
 ///
 /// ```
-/// use haloscope_nn::engine::{Accuracy, Options};
+/// use haloscope_nn::engine::{Accuracy, EngineOptions};
 ///
-/// let options = Options { threads: 2, accuracy: Accuracy::Strict, ..Options::default() };
+/// let options = EngineOptions { threads: 2, accuracy: Accuracy::Strict, ..EngineOptions::default() };
 /// assert_eq!(options.memory_budget, None);
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-pub struct Options {
+pub struct EngineOptions {
     /// Threads that a run uses, the caller's included, up to [`MAX_THREADS`]. The result does not
     /// depend on it.
     pub threads: usize,
@@ -33,7 +33,7 @@ pub enum Accuracy {
     Strict,
 }
 
-impl Default for Options {
+impl Default for EngineOptions {
     fn default() -> Self {
         Self { threads: 1, accuracy: Accuracy::Fast, memory_budget: None }
     }

@@ -11,7 +11,7 @@ use crate::shape::Shape;
 /// A network planned for one shape of input: immutable, and shared by as many runs as you like.
 ///
 /// See [`Engine`](super::Engine) for an example.
-pub trait Plan: Send + Sync + fmt::Debug {
+pub trait EnginePlan: Send + Sync + fmt::Debug {
     /// The shape of the input.
     fn input_shape(&self) -> &Shape;
 
@@ -19,14 +19,14 @@ pub trait Plan: Send + Sync + fmt::Debug {
     fn output_shape(&self) -> &Shape;
 
     /// The bytes that the plan and a scratch take.
-    fn memory(&self) -> Memory;
+    fn memory(&self) -> PlanMemory;
 
     /// The steps in the order in which they run; one for all the work if the engine does not tell them apart.
-    fn steps(&self) -> &[Step];
+    fn steps(&self) -> &[PlanStep];
 
     /// Floating-point operations by the definition of the layers, two for each multiplication: an engine may need fewer.
     fn flops(&self) -> f64 {
-        self.steps().iter().map(Step::flops).sum()
+        self.steps().iter().map(PlanStep::flops).sum()
     }
 
     /// What one run at a time needs. Any number of them may be in use at once.
@@ -43,7 +43,7 @@ pub trait Plan: Send + Sync + fmt::Debug {
         input: &[f32],
         output: &mut [f32],
         scratch: &mut Scratch,
-        observe: &mut dyn FnMut(&Step, Duration),
+        observe: &mut dyn FnMut(&PlanStep, Duration),
     ) -> Result<()>;
 
     /// What is exchanged with neighbours; nothing, unless the plan is for a part of an image.
@@ -59,7 +59,7 @@ pub trait Plan: Send + Sync + fmt::Debug {
         output: &mut [f32],
         scratch: &mut Scratch,
         halo: &mut dyn Halo,
-        observe: &mut dyn FnMut(&Step, Duration),
+        observe: &mut dyn FnMut(&PlanStep, Duration),
     ) -> Result<()> {
         let _ = halo;
         self.run_observed(input, output, scratch, observe)
@@ -68,7 +68,7 @@ pub trait Plan: Send + Sync + fmt::Debug {
 
 /// The bytes that a plan takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
+pub struct PlanMemory {
     /// Weights in the form that the engine reads, in host memory. Plans of one network share those that they have in
     /// common; each counts them.
     pub weights: usize,
@@ -80,7 +80,7 @@ pub struct Memory {
     pub device: usize,
 }
 
-impl Memory {
+impl PlanMemory {
     /// Bytes of host memory for a plan and one scratch.
     #[must_use]
     pub fn total(&self) -> usize {
@@ -111,13 +111,13 @@ impl fmt::Debug for Scratch {
 
 /// A step of a plan: one layer with what was fused into it.
 #[derive(Clone, PartialEq)]
-pub struct Step {
+pub struct PlanStep {
     name: String,
     method: String,
     flops: f64,
 }
 
-impl Step {
+impl PlanStep {
     /// A step.
     #[must_use]
     pub fn new(name: String, method: String, flops: f64) -> Self {
@@ -143,7 +143,7 @@ impl Step {
     }
 }
 
-impl fmt::Debug for Step {
+impl fmt::Debug for PlanStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.name, self.method)
     }

@@ -41,7 +41,7 @@ impl Shard {
 
     /// All of the image.
     #[must_use]
-    pub fn whole_of(whole: &Shape) -> Self {
+    pub(crate) fn whole_of(whole: &Shape) -> Self {
         let region = whole.spatial().iter().map(|&side| 0..side).collect();
         Self { whole: whole.clone(), region, shape: whole.clone() }
     }

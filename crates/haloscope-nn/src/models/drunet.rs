@@ -215,7 +215,7 @@ fn member(stage: &str, number: usize, alone: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::footprint::{Cost, Footprint};
+    use crate::footprint::{Footprint, NetworkCost};
     use crate::shape::Shape;
 
     fn count(model: &Drunet) -> usize {
@@ -238,7 +238,7 @@ mod tests {
         // 18 convolutions at full size, 16 at a half, 16 at a quarter and 8 at an eighth, and up to
         // 7 pixels because blocks of 8 share what lies below.
         assert_eq!(footprint.radius, [18 + 2 * 16 + 4 * 16 + 8 * 8 + 7; 2]);
-        let cost = Cost::of(model.network(), &Shape::new([1, 4, 256, 256]).expect("small"));
+        let cost = NetworkCost::of(model.network(), &Shape::new([1, 4, 256, 256]).expect("small"));
         assert_eq!(cost.expect("aligned").multiply_adds, 138_776_936_448);
     }
 

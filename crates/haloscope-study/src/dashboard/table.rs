@@ -14,7 +14,7 @@ use crate::columns::{COLUMNS, Column, Kind, names};
 use crate::torn::whole_rows;
 
 /// More rows than this would make a page that no browser opens in reasonable time.
-pub const MAX_ROWS: usize = 500_000;
+pub(super) const MAX_ROWS: usize = 500_000;
 
 /// The rows of a study, by column.
 #[derive(Clone, Debug, PartialEq)]

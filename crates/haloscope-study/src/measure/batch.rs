@@ -9,7 +9,7 @@ use haloscope::distribute::distribute_with;
 use haloscope::memory::{peak_resident_bytes, resident_bytes};
 use haloscope::phantom::landscape;
 use haloscope_comm::ContextOptions;
-use haloscope_nn::engine::Options;
+use haloscope_nn::engine::EngineOptions;
 
 use super::Tell;
 use crate::error::Result;
@@ -19,14 +19,14 @@ use crate::trial::{Answer, Trial};
 use haloscope_nn::models::ModelName;
 
 /// Denoises the image, once for nothing and once for each repetition.
-pub fn measure(trial: &Trial, tell: &Tell<'_>) -> Result<()> {
+pub(super) fn measure(trial: &Trial, tell: &Tell<'_>) -> Result<()> {
     let configuration = &trial.configuration;
     let image = landscape(configuration.height, configuration.width)?;
     let (channels, axes) = (image.shape()[1], image.ndim() - 2);
     tell(Answer::Data(Digest::of(&image).to_string()))?;
 
     let model = configuration.model.parse::<ModelName>()?.open(channels, axes)?;
-    let options = Options { threads: configuration.threads, ..Options::default() };
+    let options = EngineOptions { threads: configuration.threads, ..EngineOptions::default() };
     let threads = Some(configuration.threads);
     let ctx = ContextOptions { threads, ..ContextOptions::default() }.solo()?;
     let before = resident_bytes();

@@ -17,7 +17,7 @@ const LONG_CALLS: usize = 12;
 const LONG_BYTES: usize = 32 << 20;
 
 /// Measures messages between two ranks.
-pub fn measure(
+pub(super) fn measure(
     backend: Backend,
     tell: impl Fn(Answer) -> Result<()> + Send + Sync + 'static,
 ) -> Result<()> {

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use haloscope::memory::{peak_resident_bytes, resident_bytes};
-use haloscope_nn::engine::{Cpu, Engine, Options};
+use haloscope_nn::engine::{Cpu, Engine, EngineOptions};
 use haloscope_nn::models::Sigma;
 use haloscope_nn::{Shape, Tensor};
 
@@ -17,7 +17,7 @@ use haloscope_nn::models::ModelName;
 const CHANNELS: usize = 3;
 
 /// Plans the network and runs it, once for nothing and once for each repetition.
-pub fn measure(trial: &Trial, tell: &Tell<'_>) -> Result<()> {
+pub(super) fn measure(trial: &Trial, tell: &Tell<'_>) -> Result<()> {
     let configuration = &trial.configuration;
     let name = configuration.model.parse::<ModelName>()?;
     let model = name.open(CHANNELS, configuration.sides().len())?;
@@ -28,7 +28,7 @@ pub fn measure(trial: &Trial, tell: &Tell<'_>) -> Result<()> {
     let weights = (model.network().parameters() * size_of::<f32>()) as u64;
     let before = resident_bytes().map(|bytes| bytes.saturating_sub(weights));
     let input = Tensor::new(shape.clone(), vec![0.5; shape.count()])?;
-    let options = Options { threads: configuration.threads, ..Options::default() };
+    let options = EngineOptions { threads: configuration.threads, ..EngineOptions::default() };
     let plan = Cpu::default().plan_consuming(model.into_network(), &shape, &options)?;
     let mut output = vec![0.0; plan.output_shape().count()];
     let arrays = size_of::<f32>() * (shape.count() + output.len());

@@ -11,7 +11,7 @@ use haloscope::memory::peak_resident_bytes;
 use haloscope::metrics::psnr;
 use haloscope::solve::{Algorithm, Record, Setting, State, Stopping, solve};
 use haloscope::{Array, Digest};
-use haloscope_comm::{Collectives, Context, Cost};
+use haloscope_comm::{CallCost, Collectives, Context};
 use haloscope_job::Prepared;
 
 use super::Tell;
@@ -20,7 +20,7 @@ use crate::row::Row;
 use crate::trial::{Answer, Trial};
 
 /// Measures all repetitions of a trial on one rank; the first rank reports them.
-pub fn reconstruct(ctx: &Context, trial: &Trial, tell: &Tell<'_>) -> Result<()> {
+pub(super) fn reconstruct(ctx: &Context, trial: &Trial, tell: &Tell<'_>) -> Result<()> {
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(trial.configuration.threads)
         .build()
@@ -99,11 +99,11 @@ type Note<'a> = dyn FnMut(&Record, &State, u64) -> haloscope::Result<()> + 'a;
 struct Counted<'a> {
     method: &'a dyn Algorithm,
     ctx: &'a Context,
-    cost: Mutex<Cost>,
+    cost: Mutex<CallCost>,
 }
 
 impl Counted<'_> {
-    fn cost(&self) -> Cost {
+    fn cost(&self) -> CallCost {
         *self.cost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -117,7 +117,7 @@ impl Algorithm for Counted<'_> {
         let before = self.ctx.comm().statistics().total();
         let result = self.method.step(setting, state);
         let after = self.ctx.comm().statistics().total();
-        let cost = Cost {
+        let cost = CallCost {
             transfer: after.transfer.saturating_sub(before.transfer),
             waiting: after.waiting.saturating_sub(before.waiting),
             ..after

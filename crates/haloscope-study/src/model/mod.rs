@@ -26,7 +26,7 @@ use haloscope::denoise::{Exchanges, NetworkDenoiser};
 use haloscope::physics::Reach;
 use haloscope::tiling::ShardPlan;
 use haloscope_job::{Distribution, Operators};
-use haloscope_nn::engine::Options;
+use haloscope_nn::engine::EngineOptions;
 use haloscope_nn::models::ModelName;
 use traffic::{Call, Shard, Traffic};
 
@@ -150,7 +150,7 @@ impl Workload {
             return Ok(network);
         }
         let model = self.model.open(self.channels, self.sides.len())?;
-        let network = NetworkDenoiser::new(model, Options::default())?;
+        let network = NetworkDenoiser::new(model, EngineOptions::default())?;
         Ok(self.network.get_or_init(|| network))
     }
 

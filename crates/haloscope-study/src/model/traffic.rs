@@ -8,7 +8,7 @@ use haloscope::tiling::ShardPlan;
 use super::Cluster;
 
 /// Ranks on as few nodes as hold them.
-pub struct Traffic<'a> {
+pub(super) struct Traffic<'a> {
     /// The machine.
     pub cluster: &'a Cluster,
     /// The ranks.
@@ -17,7 +17,7 @@ pub struct Traffic<'a> {
 
 /// What a rank sends in a call, and how long the call takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Call {
+pub(super) struct Call {
     pub bytes: f64,
     pub seconds: f64,
 }
@@ -33,7 +33,7 @@ impl Add for Call {
 impl Traffic<'_> {
     /// A sum of `operators` images of `bytes` each, which all ranks get. The image is cut into a segment per rank;
     /// ranks send the segments of their terms to the owners, who send the sums to all.
-    pub fn ordered_sum(&self, bytes: f64, operators: usize) -> Call {
+    pub(super) fn ordered_sum(&self, bytes: f64, operators: usize) -> Call {
         let ranks = self.ranks as f64;
         let own = operators.div_ceil(self.ranks) as f64;
         let others = (ranks - 1.0) / ranks;
@@ -49,7 +49,7 @@ impl Traffic<'_> {
     }
 
     /// The tiles of an image of `bytes`, on all ranks, where each puts all of them into their places.
-    pub fn assembly(&self, bytes: f64) -> Call {
+    pub(super) fn assembly(&self, bytes: f64) -> Call {
         if self.ranks == 1 {
             return Call::default();
         }
@@ -60,7 +60,7 @@ impl Traffic<'_> {
     }
 
     /// A sum of one array of `bytes` of each rank, on all ranks.
-    pub fn all_reduce(&self, bytes: f64) -> Call {
+    pub(super) fn all_reduce(&self, bytes: f64) -> Call {
         let ranks = self.ranks as f64;
         let call = self.to_all(2.0 * bytes * (ranks - 1.0) / ranks, 2);
         Call { seconds: call.seconds + self.agreement(), ..call }
@@ -68,7 +68,7 @@ impl Traffic<'_> {
 
     /// Borders that are exchanged with the neighbours of a shard. Half of them are taken to be on other nodes as soon as
     /// there are any.
-    pub fn neighbours(&self, exchanges: Exchanges) -> Call {
+    pub(super) fn neighbours(&self, exchanges: Exchanges) -> Call {
         if self.ranks == 1 {
             return Call::default();
         }
@@ -116,7 +116,7 @@ impl Traffic<'_> {
 }
 
 /// The largest part of an image on some ranks.
-pub struct Shard {
+pub(super) struct Shard {
     sides: Vec<f64>,
     /// The neighbours along each side, of a part that has the most.
     neighbours: Vec<usize>,
@@ -125,7 +125,7 @@ pub struct Shard {
 
 impl Shard {
     /// That of a plan, whose parts exchange so much.
-    pub fn new(plan: &ShardPlan, exchanges: &[Exchanges]) -> Self {
+    pub(super) fn new(plan: &ShardPlan, exchanges: &[Exchanges]) -> Self {
         let most = |of: fn(&Exchanges) -> u64| exchanges.iter().map(of).max().unwrap_or(0);
         let exchanges = Exchanges {
             rounds: most(|part| part.rounds as u64) as usize,
@@ -140,17 +140,17 @@ impl Shard {
     }
 
     /// Its pixels.
-    pub fn pixels(&self) -> f64 {
+    pub(super) fn pixels(&self) -> f64 {
         self.sides.iter().product()
     }
 
     /// What a network that runs on the parts exchanges.
-    pub fn exchanges(&self) -> Exchanges {
+    pub(super) fn exchanges(&self) -> Exchanges {
         self.exchanges
     }
 
     /// The pixels within `radius` around the shard, on the sides where there are others.
-    pub fn border(&self, radius: usize) -> f64 {
+    pub(super) fn border(&self, radius: usize) -> f64 {
         let sides = self.sides.iter().zip(&self.neighbours);
         let grown = sides.map(|(side, neighbours)| side + (neighbours * radius) as f64);
         grown.product::<f64>() - self.pixels()

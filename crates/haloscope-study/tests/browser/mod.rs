@@ -16,7 +16,7 @@ use tempfile::TempDir;
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A browser with one tab. It ends when it is dropped.
-pub struct Browser {
+pub(crate) struct Browser {
     process: Child,
     orders: ChildStdin,
     answers: Receiver<Value>,
@@ -29,16 +29,16 @@ pub struct Browser {
 
 /// What the tab complained about and asked for.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Record {
+pub(crate) struct Record {
     /// Errors and warnings of the console, and exceptions that nobody caught.
-    pub complaints: Vec<String>,
+    pub(crate) complaints: Vec<String>,
     /// Addresses that were asked for.
-    pub requests: Vec<String>,
+    pub(crate) requests: Vec<String>,
 }
 
 impl Browser {
     /// Starts Chromium; nothing if there is none. `CHROMIUM` names one that is not on the path.
-    pub fn start() -> Option<Self> {
+    pub(crate) fn start() -> Option<Self> {
         let program = find()?;
         let profile = tempfile::tempdir().expect("a folder for the profile");
         let mut process = Command::new("sh")
@@ -89,7 +89,7 @@ impl Browser {
     }
 
     /// The size of what the page sees, in its pixels.
-    pub fn set_window(&mut self, width: u32, height: u32) {
+    pub(crate) fn set_window(&mut self, width: u32, height: u32) {
         let is_phone = width < 600;
         self.call(
             "Emulation.setDeviceMetricsOverride",
@@ -98,7 +98,7 @@ impl Browser {
     }
 
     /// Light or dark, and nothing that moves.
-    pub fn set_dark(&mut self, is_dark: bool) {
+    pub(crate) fn set_dark(&mut self, is_dark: bool) {
         let scheme = if is_dark { "dark" } else { "light" };
         self.call(
             "Emulation.setEmulatedMedia",
@@ -110,7 +110,7 @@ impl Browser {
     }
 
     /// Opens a file and waits until it is loaded.
-    pub fn open(&mut self, file: &Path) {
+    pub(crate) fn open(&mut self, file: &Path) {
         self.events.clear();
         let url = format!("file://{}", file.display());
         let answer = self.call("Page.navigate", &json!({ "url": url }));
@@ -119,7 +119,7 @@ impl Browser {
     }
 
     /// The value of an expression, after what it promises.
-    pub fn evaluate(&mut self, expression: &str) -> Value {
+    pub(crate) fn evaluate(&mut self, expression: &str) -> Value {
         let answer = self.call(
             "Runtime.evaluate",
             &json!({ "expression": expression, "returnByValue": true, "awaitPromise": true }),
@@ -130,7 +130,7 @@ impl Browser {
     }
 
     /// Asks again and again until an expression is true.
-    pub fn wait_until(&mut self, expression: &str) {
+    pub(crate) fn wait_until(&mut self, expression: &str) {
         let begin = Instant::now();
         while self.evaluate(expression) != json!(true) {
             assert!(begin.elapsed() < PATIENCE, "never true: {expression}");
@@ -139,13 +139,13 @@ impl Browser {
     }
 
     /// Moves the mouse.
-    pub fn move_mouse(&mut self, x: f64, y: f64) {
+    pub(crate) fn move_mouse(&mut self, x: f64, y: f64) {
         let order = json!({ "type": "mouseMoved", "x": x, "y": y });
         self.call("Input.dispatchMouseEvent", &order);
     }
 
     /// What has happened since the page was opened.
-    pub fn record(&mut self) -> Record {
+    pub(crate) fn record(&mut self) -> Record {
         // An answer comes after all events that were before the question.
         self.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))");
         let mut record = Record::default();
@@ -168,7 +168,7 @@ impl Browser {
     }
 
     /// A PNG of the whole page.
-    pub fn screenshot(&mut self) -> Vec<u8> {
+    pub(crate) fn screenshot(&mut self) -> Vec<u8> {
         let options = json!({ "format": "png", "captureBeyondViewport": true });
         let answer = self.call("Page.captureScreenshot", &options);
         decode_base64(answer["data"].as_str().expect("a picture"))

@@ -8,7 +8,7 @@ use haloscope_study::columns::names;
 type Cells = Vec<(&'static str, String)>;
 
 /// All studies: some thousand rows.
-pub fn everything() -> String {
+pub(crate) fn everything() -> String {
     let mut sample = Sample::new();
     sample.scaling();
     sample.memory();
@@ -18,7 +18,7 @@ pub fn everything() -> String {
 }
 
 /// The study of memory alone.
-pub fn memory_only() -> String {
+pub(crate) fn memory_only() -> String {
     let mut sample = Sample::new();
     sample.memory();
     sample.text

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use haloscope_nn::engine::{ENGINES, Engine, Options, Plan, Scratch, Step};
+use haloscope_nn::engine::{ENGINES, Engine, EngineOptions, EnginePlan, PlanStep, Scratch};
 use haloscope_nn::models::{Model, Sigma};
 use haloscope_nn::{Footprint, Shape};
 use ndarray::{ArrayD, IxDyn};
@@ -31,7 +31,7 @@ const KEPT_PLANS: usize = 3;
 /// use haloscope_nn::models::{Architecture, Fdncnn};
 ///
 /// let model = Fdncnn { depth: 3, channels: 8, ..Fdncnn::default() }.random(1)?;
-/// let denoiser = NetworkDenoiser::new(model, haloscope_nn::engine::Options::default())?;
+/// let denoiser = NetworkDenoiser::new(model, haloscope_nn::engine::EngineOptions::default())?;
 /// let image = ndarray::ArrayD::ones(vec![2, 3, 16, 24]);
 /// assert_eq!(denoiser.denoise(&image, &0.1.into())?.shape(), [2, 3, 16, 24]);
 /// # Ok::<(), haloscope::Error>(())
@@ -39,7 +39,7 @@ const KEPT_PLANS: usize = 3;
 pub struct NetworkDenoiser {
     model: Model,
     engine: Arc<dyn Engine>,
-    options: Options,
+    options: EngineOptions,
     alignment: usize,
     /// The most recent last.
     planned: Mutex<Vec<Planned>>,
@@ -48,19 +48,23 @@ pub struct NetworkDenoiser {
 /// A plan with scratch memory that is not in use.
 #[derive(Clone)]
 struct Planned {
-    plan: Arc<dyn Plan>,
+    plan: Arc<dyn EnginePlan>,
     idle: Arc<Mutex<Vec<Scratch>>>,
 }
 
 impl NetworkDenoiser {
     /// A denoiser with this model on the first of [`ENGINES`]; `options` are those of all its plans.
-    pub fn new(model: Model, options: Options) -> Result<Self> {
+    pub fn new(model: Model, options: EngineOptions) -> Result<Self> {
         let (_, engine) = ENGINES[0];
         Self::with_engine(model, engine(), options)
     }
 
     /// A denoiser with this model on an engine; `options` are those of all its plans.
-    pub fn with_engine(model: Model, engine: Arc<dyn Engine>, options: Options) -> Result<Self> {
+    pub fn with_engine(
+        model: Model,
+        engine: Arc<dyn Engine>,
+        options: EngineOptions,
+    ) -> Result<Self> {
         let alignment =
             Footprint::of(model.network())?.alignment.iter().copied().max().unwrap_or(1);
         Ok(Self { model, engine, options, alignment, planned: Mutex::default() })
@@ -74,7 +78,7 @@ impl NetworkDenoiser {
 
     /// The plan of one run for images of this shape, (batch, channel, spatial…), which the model
     /// accepts.
-    pub fn plan(&self, image: &[usize]) -> Result<Arc<dyn Plan>> {
+    pub fn plan(&self, image: &[usize]) -> Result<Arc<dyn EnginePlan>> {
         Ok(self.planned(&self.input_shape(image)?)?.plan)
     }
 
@@ -90,7 +94,7 @@ impl NetworkDenoiser {
     }
 
     /// What plans are made with.
-    pub(super) fn engine(&self) -> (&dyn Engine, &Options) {
+    pub(super) fn engine(&self) -> (&dyn Engine, &EngineOptions) {
         (&*self.engine, &self.options)
     }
 
@@ -160,7 +164,7 @@ impl Denoiser for NetworkDenoiser {
         let lock = || idle.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = lock().pop();
         let mut scratch = taken.unwrap_or_else(|| plan.scratch());
-        let mut step = |step: &Step, length| observe(step.name(), length);
+        let mut step = |step: &PlanStep, length| observe(step.name(), length);
         let result = self.members(shape).run(image, level, |input, output| {
             Ok(plan.run_observed(input, output, &mut scratch, &mut step)?)
         })?;
@@ -243,7 +247,7 @@ mod tests {
 
     fn gray() -> NetworkDenoiser {
         let model = Fdncnn { image_channels: 1, depth: 3, channels: 8, ..Fdncnn::default() };
-        NetworkDenoiser::new(model.random(7).expect("a model"), Options::default())
+        NetworkDenoiser::new(model.random(7).expect("a model"), EngineOptions::default())
             .expect("aligned")
     }
 

@@ -5,8 +5,10 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use haloscope_nn::engine::{Grain, Halo, HaloPlan, Memory, Plan, Scratch, Shard, Step};
-use haloscope_nn::{Cost, Footprint, Shape};
+use haloscope_nn::engine::{
+    EnginePlan, Grain, Halo, HaloPlan, PlanMemory, PlanStep, Scratch, Shard,
+};
+use haloscope_nn::{Footprint, NetworkCost, Shape};
 
 use super::NoiseLevel;
 use super::network::{Members, NetworkDenoiser};
@@ -17,7 +19,7 @@ use crate::tiling::{ShardPlan, Tiles};
 /// One part of an image, planned. All parts denoise at once, and the results are those of the whole image to the bit.
 pub struct NetworkShard {
     members: Members,
-    plan: Arc<dyn Plan>,
+    plan: Arc<dyn EnginePlan>,
     /// How often the network runs: once for each channel or slice that it takes one by one.
     runs: usize,
     idle: Mutex<Option<Scratch>>,
@@ -63,7 +65,7 @@ impl NetworkDenoiser {
         let (network, input) = (self.model().network(), self.input_shape(image)?);
         let sides = Footprint::of(network)?.aligned(input.spatial());
         let aligned = Shape::image(input.batch(), input.channels(), &sides)?;
-        Ok(Cost::of(network, &aligned)?.peak_value_bytes)
+        Ok(NetworkCost::of(network, &aligned)?.peak_value_bytes)
     }
 
     /// What each part of an image exchanges with its neighbours. Nothing is planned for it.
@@ -126,13 +128,13 @@ impl NetworkShard {
 
     /// The bytes that the plan and a run take.
     #[must_use]
-    pub fn memory(&self) -> Memory {
+    pub fn memory(&self) -> PlanMemory {
         self.plan.memory()
     }
 
     /// Values of the network's input in one run.
     #[must_use]
-    pub fn input_len(&self) -> usize {
+    pub(crate) fn input_len(&self) -> usize {
         self.plan.input_shape().count()
     }
 
@@ -154,7 +156,7 @@ impl NetworkShard {
         let lock = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = lock().take();
         let mut scratch = taken.unwrap_or_else(|| self.plan.scratch());
-        let mut note = |step: &Step, length| observe(step.name(), length);
+        let mut note = |step: &PlanStep, length| observe(step.name(), length);
         let result = self.members.run(part, level, |input, output| {
             Ok(self.plan.run_shard(input, output, &mut scratch, halo, &mut note)?)
         });

@@ -13,7 +13,7 @@ use super::{Distribute, DistributedStack, Terms};
 use crate::array::{Array, View, scale, scale_and_add, slice, slice_mut};
 use crate::error::{Error, Result};
 use crate::fidelity::{Fidelities, Fidelity};
-use crate::least_squares::{Options, Solution, prox_l2, prox_l2_from_adjoint};
+use crate::least_squares::{LeastSquaresOptions, Solution, prox_l2, prox_l2_from_adjoint};
 use crate::measurements::Measurements;
 use crate::words::count;
 
@@ -191,7 +191,7 @@ impl DistributedFidelity {
         image: &Array,
         data: &Measurements,
         gamma: f64,
-        options: &Options,
+        options: &LeastSquaresOptions,
     ) -> Result<Solution> {
         self.check(stack, image, data)?;
         let weight = self.prox_weight(stack)?;
@@ -201,13 +201,13 @@ impl DistributedFidelity {
 
     /// [`prox`](Self::prox) for data of which `Aᵀy` is known: it is all that the prox needs of them, and stays the same from one
     /// prox to the next.
-    pub fn prox_from_adjoint(
+    pub(crate) fn prox_from_adjoint(
         &self,
         stack: &DistributedStack,
         image: &Array,
         adjoint: &Array,
         gamma: f64,
-        options: &Options,
+        options: &LeastSquaresOptions,
     ) -> Result<Solution> {
         let weight = self.prox_weight(stack)?;
         stack.check_image(image)?;
@@ -224,7 +224,7 @@ impl DistributedFidelity {
     /// The prox of `γ d*` at `dual + γ A x` for the rank's own operators, where `d*` is the conjugate of the fidelities: they
     /// need a prox, and no gradient. The duals have the shapes of the measurements, and stay on their ranks; each is given up as
     /// soon as the next one of its operator is there.
-    pub fn ascend(
+    pub(crate) fn ascend(
         &self,
         stack: &DistributedStack,
         dual: Measurements,

@@ -9,7 +9,9 @@ use super::agree::agree;
 use super::stack::{DistributedStack, linear, part};
 use crate::array::{Array, slice, squared_norm, standard};
 use crate::error::Result;
-use crate::least_squares::{self, LinearMap, NormOptions, Options, Solution, SquaredNorm};
+use crate::least_squares::{
+    self, LeastSquaresOptions, LinearMap, NormOptions, Solution, SquaredNorm,
+};
 use crate::measurements::Measurements;
 
 /// A [`DistributedStack`] whose data are each rank's own measurements.
@@ -27,7 +29,7 @@ impl DistributedStack {
     pub fn pseudo_inverse(
         &self,
         measurements: &Measurements,
-        options: &Options,
+        options: &LeastSquaresOptions,
     ) -> Result<Solution> {
         let own = agree(self.context(), self.only_own(measurements))?;
         least_squares::pseudo_inverse(&self.as_map()?, &own, options)
@@ -38,7 +40,7 @@ impl DistributedStack {
     pub fn mean_of_pseudo_inverses(
         &self,
         measurements: &Measurements,
-        options: &Options,
+        options: &LeastSquaresOptions,
     ) -> Result<Array> {
         self.check_linear("mean of pseudo-inverses")?;
         self.check_count(measurements)?;
@@ -48,7 +50,8 @@ impl DistributedStack {
             (options.method, options.tolerance, options.max_iterations);
         let start = options.start;
         let terms = self.map_to_images("pseudo-inverse", batch, |index, operator| {
-            let options = Options { method, tolerance, max_iterations, start, watch: None };
+            let options =
+                LeastSquaresOptions { method, tolerance, max_iterations, start, watch: None };
             let y = part(measurements, index)?;
             Ok(least_squares::pseudo_inverse(linear(index, operator)?, y, &options)?.image)
         });

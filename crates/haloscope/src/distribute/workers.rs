@@ -21,7 +21,7 @@ pub(crate) struct Workers {
 
 impl Workers {
     /// As many threads as the context grants.
-    pub fn new(ctx: &Context) -> Result<Self> {
+    pub(crate) fn new(ctx: &Context) -> Result<Self> {
         let rank = ctx.rank();
         let pool = ThreadPoolBuilder::new()
             .num_threads(ctx.threads_per_rank())
@@ -32,7 +32,7 @@ impl Workers {
     }
 
     /// Runs `work` there, which watches the request to stop that this thread watches.
-    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+    pub(crate) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let stop = Stop::current();
         self.pool.install(|| stop.watch(work))
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Add;
 
-use super::{Denoised, Job, Prior};
+use super::{Denoised, PriorWork, Workload};
 use crate::denoise::{NetworkDenoiser, NetworkShard};
 use crate::error::Result;
 use crate::solve::{Arrays, DataUse};
@@ -48,7 +48,7 @@ impl Add for Memory {
 /// Arrays as large as the image that a prox of the data term holds: the image, the best one, the residual and the direction.
 const PROX: f64 = 4.0;
 
-impl Job<'_> {
+impl Workload<'_> {
     /// What each rank holds at most.
     pub(super) fn memory(&self, denoised: Option<&Denoised>) -> Vec<Memory> {
         let image = 4 * self.image.iter().product::<usize>();
@@ -112,7 +112,7 @@ impl Job<'_> {
             // A denoiser that clamps or scales what the method needs once more has a copy.
             let copies = |has_range: bool| f64::from(u8::from(has_range && held.prior_copies));
             match (&self.prior, denoised) {
-                (Prior::Network(network_prior), Some(denoised)) => {
+                (PriorWork::Network(network_prior), Some(denoised)) => {
                     let held = prior + copies(network_prior.has_range);
                     let part = 4 * denoised.ranks[rank].elements;
                     let all: usize =
@@ -130,7 +130,7 @@ impl Job<'_> {
                     }
                 }
                 // The primal-dual method has the arrays of its prior itself.
-                (Prior::TotalVariation { has_range, .. }, _)
+                (PriorWork::TotalVariation { has_range, .. }, _)
                     if self.shared_variation().is_some() =>
                 {
                     moments.push(arrays(prior + copies(*has_range) + total_variation));

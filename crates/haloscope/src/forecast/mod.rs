@@ -1,6 +1,6 @@
 //! Forecasts the work, the memory and the messages of each rank before a reconstruction runs.
 //!
-//! Everything follows from shapes: a [`Job`] has no measurements and its weights do not matter, and a [`Forecast`] takes
+//! Everything follows from shapes: a [`Workload`] has no measurements and its weights do not matter, and a [`Forecast`] takes
 //! milliseconds once the network is planned. Messages are exact to the byte, except for methods and priors with inner iterations,
 //! where they are an upper bound. Memory is that of the arrays and the network when a rank holds the most. The program itself and
 //! the tables of operators are not included, nor is what the system's allocator keeps: up to a third more for arrays of less
@@ -30,21 +30,21 @@ const MOST_ELEMENTS: f64 = 1e13;
 ///
 /// ```
 /// use haloscope::denoise::NetworkDenoiser;
-/// use haloscope::forecast::{Denoising, Job, Prior};
+/// use haloscope::forecast::{Denoising, Workload, PriorWork};
 /// use haloscope::tiling::{Strategy, Tiling};
-/// use haloscope_nn::engine::Options;
+/// use haloscope_nn::engine::EngineOptions;
 /// use haloscope_nn::models::{Architecture, Dncnn};
 ///
 /// let model = Dncnn { depth: 4, channels: 16, ..Dncnn::default() }.random(1)?;
-/// let denoiser = NetworkDenoiser::new(model, Options::default())?;
+/// let denoiser = NetworkDenoiser::new(model, EngineOptions::default())?;
 /// let tiling = Tiling { patch: 64.into(), overlap: 8.into(), ..Tiling::new(Strategy::Overlap) };
-/// let job = Job {
+/// let job = Workload {
 ///     image: vec![1, 3, 128, 128],
 ///     measurements: vec![vec![3, 128, 128]; 3],
 ///     ranks: 2,
 ///     method: "pgd".parse()?,
 ///     inner_iterations: 0,
-///     prior: Prior::Network(Denoising { denoiser: &denoiser, tiling, has_range: false }),
+///     prior: PriorWork::Network(Denoising { denoiser: &denoiser, tiling, has_range: false }),
 /// };
 /// let forecast = job.forecast()?;
 /// assert_eq!(forecast.ranks[0].operators, 2);
@@ -52,7 +52,7 @@ const MOST_ELEMENTS: f64 = 1e13;
 /// # Ok::<(), haloscope::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Job<'a> {
+pub struct Workload<'a> {
     /// The shape of the images, (batch, channel, spatial…).
     pub image: Vec<usize>,
     /// The shape of each operator's measurement, without the batch.
@@ -64,12 +64,12 @@ pub struct Job<'a> {
     /// The most iterations for a prox of the data term, of the methods that take one.
     pub inner_iterations: usize,
     /// What the method knows of images.
-    pub prior: Prior<'a>,
+    pub prior: PriorWork<'a>,
 }
 
 /// A prior, as far as it matters what it takes.
 #[derive(Clone, Debug)]
-pub enum Prior<'a> {
+pub enum PriorWork<'a> {
     /// None.
     None,
     /// Total variation, whose rows are shared by the ranks where a method takes its prox
@@ -95,7 +95,7 @@ pub struct Denoising<'a> {
     pub has_range: bool,
 }
 
-/// What a [`Job`] will take.
+/// What a [`Workload`] will take.
 #[derive(Clone, Debug)]
 pub struct Forecast {
     /// The tiles, if there is a denoiser that takes some.
@@ -193,7 +193,7 @@ struct DenoisedPart {
     memory: memory::Network,
 }
 
-impl Job<'_> {
+impl Workload<'_> {
     /// What it will take. Plans the network for the shape of its tiles.
     pub fn forecast(&self) -> Result<Forecast> {
         self.check()?;
@@ -255,23 +255,23 @@ impl Job<'_> {
             ));
         }
         self.method.check_prior(match &self.prior {
-            Prior::None => PriorKind::None,
-            Prior::TotalVariation { .. } => PriorKind::TotalVariation,
-            Prior::Network(_) => PriorKind::Network,
+            PriorWork::None => PriorKind::None,
+            PriorWork::TotalVariation { .. } => PriorKind::TotalVariation,
+            PriorWork::Network(_) => PriorKind::Network,
         })
     }
 
     fn network(&self) -> Option<&Denoising<'_>> {
         match &self.prior {
-            Prior::Network(network) => Some(network),
-            Prior::None | Prior::TotalVariation { .. } => None,
+            PriorWork::Network(network) => Some(network),
+            PriorWork::None | PriorWork::TotalVariation { .. } => None,
         }
     }
 
     /// Total variation whose prox the method takes.
     fn shared_variation(&self) -> Option<&TotalVariation> {
         match &self.prior {
-            Prior::TotalVariation { denoiser, .. }
+            PriorWork::TotalVariation { denoiser, .. }
                 if self.method.priors != Priors::TotalVariation =>
             {
                 Some(denoiser)
@@ -370,8 +370,8 @@ mod tests {
     use super::*;
     use crate::solve::{Landweber, PrimalDual, RedGradient};
 
-    fn total_variation(ranks: usize, operators: usize) -> Job<'static> {
-        Job {
+    fn total_variation(ranks: usize, operators: usize) -> Workload<'static> {
+        Workload {
             image: vec![1, 1, 32, 32],
             measurements: vec![vec![1, 32, 32]; operators],
             ranks,
@@ -381,8 +381,8 @@ mod tests {
         }
     }
 
-    fn variation() -> Prior<'static> {
-        Prior::TotalVariation { denoiser: TotalVariation::default(), has_range: false }
+    fn variation() -> PriorWork<'static> {
+        PriorWork::TotalVariation { denoiser: TotalVariation::default(), has_range: false }
     }
 
     #[test]
@@ -396,16 +396,16 @@ mod tests {
 
     #[test]
     fn back_projection_holds_all_measurements_on_every_rank_and_sends_none() {
-        let job = Job {
+        let job = Workload {
             method: "fdk".parse().expect("a method"),
-            prior: Prior::None,
+            prior: PriorWork::None,
             ..total_variation(3, 4)
         };
         let forecast = job.forecast().expect("a job");
         assert_eq!(forecast.bytes_sent(), 0);
         let bytes = 4 * 32 * 32;
         assert!(forecast.ranks.iter().all(|share| share.memory.total() == (2 + 3 * 4) * bytes));
-        let job = Job { prior: variation(), ..job };
+        let job = Workload { prior: variation(), ..job };
         assert!(job.forecast().expect_err("a prior").to_string().contains("takes no prior"));
     }
 
@@ -425,15 +425,18 @@ mod tests {
     fn jobs_that_make_no_sense_are_refused() {
         let job = total_variation(1, 1);
         for (job, words) in [
-            (Job { ranks: 0, ..job.clone() }, "at least 1"),
-            (Job { measurements: vec![], ..job.clone() }, "at least 1"),
-            (Job { image: vec![3, 3], ..job.clone() }, "(batch, channel, spatial…)"),
-            (Job { image: vec![1, 1, 1 << 31, 1 << 31], ..job.clone() }, "at most 1e13"),
-            (Job { measurements: vec![vec![1 << 40, 1 << 24]], ..job.clone() }, "at most 1e13"),
-            (Job { method: Landweber::METHOD, ..job.clone() }, "takes no prior"),
-            (Job { prior: Prior::None, ..job.clone() }, "takes total variation"),
+            (Workload { ranks: 0, ..job.clone() }, "at least 1"),
+            (Workload { measurements: vec![], ..job.clone() }, "at least 1"),
+            (Workload { image: vec![3, 3], ..job.clone() }, "(batch, channel, spatial…)"),
+            (Workload { image: vec![1, 1, 1 << 31, 1 << 31], ..job.clone() }, "at most 1e13"),
             (
-                Job { method: RedGradient::METHOD, prior: Prior::None, ..job.clone() },
+                Workload { measurements: vec![vec![1 << 40, 1 << 24]], ..job.clone() },
+                "at most 1e13",
+            ),
+            (Workload { method: Landweber::METHOD, ..job.clone() }, "takes no prior"),
+            (Workload { prior: PriorWork::None, ..job.clone() }, "takes total variation"),
+            (
+                Workload { method: RedGradient::METHOD, prior: PriorWork::None, ..job.clone() },
                 "needs a prior that denoises",
             ),
         ] {

@@ -31,7 +31,7 @@ pub(super) struct Encoded {
 
 impl Encoded {
     /// Reads `count` values.
-    pub fn read(&self, name: &str, reader: &mut dyn Read, count: usize) -> Result<Vec<f32>> {
+    pub(super) fn read(&self, name: &str, reader: &mut dyn Read, count: usize) -> Result<Vec<f32>> {
         let size = self.sample.bytes();
         let mut values = Vec::new();
         if let Some(available) = self.available {

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use super::map::LinearMap;
 use super::refine::{Attempt, End, Monitor, finite, refine};
 use super::system::{add, is_zero, multiply, multiply_add};
-use super::{Options, Report, Solution, Stop};
+use super::{Ending, LeastSquaresOptions, Report, Solution};
 use crate::array::Array;
 use crate::error::Result;
 
@@ -19,12 +19,12 @@ pub(super) fn lsqr<M: LinearMap + ?Sized>(
     shift: f64,
     center: Option<&Array>,
     b: &Array,
-    options: &Options,
+    options: &LeastSquaresOptions,
 ) -> Result<Solution> {
     let rows = Rows { map, shift_root: shift.sqrt() };
     let reference = finite("the right-hand side", map.image_dot(b, b)?)?.sqrt();
     if is_zero(reference) {
-        let report = Report::without_iterations(Stop::Converged, Some(0.0));
+        let report = Report::without_iterations(Ending::Converged, Some(0.0));
         return Ok(Solution { image: Array::zeros(b.raw_dim()), report });
     }
     let residual = |x: &Array| {

@@ -29,7 +29,7 @@ pub use system::{Normal, System, solve};
 
 /// An iterative method.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Method {
+pub enum LinearSolver {
     /// Conjugate gradients on the normal equations (Hestenes and Stiefel).
     #[default]
     ConjugateGradient,
@@ -42,13 +42,13 @@ pub enum Method {
     Bicgstab,
 }
 
-impl fmt::Display for Method {
+impl fmt::Display for LinearSolver {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl Method {
+impl LinearSolver {
     fn name(self) -> &'static str {
         match self {
             Self::ConjugateGradient => "conjugate gradients",
@@ -60,13 +60,13 @@ impl Method {
 }
 
 /// Called after each iteration; may stop the solver.
-pub type Watch<'a> = dyn Fn(&Step) -> ControlFlow<()> + 'a;
+pub type Watch<'a> = dyn Fn(&LinearIteration) -> ControlFlow<()> + 'a;
 
 /// When to stop, where to start, and what to call after each iteration.
 #[derive(Clone, Copy)]
-pub struct Options<'a> {
+pub struct LeastSquaresOptions<'a> {
     /// The method, where there is no closed form.
-    pub method: Method,
+    pub method: LinearSolver,
     /// Stop when `‖b − (AᵀA + shift) x‖ ≤ tolerance · ‖b‖`.
     pub tolerance: f64,
     /// Stop after this many iterations.
@@ -77,10 +77,10 @@ pub struct Options<'a> {
     pub watch: Option<&'a Watch<'a>>,
 }
 
-impl Default for Options<'_> {
+impl Default for LeastSquaresOptions<'_> {
     fn default() -> Self {
         Self {
-            method: Method::default(),
+            method: LinearSolver::default(),
             tolerance: 1e-5,
             max_iterations: 100,
             start: None,
@@ -89,9 +89,9 @@ impl Default for Options<'_> {
     }
 }
 
-impl fmt::Debug for Options<'_> {
+impl fmt::Debug for LeastSquaresOptions<'_> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.debug_struct("Options")
+        f.debug_struct("LeastSquaresOptions")
             .field("method", &self.method)
             .field("tolerance", &self.tolerance)
             .field("max_iterations", &self.max_iterations)
@@ -100,9 +100,9 @@ impl fmt::Debug for Options<'_> {
     }
 }
 
-/// One iteration, as [`Options::watch`] sees it.
+/// One iteration, as [`LeastSquaresOptions::watch`] sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Step {
+pub struct LinearIteration {
     /// The number of completed iterations.
     pub iteration: usize,
     /// The relative residual that the method tracks.
@@ -111,14 +111,14 @@ pub struct Step {
 
 /// Why a solver stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
+pub enum Ending {
     /// The residual is within the tolerance.
     Converged,
     /// The operator has a closed form, and nothing was iterated.
     ClosedForm,
     /// All allowed iterations were completed.
     IterationLimit,
-    /// [`Options::watch`] requested it.
+    /// [`LeastSquaresOptions::watch`] requested it.
     Watcher,
     /// f32 does not reach the tolerance: restarting from the residual no longer helps.
     Stagnation,
@@ -130,7 +130,7 @@ pub enum Stop {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     /// Why it stopped.
-    pub stop: Stop,
+    pub stop: Ending,
     /// How many iterations it took.
     pub iterations: usize,
     /// `‖b − (AᵀA + shift) x‖ / ‖b‖` of the image that is returned, recomputed; not measured for a
@@ -144,10 +144,10 @@ impl Report {
     /// Whether the tolerance was reached, or the solution needed no iterations.
     #[must_use]
     pub fn converged(&self) -> bool {
-        matches!(self.stop, Stop::Converged | Stop::ClosedForm)
+        matches!(self.stop, Ending::Converged | Ending::ClosedForm)
     }
 
-    fn without_iterations(stop: Stop, residual: Option<f64>) -> Self {
+    fn without_iterations(stop: Ending, residual: Option<f64>) -> Self {
         Self { stop, iterations: 0, residual, history: Vec::new() }
     }
 }
@@ -166,12 +166,12 @@ pub struct Solution {
 /// With a start, it is the minimiser nearest to the start.
 ///
 /// ```
-/// use haloscope::least_squares::{Options, pseudo_inverse};
+/// use haloscope::least_squares::{LeastSquaresOptions, pseudo_inverse};
 /// use haloscope::physics::{Identity, Physics};
 ///
 /// let operator = Identity::new(&[1, 4, 4]);
 /// let image = ndarray::ArrayD::ones(vec![1, 1, 4, 4]);
-/// let solution = pseudo_inverse(&operator, &operator.forward(&image)?, &Options::default())?;
+/// let solution = pseudo_inverse(&operator, &operator.forward(&image)?, &LeastSquaresOptions::default())?;
 /// assert!(solution.report.converged());
 /// assert_eq!(solution.image, image);
 /// # Ok::<(), haloscope::Error>(())
@@ -183,7 +183,7 @@ pub struct Solution {
 pub fn pseudo_inverse<M: LinearMap + ?Sized>(
     map: &M,
     y: &M::Data,
-    options: &Options,
+    options: &LeastSquaresOptions,
 ) -> Result<Solution> {
     regularised(map, &map.adjoint(y)?, Some(y), 0.0, None, options)
 }
@@ -193,12 +193,12 @@ pub fn pseudo_inverse<M: LinearMap + ?Sized>(
 /// Iterations start at `z` unless the options have a start.
 ///
 /// ```
-/// use haloscope::least_squares::{Options, prox_l2};
+/// use haloscope::least_squares::{LeastSquaresOptions, prox_l2};
 /// use haloscope::physics::Identity;
 ///
 /// let y = ndarray::ArrayD::ones(vec![1, 1, 4, 4]);
 /// let z = ndarray::ArrayD::zeros(vec![1, 1, 4, 4]);
-/// let prox = prox_l2(&Identity::new(&[1, 4, 4]), &z, &y, 1.0, &Options::default())?;
+/// let prox = prox_l2(&Identity::new(&[1, 4, 4]), &z, &y, 1.0, &LeastSquaresOptions::default())?;
 /// assert_eq!(prox.image, y * 0.5);
 /// # Ok::<(), haloscope::Error>(())
 /// ```
@@ -207,7 +207,7 @@ pub fn prox_l2<M: LinearMap + ?Sized>(
     z: &Array,
     y: &M::Data,
     gamma: f64,
-    options: &Options,
+    options: &LeastSquaresOptions,
 ) -> Result<Solution> {
     let shift = shift_of(gamma)?;
     regularised(map, &map.adjoint(y)?, Some(y), shift, Some(z), options)
@@ -216,13 +216,13 @@ pub fn prox_l2<M: LinearMap + ?Sized>(
 /// [`prox_l2`] for data of which `Aᵀy` is known. All methods but LSQR need no more, and it is the same for every prox.
 ///
 /// ```
-/// use haloscope::least_squares::{Options, prox_l2_from_adjoint};
+/// use haloscope::least_squares::{LeastSquaresOptions, prox_l2_from_adjoint};
 /// use haloscope::physics::{Identity, LinearPhysics};
 ///
 /// let operator = Identity::new(&[1, 4, 4]);
 /// let adjoint = operator.adjoint(&ndarray::ArrayD::ones(vec![1, 1, 4, 4]))?;
 /// let z = ndarray::ArrayD::zeros(vec![1, 1, 4, 4]);
-/// let prox = prox_l2_from_adjoint(&operator, &z, &adjoint, 1.0, &Options::default())?;
+/// let prox = prox_l2_from_adjoint(&operator, &z, &adjoint, 1.0, &LeastSquaresOptions::default())?;
 /// assert_eq!(prox.image, adjoint * 0.5);
 /// # Ok::<(), haloscope::Error>(())
 /// ```
@@ -231,7 +231,7 @@ pub fn prox_l2_from_adjoint<M: LinearMap + ?Sized>(
     z: &Array,
     adjoint: &Array,
     gamma: f64,
-    options: &Options,
+    options: &LeastSquaresOptions,
 ) -> Result<Solution> {
     regularised(map, adjoint, None, shift_of(gamma)?, Some(z), options)
 }
@@ -252,7 +252,7 @@ fn regularised<M: LinearMap + ?Sized>(
     y: Option<&M::Data>,
     shift: f64,
     center: Option<&Array>,
-    options: &Options,
+    options: &LeastSquaresOptions,
 ) -> Result<Solution> {
     refine::check_options(options)?;
     let right = RightSide::shifted(adjoint, shift, center);
@@ -263,12 +263,15 @@ fn regularised<M: LinearMap + ?Sized>(
     {
         let image = image?;
         refine::finite("the closed form", map.image_dot(&image, &image)?)?;
-        return Ok(Solution { image, report: Report::without_iterations(Stop::ClosedForm, None) });
+        return Ok(Solution {
+            image,
+            report: Report::without_iterations(Ending::ClosedForm, None),
+        });
     }
-    let options = Options { start: options.start.or(center), ..*options };
+    let options = LeastSquaresOptions { start: options.start.or(center), ..*options };
     match (options.method, y) {
-        (Method::Lsqr, Some(y)) => lsqr::lsqr(map, y, shift, center, &b, &options),
-        (Method::Lsqr, None) => {
+        (LinearSolver::Lsqr, Some(y)) => lsqr::lsqr(map, y, shift, center, &b, &options),
+        (LinearSolver::Lsqr, None) => {
             let reason = "it needs the measurements themselves; use `prox_l2`";
             Err(Error::argument("LSQR", reason))
         }

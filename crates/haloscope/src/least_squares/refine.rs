@@ -7,7 +7,7 @@
 
 use std::ops::ControlFlow;
 
-use super::{Options, Report, Solution, Step, Stop};
+use super::{Ending, LeastSquaresOptions, LinearIteration, Report, Solution};
 use crate::array::Array;
 use crate::error::{Error, Result};
 
@@ -30,7 +30,7 @@ pub(super) struct Attempt<'a, R> {
     pub(super) first: Option<(R, f64)>,
     /// The norm that residuals are relative to; not 0.
     pub(super) reference: f64,
-    pub(super) options: &'a Options<'a>,
+    pub(super) options: &'a LeastSquaresOptions<'a>,
 }
 
 /// Why a method returned.
@@ -39,14 +39,14 @@ pub(super) enum End {
     /// It believes that the residual is small enough, or was found to be wrong about it.
     Check,
     /// There are no more iterations, or the watcher stopped it.
-    Told(Stop),
+    Told(Ending),
     /// It cannot continue.
     Breakdown(&'static str),
 }
 
 /// Counts iterations, keeps the best image, and decides when a method returns.
 pub(super) struct Monitor<'a> {
-    options: &'a Options<'a>,
+    options: &'a LeastSquaresOptions<'a>,
     reference: f64,
     true_norm: &'a dyn Fn(&Array) -> Result<f64>,
     best: Best,
@@ -72,15 +72,15 @@ impl Monitor<'_> {
         finite("the residual", residual)?;
         let relative = residual / self.reference;
         self.history.push(relative);
-        let step = Step { iteration: self.history.len(), residual: relative };
+        let step = LinearIteration { iteration: self.history.len(), residual: relative };
         if self.options.watch.is_some_and(|watch| watch(&step).is_break()) {
-            return Ok(ControlFlow::Break(End::Told(Stop::Watcher)));
+            return Ok(ControlFlow::Break(End::Told(Ending::Watcher)));
         }
         if residual <= self.target() {
             return Ok(ControlFlow::Break(End::Check));
         }
         if self.is_exhausted() {
-            return Ok(ControlFlow::Break(End::Told(Stop::IterationLimit)));
+            return Ok(ControlFlow::Break(End::Told(Ending::IterationLimit)));
         }
         if step.iteration.is_multiple_of(CHECK) {
             let norm = (self.true_norm)(x)?;
@@ -136,14 +136,14 @@ pub(super) fn refine<R>(
     let mut end = End::Check;
     let stop = loop {
         if norm <= options.tolerance * reference {
-            break Stop::Converged;
+            break Ending::Converged;
         }
         let helped = norm <= 0.5 * before && norm > NO_RESTART * reference;
         match end {
             End::Told(stop) => break stop,
-            End::Breakdown(reason) if !helped => break Stop::Breakdown(reason),
-            End::Check if !helped => break Stop::Stagnation,
-            _ if monitor.is_exhausted() => break Stop::IterationLimit,
+            End::Breakdown(reason) if !helped => break Ending::Breakdown(reason),
+            End::Check if !helped => break Ending::Stagnation,
+            _ if monitor.is_exhausted() => break Ending::IterationLimit,
             _ => {}
         }
         before = norm;
@@ -176,7 +176,7 @@ pub(super) fn finite(what: &'static str, value: f64) -> Result<f64> {
     Err(Error::Numeric { what: what.into(), reason })
 }
 
-pub(super) fn check_options(options: &Options) -> Result<()> {
+pub(super) fn check_options(options: &LeastSquaresOptions) -> Result<()> {
     if options.tolerance.is_finite() && options.tolerance >= 0.0 {
         return Ok(());
     }

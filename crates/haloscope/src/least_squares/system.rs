@@ -3,14 +3,17 @@
 use super::map::{LinearMap, elements_mut, local_dot};
 use super::refine::{Attempt, check_options, finite, refine};
 use super::right_side::RightSide;
-use super::{Method, Options, Report, Solution, Stop, bicgstab, conjugate_gradient, minres};
+use super::{
+    Ending, LeastSquaresOptions, LinearSolver, Report, Solution, bicgstab, conjugate_gradient,
+    minres,
+};
 use crate::array::{Array, add_scaled, elements, scale, scale_and_add};
 use crate::error::{Error, Result};
 
 /// A square operator on images.
 ///
 /// ```
-/// use haloscope::least_squares::{Options, System, solve};
+/// use haloscope::least_squares::{LeastSquaresOptions, System, solve};
 /// use haloscope::{Array, Result};
 ///
 /// struct Triple;
@@ -19,7 +22,7 @@ use crate::error::{Error, Result};
 ///         Ok(x * 3.0)
 ///     }
 /// }
-/// let solution = solve(&Triple, &Array::from_elem(vec![1, 4], 6.0), &Options::default())?;
+/// let solution = solve(&Triple, &Array::from_elem(vec![1, 4], 6.0), &LeastSquaresOptions::default())?;
 /// assert_eq!(solution.image, Array::from_elem(vec![1, 4], 2.0));
 /// # Ok::<(), haloscope::Error>(())
 /// ```
@@ -76,7 +79,11 @@ impl<M: LinearMap + ?Sized> System for Normal<'_, M> {
 /// # Errors
 /// If `b` is not finite, the shapes do not fit, or the method is LSQR, which needs an adjoint: see
 /// [`pseudo_inverse`](super::pseudo_inverse).
-pub fn solve<S: System + ?Sized>(system: &S, b: &Array, options: &Options) -> Result<Solution> {
+pub fn solve<S: System + ?Sized>(
+    system: &S,
+    b: &Array,
+    options: &LeastSquaresOptions,
+) -> Result<Solution> {
     let right = RightSide::whole(b);
     solve_for(system, &right, right.to_array()?, options)
 }
@@ -86,21 +93,21 @@ pub(super) fn solve_for<S: System + ?Sized>(
     system: &S,
     right: &RightSide,
     b: Array,
-    options: &Options,
+    options: &LeastSquaresOptions,
 ) -> Result<Solution> {
     check_options(options)?;
     let sweep = match options.method {
-        Method::ConjugateGradient => conjugate_gradient::sweep::<S>,
-        Method::Minres => minres::sweep::<S>,
-        Method::Bicgstab => bicgstab::sweep::<S>,
-        Method::Lsqr => {
+        LinearSolver::ConjugateGradient => conjugate_gradient::sweep::<S>,
+        LinearSolver::Minres => minres::sweep::<S>,
+        LinearSolver::Bicgstab => bicgstab::sweep::<S>,
+        LinearSolver::Lsqr => {
             let reason = "it needs an operator and its adjoint; use `pseudo_inverse` or `prox_l2`";
             return Err(Error::argument("LSQR", reason));
         }
     };
     let reference = norm(system, &b, "the right-hand side")?;
     if is_zero(reference) {
-        let report = Report::without_iterations(Stop::Converged, Some(0.0));
+        let report = Report::without_iterations(Ending::Converged, Some(0.0));
         return Ok(Solution { image: Array::zeros(b.raw_dim()), report });
     }
     let residual = |x: &Array| {

@@ -46,7 +46,7 @@ pub(super) struct Grid {
 
 impl Grid {
     /// Checks the sides and the points of a pixel.
-    pub fn new(what: &'static str, sides: &[usize], points: usize) -> Result<Self> {
+    pub(super) fn new(what: &'static str, sides: &[usize], points: usize) -> Result<Self> {
         if !(2..=3).contains(&sides.len()) || sides.contains(&0) {
             let reason = format!("sides of {sides:?}; two or three, at least 1 each, are needed");
             return Err(Error::argument(what, reason));
@@ -60,7 +60,7 @@ impl Grid {
     }
 
     /// The sum of ellipsoids, as (1, 1, spatial…).
-    pub fn draw(&self, ellipsoids: &[Ellipsoid]) -> Array {
+    pub(super) fn draw(&self, ellipsoids: &[Ellipsoid]) -> Array {
         let (height, width) = (self.sides[self.sides.len() - 2], self.sides[self.sides.len() - 1]);
         let depth = if self.sides.len() == 3 { self.sides[0] } else { 1 };
         let prepared: Vec<Prepared> = ellipsoids.iter().map(Prepared::new).collect();

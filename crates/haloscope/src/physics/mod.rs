@@ -25,7 +25,7 @@ use ndarray::{ArrayD, IxDyn};
 use crate::array::{Array, View, slice, slice_mut};
 use crate::error::{Error, Result};
 
-pub use blur::{Blur, Method, Padding, gaussian_width, kernels};
+pub use blur::{Blur, BlurMethod, Padding, gaussian_width, kernels};
 pub use compose::Compose;
 pub use decolorize::Decolorize;
 pub use downsampling::{Downsampling, DownsamplingFilter};

@@ -152,7 +152,7 @@ impl Stack {
     }
 
     /// Refuses measurements of which parts are absent, or too few or too many.
-    pub fn check_complete(&self, measurements: &Measurements) -> Result<()> {
+    pub(crate) fn check_complete(&self, measurements: &Measurements) -> Result<()> {
         self.check_count(measurements)?;
         let Some(absent) = (0..self.len()).find(|&i| measurements.get(i).is_none()) else {
             return Ok(());

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use haloscope_comm::{Communicator, Cost, Span};
+use haloscope_comm::{CallCost, Communicator, Span};
 
 use super::problem::Problem;
 use super::record::{Record, Seconds};
@@ -91,7 +91,7 @@ impl<'a> Setting<'a> {
         iteration: usize,
         relative_change: f64,
         total: Duration,
-        before: &Cost,
+        before: &CallCost,
         comm: &dyn Communicator,
     ) -> Record {
         let after = comm.statistics().total();

@@ -6,7 +6,7 @@ use super::super::distribute::{DistributedFidelity, DistributedStack};
 use super::fill::fill;
 use crate::array::{Array, scale, slice, slice_mut};
 use crate::error::{Error, Result};
-use crate::least_squares::{NormOptions, Options};
+use crate::least_squares::{LeastSquaresOptions, NormOptions};
 use crate::measurements::Measurements;
 
 /// `Σ dᵢ(Aᵢ x, yᵢ)` over ranks.
@@ -96,10 +96,10 @@ impl Problem {
 
     /// The minimiser of `step · (data term) + ½ ‖v − image‖²` over `v`.
     pub fn prox(&self, image: &Array, step: f64) -> Result<Array> {
-        let options = Options {
+        let options = LeastSquaresOptions {
             tolerance: self.inner.tolerance,
             max_iterations: self.inner.iterations,
-            ..Options::default()
+            ..LeastSquaresOptions::default()
         };
         let adjoint = self.known_adjoint()?;
         let solution =
@@ -158,7 +158,10 @@ impl Problem {
                 Ok(Array::zeros([&[batch], self.physics.image_shape()].concat()))
             }
             Start::PseudoInverse(iterations) => {
-                let options = Options { max_iterations: *iterations, ..Options::default() };
+                let options = LeastSquaresOptions {
+                    max_iterations: *iterations,
+                    ..LeastSquaresOptions::default()
+                };
                 Ok(self.physics.pseudo_inverse(&self.data, &options)?.image)
             }
             Start::Adjoint | Start::Filled => {

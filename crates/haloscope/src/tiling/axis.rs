@@ -38,7 +38,7 @@ pub(crate) struct AxisTiling {
 
 impl AxisTiling {
     /// The length of a window; the whole axis if there is one only.
-    pub fn window(&self) -> usize {
+    pub(super) fn window(&self) -> usize {
         let window = (self.patch + 2 * self.overlap).next_multiple_of(self.alignment);
         if self.patch >= self.length || (self.border == Border::Inside && window >= self.length) {
             self.length
@@ -48,7 +48,7 @@ impl AxisTiling {
     }
 
     /// How many windows there are.
-    pub fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         if self.window() == self.length {
             return 1;
         }
@@ -60,7 +60,7 @@ impl AxisTiling {
     }
 
     /// The shortest patch that cuts the axis into so many windows, each as long as alignment makes it anyway.
-    pub fn patch_for(&self, count: usize) -> usize {
+    pub(super) fn patch_for(&self, count: usize) -> usize {
         let kept = match self.border {
             Border::Inside => self.length.saturating_sub(2 * self.overlap).div_ceil(count),
             _ => self.length.div_ceil(count),
@@ -78,7 +78,7 @@ impl AxisTiling {
     }
 
     /// The windows.
-    pub fn cut(&self, strategy: Strategy) -> Cut {
+    pub(super) fn cut(&self, strategy: Strategy) -> Cut {
         let (window, count) = (self.window(), self.count());
         if count == 1 {
             let span = Span { read: 0, write: 0..self.length, weights: None };

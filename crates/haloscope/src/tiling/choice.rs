@@ -41,7 +41,7 @@ impl Tiling {
     /// use haloscope_nn::models::{Architecture, Fdncnn};
     ///
     /// let model = Fdncnn { depth: 3, channels: 8, ..Fdncnn::default() }.random(1)?;
-    /// let network = NetworkDenoiser::new(model, haloscope_nn::engine::Options::default())?;
+    /// let network = NetworkDenoiser::new(model, haloscope_nn::engine::EngineOptions::default())?;
     /// let strategy = |tiling: Tiling, side| {
     ///     tiling.choose(&[1, 3, side, side], &network).map(|choice| choice.tiling.strategy)
     /// };
@@ -121,13 +121,13 @@ fn gigabytes(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use haloscope_nn::engine::Options;
+    use haloscope_nn::engine::EngineOptions;
     use haloscope_nn::models::{Architecture, Dncnn, Drunet};
 
     use super::*;
     use crate::denoise::TotalVariation;
 
-    fn network(options: Options) -> NetworkDenoiser {
+    fn network(options: EngineOptions) -> NetworkDenoiser {
         let drunet = Drunet { channels: [8, 8, 8, 8], blocks: 1, ..Drunet::default() };
         NetworkDenoiser::new(drunet.random(1).expect("valid"), options).expect("aligned")
     }
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn the_default_is_exact_for_networks_up_to_a_size() {
-        let (tiling, network) = (Tiling::default(), network(Options::default()));
+        let (tiling, network) = (Tiling::default(), network(EngineOptions::default()));
         let bytes = |side| network.pass_bytes(&[1, 3, side, side]).expect("any size");
         let (mut fits, mut exceeds) = (8, 1 << 20);
         while exceeds - fits > 1 {
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn a_pass_of_the_networks_that_people_use_is_known() {
         let of = |model: haloscope_nn::models::Model| {
-            let network = NetworkDenoiser::new(model, Options::default()).expect("aligned");
+            let network = NetworkDenoiser::new(model, EngineOptions::default()).expect("aligned");
             network.pass_bytes(&[1, 3, 2048, 2048]).expect("any size") / (2048 * 2048)
         };
         // The input of a block, what its two convolutions make of it, and the values that wait for the way up.
@@ -174,8 +174,11 @@ mod tests {
 
     #[test]
     fn what_cannot_be_exact_and_what_is_said_of_tiles_gives_tiles() {
-        let network = network(Options::default());
-        let budget = self::network(Options { memory_budget: Some(1 << 30), ..Options::default() });
+        let network = network(EngineOptions::default());
+        let budget = self::network(EngineOptions {
+            memory_budget: Some(1 << 30),
+            ..EngineOptions::default()
+        });
         let mean = TotalVariation::default();
         let patch = Tiling { patch: 64.into(), ..Tiling::default() };
         let batch = Tiling { batch: Batch::AtMost(2), ..Tiling::default() };

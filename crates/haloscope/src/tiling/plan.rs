@@ -213,7 +213,7 @@ impl TilePlan {
     }
 
     /// How many tiles `denoiser` gets at once.
-    pub fn batch_for(&self, denoiser: &dyn Denoiser) -> Result<usize> {
+    pub(crate) fn batch_for(&self, denoiser: &dyn Denoiser) -> Result<usize> {
         let most = self.blocks().iter().map(Range::len).max().unwrap_or(1).max(1);
         let bytes = match self.batch {
             Batch::AtMost(tiles) => return Ok(tiles.min(most)),

@@ -8,29 +8,29 @@ use haloscope::physics::{LinearPhysics, Physics};
 
 /// A matrix as an operator on images of shape (1, columns).
 #[derive(Clone, Debug)]
-pub struct Dense {
+pub(crate) struct Dense {
     /// Row by row.
-    pub entries: Vec<f32>,
+    pub(crate) entries: Vec<f32>,
     image: [usize; 2],
     measurement: [usize; 2],
 }
 
 impl Dense {
-    pub fn new(rows: usize, columns: usize, entries: Vec<f32>) -> Self {
+    pub(crate) fn new(rows: usize, columns: usize, entries: Vec<f32>) -> Self {
         assert_eq!(entries.len(), rows * columns);
         Self { entries, image: [1, columns], measurement: [1, rows] }
     }
 
-    pub fn rows(&self) -> usize {
+    pub(crate) fn rows(&self) -> usize {
         self.measurement[1]
     }
 
-    pub fn columns(&self) -> usize {
+    pub(crate) fn columns(&self) -> usize {
         self.image[1]
     }
 
     /// `AᵀA` in f64.
-    pub fn normal(&self) -> Vec<Vec<f64>> {
+    pub(crate) fn normal(&self) -> Vec<Vec<f64>> {
         let (m, n) = (self.rows(), self.columns());
         let at = |i: usize, j: usize| f64::from(self.entries[i * n + j]);
         let entry = |j: usize, k: usize| (0..m).map(|i| at(i, j) * at(i, k)).sum();
@@ -38,14 +38,14 @@ impl Dense {
     }
 
     /// `Aᵀ y` in f64.
-    pub fn adjoint_f64(&self, y: &[f32]) -> Vec<f64> {
+    pub(crate) fn adjoint_f64(&self, y: &[f32]) -> Vec<f64> {
         let n = self.columns();
         let product = |i: usize, j| f64::from(self.entries[i * n + j]) * f64::from(y[i]);
         (0..n).map(|j| (0..y.len()).map(|i| product(i, j)).sum()).collect()
     }
 
     /// The solution of least norm of `(AᵀA + shift) x = b`, by the eigenvectors of `AᵀA`.
-    pub fn solve_f64(&self, b: &[f64], shift: f64) -> Vec<f64> {
+    pub(crate) fn solve_f64(&self, b: &[f64], shift: f64) -> Vec<f64> {
         let (values, vectors) = eigen(self.normal());
         let cutoff = 1e-11 * values.iter().fold(0.0_f64, |a, b| a.max(*b));
         let mut x = vec![0.0; b.len()];
@@ -60,7 +60,7 @@ impl Dense {
     }
 
     /// `‖A‖²` in f64.
-    pub fn squared_norm_f64(&self) -> f64 {
+    pub(crate) fn squared_norm_f64(&self) -> f64 {
         eigen(self.normal()).0.into_iter().fold(0.0, f64::max)
     }
 }
@@ -110,7 +110,7 @@ impl LinearPhysics for Dense {
 }
 
 /// Eigenvalues and eigenvectors of a symmetric matrix, by Jacobi's rotations.
-pub fn eigen(mut a: Vec<Vec<f64>>) -> (Vec<f64>, Vec<Vec<f64>>) {
+pub(crate) fn eigen(mut a: Vec<Vec<f64>>) -> (Vec<f64>, Vec<Vec<f64>>) {
     let n = a.len();
     let mut vectors: Vec<Vec<f64>> =
         (0..n).map(|i| (0..n).map(|j| f64::from(u8::from(i == j))).collect()).collect();
@@ -143,17 +143,17 @@ pub fn eigen(mut a: Vec<Vec<f64>>) -> (Vec<f64>, Vec<Vec<f64>>) {
 }
 
 /// ‖x‖.
-pub fn norm<T: Copy + Into<f64>>(x: &[T]) -> f64 {
+pub(crate) fn norm<T: Copy + Into<f64>>(x: &[T]) -> f64 {
     x.iter().map(|x| (*x).into().powi(2)).sum::<f64>().sqrt()
 }
 
 /// An array of shape (1, 1, length).
-pub fn row(values: &[f32]) -> Array {
+pub(crate) fn row(values: &[f32]) -> Array {
     Array::from_shape_vec(vec![1, 1, values.len()], values.to_vec()).expect("a row")
 }
 
 /// ‖a − b‖ / ‖b‖, or ‖a‖ if `b` is zero.
-pub fn relative(a: &Array, b: &[f64]) -> f64 {
+pub(crate) fn relative(a: &Array, b: &[f64]) -> f64 {
     let difference: f64 = a.iter().zip(b).map(|(a, b)| (f64::from(*a) - b).powi(2)).sum();
     let size: f64 = b.iter().map(|b| b * b).sum();
     (difference / if size > 0.0 { size } else { 1.0 }).sqrt()

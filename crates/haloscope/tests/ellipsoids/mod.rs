@@ -17,9 +17,9 @@ const ELLIPSOIDS: [(f64, [f64; 3], [f64; 2], f64); 10] = [
 ];
 
 /// A line through space, in pixels from the middle.
-pub struct Ray {
-    pub origin: [f64; 3],
-    pub direction: [f64; 3],
+pub(crate) struct Ray {
+    pub(crate) origin: [f64; 3],
+    pub(crate) direction: [f64; 3],
 }
 
 /// A point or direction where an ellipsoid is the unit sphere, up to its centre.
@@ -33,7 +33,7 @@ fn dot(a: [f64; 3], b: [f64; 3]) -> f64 {
 }
 
 /// The integral through a head of `size` pixels.
-pub fn integral(size: usize, ray: &Ray) -> f64 {
+pub(crate) fn integral(size: usize, ray: &Ray) -> f64 {
     let half = size as f64 / 2.0;
     let length = dot(ray.direction, ray.direction).sqrt();
     let chord = |&(value, axes, centre, degrees): &(f64, [f64; 3], [f64; 2], f64)| {
@@ -48,7 +48,7 @@ pub fn integral(size: usize, ray: &Ray) -> f64 {
 
 /// The mean over each pixel of a plane (row 0 at the top) or voxel of a volume (all axes growing),
 /// with batch and channel in front.
-pub fn head(size: &[usize]) -> Array {
+pub(crate) fn head(size: &[usize]) -> Array {
     let parts = if size.len() == 2 { 8 } else { 4 };
     // The axes of a plane are y and x; it lies in the middle.
     let layers = if size.len() == 2 { 1 } else { parts };
@@ -89,7 +89,7 @@ pub fn head(size: &[usize]) -> Array {
 }
 
 /// Against a range of 1, within the circle or ball that all views see.
-pub fn psnr(image: &Array, truth: &Array) -> f64 {
+pub(crate) fn psnr(image: &Array, truth: &Array) -> f64 {
     assert_eq!(image.shape(), truth.shape());
     let (mut sum, mut count) = (0.0, 0);
     for (i, &truth) in truth.indexed_iter() {

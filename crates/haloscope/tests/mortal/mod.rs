@@ -8,7 +8,7 @@ use haloscope::distribute::agree;
 use haloscope::tiling::{ShardPlan, Tiles};
 use haloscope::{Array, Result};
 use haloscope_comm::{Collectives, Context};
-use haloscope_nn::engine::{Faces, Halo, Options, Round};
+use haloscope_nn::engine::{EngineOptions, Faces, Halo, Round};
 use haloscope_nn::models::{Architecture, Drunet};
 
 /// A network for gray images of some rows of grains, which slabs share.
@@ -20,7 +20,7 @@ pub fn network() -> Result<Arc<NetworkDenoiser>> {
         output_channels: 1,
         ..Drunet::default()
     };
-    Ok(Arc::new(NetworkDenoiser::new(drunet.random(1)?, Options::default())?))
+    Ok(Arc::new(NetworkDenoiser::new(drunet.random(1)?, EngineOptions::default())?))
 }
 
 /// Takes part in a denoiser of all ranks, in slabs, and calls `die` after some rounds.

@@ -18,24 +18,24 @@ use haloscope::solve::{
 };
 use haloscope::tiling::{Batch, Strategy, Tiling};
 use haloscope_comm::Context;
-use haloscope_nn::engine::Options;
+use haloscope_nn::engine::EngineOptions;
 use haloscope_nn::models::{Architecture, Dncnn};
 
 /// The size of the job.
 #[derive(Clone, Debug)]
-pub struct Small {
-    pub side: usize,
-    pub operators: usize,
-    pub depth: usize,
-    pub channels: usize,
-    pub tiling: Tiling,
-    pub method: Method,
+pub(crate) struct Small {
+    pub(crate) side: usize,
+    pub(crate) operators: usize,
+    pub(crate) depth: usize,
+    pub(crate) channels: usize,
+    pub(crate) tiling: Tiling,
+    pub(crate) method: Method,
     /// The prior of methods that take any: the network, or total variation.
-    pub has_network: bool,
+    pub(crate) has_network: bool,
     /// The iterations of a prox of the data term.
-    pub inner_iterations: usize,
+    pub(crate) inner_iterations: usize,
     /// The range that images are brought back to.
-    pub clamp: Option<(f32, f32)>,
+    pub(crate) clamp: Option<(f32, f32)>,
 }
 
 impl Default for Small {
@@ -61,13 +61,13 @@ impl Default for Small {
 }
 
 impl Small {
-    pub fn denoiser(&self) -> Result<NetworkDenoiser> {
+    pub(crate) fn denoiser(&self) -> Result<NetworkDenoiser> {
         let model = Dncnn { depth: self.depth, channels: self.channels, ..Dncnn::default() };
-        NetworkDenoiser::new(model.random(1)?, Options::default())
+        NetworkDenoiser::new(model.random(1)?, EngineOptions::default())
     }
 
     /// Runs it, with a count of the messages of the iterations alone.
-    pub fn run(&self, ctx: &Context, iterations: usize) -> Result<Outcome> {
+    pub(crate) fn run(&self, ctx: &Context, iterations: usize) -> Result<Outcome> {
         let blur = |index: usize| -> Result<Arc<dyn Physics>> {
             let kernel = kernels::gaussian(&[1.0, 0.5], 60.0 * index as f64)?;
             Ok(Arc::new(Blur::new(&[3, self.side, self.side], &kernel, Padding::Circular)?))

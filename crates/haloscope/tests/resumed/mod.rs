@@ -15,12 +15,16 @@ use haloscope::{Array, Measurements, Result};
 use haloscope_comm::Context;
 
 /// How the job is called, and what decides its result.
-pub fn job() -> JobId {
+pub(crate) fn job() -> JobId {
     JobId::new("frames of a ramp", b"5 frames, 96 x 96")
 }
 
 /// Goes on from the newest checkpoint, if there is one, up to so many iterations.
-pub fn run(ctx: &Context, checkpoints: &mut Checkpoints, iterations: usize) -> Result<State> {
+pub(crate) fn run(
+    ctx: &Context,
+    checkpoints: &mut Checkpoints,
+    iterations: usize,
+) -> Result<State> {
     let shape = [1, 96, 96];
     let frames: Vec<Arc<dyn Physics>> =
         (0..5).map(|_| Arc::new(Identity::new(&shape)) as Arc<dyn Physics>).collect();
@@ -47,7 +51,7 @@ pub fn run(ctx: &Context, checkpoints: &mut Checkpoints, iterations: usize) -> R
 }
 
 /// The bits of all that a state holds, in a few digits (FNV-1a).
-pub fn digest(state: &State) -> String {
+pub(crate) fn digest(state: &State) -> String {
     let arrays = std::iter::once(&state.image).chain(state.arrays.values());
     let elements = arrays.flat_map(|array| array.iter().map(|value| u64::from(value.to_bits())));
     let words = elements.chain(state.numbers.values().map(|number| number.to_bits()));

@@ -11,21 +11,21 @@ use haloscope::distribute::{
     distribute_with,
 };
 use haloscope::fidelity::{Fidelities, Fidelity, L1, L2};
-use haloscope::least_squares::{self, Method, NormOptions};
+use haloscope::least_squares::{self, LinearSolver, NormOptions};
 use haloscope::noise::Noise;
 use haloscope::physics::{LinearPhysics, Physics, Stack};
 use haloscope::tiling::{Batch, Border, Extent, ShardPlan, Shards, Strategy, Tiling};
 use haloscope::{Array, Error, Measurements, Result};
 use haloscope_comm::{Collectives, Context};
-use haloscope_nn::engine::Options;
+use haloscope_nn::engine::EngineOptions;
 use haloscope_nn::models::{Architecture, Drunet, Fdncnn};
 
 /// The name of an operation, and a digest of the bits that every rank got.
-pub type Facts = Vec<(String, u64)>;
+pub(crate) type Facts = Vec<(String, u64)>;
 
 /// A dense operator with random entries; each has a measurement shape of its own.
 #[derive(Debug)]
-pub struct Dense {
+pub(crate) struct Dense {
     image: Vec<usize>,
     measurement: Vec<usize>,
     entries: Vec<f32>,
@@ -33,7 +33,7 @@ pub struct Dense {
 
 impl Dense {
     /// The operator with this index of a heterogeneous stack.
-    pub fn operator(index: usize, image: &[usize]) -> Arc<dyn Physics> {
+    pub(crate) fn operator(index: usize, image: &[usize]) -> Arc<dyn Physics> {
         let measurement =
             if index.is_multiple_of(2) { vec![1, 3 + index] } else { vec![1, 2, 1 + index] };
         let count = image.iter().product::<usize>() * measurement.iter().product::<usize>();
@@ -113,13 +113,13 @@ impl Physics for Square {
 }
 
 /// Random numbers that are the same everywhere.
-pub fn noise(shape: &[usize], seed: u64) -> Array {
+pub(crate) fn noise(shape: &[usize], seed: u64) -> Array {
     let mut random = fastrand::Rng::with_seed(seed);
     Array::from_shape_simple_fn(shape, || random.f32() - 0.25)
 }
 
 /// Every operation, on the ranks of `ctx`.
-pub fn facts(ctx: &Context) -> Result<Facts> {
+pub(crate) fn facts(ctx: &Context) -> Result<Facts> {
     let mut facts = Facts::new();
     for count in [1, 4, 7] {
         for batch in [1, 3] {
@@ -208,13 +208,19 @@ fn of_stack(
     add("measure", digest_all(&stack.measure(image, &noise, 5)?));
     let each = vec![Noise::uniform(0.1)?; stack.len()];
     let noisy = stack.measure_terms(image, &each, 5)?.into_local()?;
-    for method in [Method::ConjugateGradient, Method::Lsqr, Method::Minres, Method::Bicgstab] {
-        let options = least_squares::Options { method, max_iterations: 7, ..Default::default() };
+    for method in [
+        LinearSolver::ConjugateGradient,
+        LinearSolver::Lsqr,
+        LinearSolver::Minres,
+        LinearSolver::Bicgstab,
+    ] {
+        let options =
+            least_squares::LeastSquaresOptions { method, max_iterations: 7, ..Default::default() };
         let exact = stack.pseudo_inverse(&noisy, &options)?;
         add(&format!("pseudo-inverse by {method}"), digest(&exact.image));
         add("its residual", exact.report.residual.unwrap_or(-1.0).to_bits());
     }
-    let options = least_squares::Options { max_iterations: 5, ..Default::default() };
+    let options = least_squares::LeastSquaresOptions { max_iterations: 5, ..Default::default() };
     add("mean of pseudo-inverses", digest(&stack.mean_of_pseudo_inverses(&noisy, &options)?));
     let options = NormOptions { max_iterations: 20, ..NormOptions::default() };
     let norm = stack.squared_norm(&options)?;
@@ -310,7 +316,7 @@ fn fidelities(
         add(&format!("gradient, {what}"), digest(&fidelity.gradient(stack, image, noisy)?));
     }
     assert_eq!(each.gradient(stack, image, noisy)?, made.gradient(stack, image, noisy)?);
-    let options = least_squares::Options { max_iterations: 9, ..Default::default() };
+    let options = least_squares::LeastSquaresOptions { max_iterations: 9, ..Default::default() };
     add("prox", digest(&same.prox(stack, image, noisy, 0.7, &options)?.image));
     Ok(())
 }
@@ -422,7 +428,7 @@ fn defaults(ctx: &Context, facts: &mut Facts) -> Result<()> {
     }
     let network = |channels: usize| -> Result<NetworkDenoiser> {
         let model = Fdncnn { image_channels: channels, depth: 3, channels: 8, ..Fdncnn::default() };
-        NetworkDenoiser::new(model.random(2)?, Options::default())
+        NetworkDenoiser::new(model.random(2)?, EngineOptions::default())
     };
     // A picture, and a volume whose slices a network of pictures takes one by one.
     for (channels, shape) in [(3, &[1, 3, 264, 280][..]), (1, &[1, 1, 20, 33, 40])] {
@@ -489,7 +495,7 @@ fn networks(ctx: &Context, facts: &mut Facts) -> Result<()> {
             blocks: 1,
             ..Drunet::default()
         };
-        let options = Options { threads: ctx.threads_per_rank(), ..Options::default() };
+        let options = EngineOptions { threads: ctx.threads_per_rank(), ..EngineOptions::default() };
         let network = NetworkDenoiser::new(model.random(1)?, options)?;
         let network = Arc::new(network);
         // How many tiles the network gets at once changes no bit: one, two, four, all of a rank.
@@ -520,7 +526,7 @@ fn exact(ctx: &Context, facts: &mut Facts) -> Result<()> {
         ("drunet", &drunet, &[1, 3, 150, 20]),
         ("fdncnn", &gray, &[1, 1, 3, 13, 20]),
     ] {
-        let options = Options { threads: ctx.threads_per_rank(), ..Options::default() };
+        let options = EngineOptions { threads: ctx.threads_per_rank(), ..EngineOptions::default() };
         let network = Arc::new(NetworkDenoiser::new(model.clone(), options)?);
         let (image, level) = (noise(shape, 29), 0.1.into());
         let whole = network.denoise(&image, &level)?;
@@ -558,7 +564,7 @@ fn bits_of_all(measurements: &Measurements) -> Vec<(usize, Vec<u32>)> {
 }
 
 /// FNV-1a over the bits.
-pub fn digest(array: &Array) -> u64 {
+pub(crate) fn digest(array: &Array) -> u64 {
     let bytes = array.iter().flat_map(|value| value.to_bits().to_le_bytes());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)

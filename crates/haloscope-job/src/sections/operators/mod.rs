@@ -121,14 +121,14 @@ pub(crate) trait Single: Send + Sync + fmt::Debug {
 
 /// One of `[[operators]]`.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub(crate) struct Entry {
     place: Place,
     kind: Arc<dyn Kind>,
 }
 
 /// One operator, to be made where it is needed.
 #[derive(Clone, Debug)]
-pub struct Recipe {
+pub(crate) struct Recipe {
     place: Place,
     image: Vec<usize>,
     single: Arc<dyn Single>,
@@ -137,19 +137,19 @@ pub struct Recipe {
 }
 
 impl Entry {
-    pub fn read(section: &Section) -> Result<Self> {
+    pub(crate) fn read(section: &Section) -> Result<Self> {
         let kind = section.require_choice("kind", &KINDS)?(section)?;
         Ok(Self { place: section.place(), kind })
     }
 
     /// The shape of an image, (channel, spatial…), that a measurement of this shape suggests.
-    pub fn image_shape(&self, measured: &[usize]) -> Option<Vec<usize>> {
+    pub(crate) fn image_shape(&self, measured: &[usize]) -> Option<Vec<usize>> {
         self.kind.image_shape(measured)
     }
 
     /// The operators for images of a shape (channel, spatial…). `measured` is of the entry's own measurements;
     /// `file` is where its files begin.
-    pub fn recipes(
+    pub(crate) fn recipes(
         &self,
         image: &[usize],
         measured: Option<&Measured>,
@@ -166,60 +166,60 @@ impl Entry {
     }
 
     /// Whether each pixel that it measures is at the place of one of the image.
-    pub fn keeps_places(&self) -> bool {
+    pub(crate) fn keeps_places(&self) -> bool {
         self.kind.keeps_places()
     }
 
     /// Whether it leaves pixels out, so that differences of its neighbours tell nothing of noise.
-    pub fn has_gaps(&self) -> bool {
+    pub(crate) fn has_gaps(&self) -> bool {
         self.kind.has_gaps()
     }
 
     /// Whether its operators are groups of views, which share a file.
-    pub fn is_scan(&self) -> bool {
+    pub(crate) fn is_scan(&self) -> bool {
         self.kind.beam().is_some()
     }
 
     /// Whether it is a scan of slices and never of volumes.
-    pub fn is_fan(&self) -> bool {
+    pub(crate) fn is_fan(&self) -> bool {
         self.kind.beam().is_some_and(Beam::is_fan)
     }
 
     /// Files that it needs, apart from measurements.
-    pub fn files(&self) -> Vec<PathBuf> {
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
         self.kind.files()
     }
 }
 
 impl Recipe {
     /// Where it is in the job file.
-    pub fn place(&self) -> &Place {
+    pub(crate) fn place(&self) -> &Place {
         &self.place
     }
 
     /// What it is called.
-    pub fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         self.single.name()
     }
 
     /// The scan that it is a group of.
-    pub fn scan(&self) -> Option<&Arc<Scan>> {
+    pub(crate) fn scan(&self) -> Option<&Arc<Scan>> {
         self.single.scan()
     }
 
     /// How many pixels of the image each measured one stands for, along a side.
-    pub fn thinning(&self) -> usize {
+    pub(crate) fn thinning(&self) -> usize {
         self.single.thinning()
     }
 
     /// About how many values it measures of an image, without making it.
-    pub fn measured_values(&self) -> usize {
+    pub(crate) fn measured_values(&self) -> usize {
         self.single.measured_values(&self.image)
     }
 
     /// The same operator for an image of at most so many pixels along each side, to find out what it costs; `None` for one
     /// that has a size of its own.
-    pub fn smaller(&self, most: usize) -> Option<Self> {
+    pub(crate) fn smaller(&self, most: usize) -> Option<Self> {
         if self.single.has_own_size() {
             return None;
         }
@@ -235,27 +235,27 @@ impl Recipe {
     }
 
     /// The shape of its image, (channel, spatial…).
-    pub fn image(&self) -> &[usize] {
+    pub(crate) fn image(&self) -> &[usize] {
         &self.image
     }
 
     /// The operator.
-    pub fn make(&self) -> Result<Arc<dyn Physics>> {
+    pub(crate) fn make(&self) -> Result<Arc<dyn Physics>> {
         self.single.make(&self.image).map_err(|error| self.locate(error))
     }
 
     /// The operator up to a factor, without long calculations.
-    pub fn draft(&self) -> Result<Arc<dyn Physics>> {
+    pub(crate) fn draft(&self) -> Result<Arc<dyn Physics>> {
         self.single.draft(&self.image).map_err(|error| self.locate(error))
     }
 
     /// What is suspicious about its measurements, (batch, channel, spatial…): a mask by which nothing is there.
-    pub fn doubt(&self, measured: &Array) -> Option<String> {
+    pub(crate) fn doubt(&self, measured: &Array) -> Option<String> {
         self.single.doubt(&self.image, measured)
     }
 
     /// Its part of what its file has.
-    pub fn own(&self, measured: &Array) -> Array {
+    pub(crate) fn own(&self, measured: &Array) -> Array {
         self.single.own(measured)
     }
 

@@ -12,7 +12,7 @@ use super::operations::{DirectConv, WinogradConv, phase_taps};
 use super::place::place;
 use super::stock::OpenShelf;
 use super::weights::{DirectWeights, Fill, Weights, WinogradWeights};
-use crate::engine::options::Options;
+use crate::engine::options::EngineOptions;
 use crate::error::{Error, Result};
 use crate::stop::Stop;
 use crate::tensor::Tensor;
@@ -20,7 +20,7 @@ use crate::tensor::Tensor;
 /// Chooses how to convolve, and makes the operations with their weights.
 pub(crate) struct Builder<'a> {
     pub(crate) instructions: InstructionSet,
-    pub(crate) options: &'a Options,
+    pub(crate) options: &'a EngineOptions,
     /// Weights that other plans of the network have.
     pub(crate) shelf: OpenShelf<'a>,
 }
@@ -121,7 +121,7 @@ impl Builder<'_> {
 }
 
 /// A method for each convolution of a program, so that all of it keeps the memory budget.
-pub(crate) fn choose_methods(program: &Program, options: &Options) -> Result<Vec<Method>> {
+pub(crate) fn choose_methods(program: &Program, options: &EngineOptions) -> Result<Vec<Method>> {
     let choices: Vec<Vec<Choice>> = (program.steps.iter())
         .filter_map(|step| match &step.work {
             Work::Conv(conv) => Some(conv.problem.choices(options.accuracy)),

@@ -21,8 +21,8 @@ mod weights;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::options::{MAX_THREADS, Options};
-use super::{Engine, Grain, HaloPlan, Plan, Shard};
+use super::options::{EngineOptions, MAX_THREADS};
+use super::{Engine, EnginePlan, Grain, HaloPlan, Shard};
 use crate::error::{Error, Result};
 use crate::network::Network;
 use crate::shape::Shape;
@@ -38,12 +38,12 @@ pub use kernels::InstructionSet;
 ///
 /// ```
 /// use haloscope_nn::Shape;
-/// use haloscope_nn::engine::{Cpu, Engine, InstructionSet, Options};
+/// use haloscope_nn::engine::{Cpu, Engine, InstructionSet, EngineOptions};
 /// use haloscope_nn::models::{Architecture, Dncnn};
 ///
 /// let model = Dncnn { channels: 16, depth: 4, ..Dncnn::default() }.random(1)?;
 /// let engine = Cpu::with_instructions(InstructionSet::Portable)?;
-/// let plan = engine.plan(model.network(), &Shape::new([1, 3, 32, 32])?, &Options::default())?;
+/// let plan = engine.plan(model.network(), &Shape::new([1, 3, 32, 32])?, &EngineOptions::default())?;
 /// assert_eq!(plan.output_shape().sizes(), [1, 3, 32, 32]);
 /// # Ok::<(), haloscope_nn::Error>(())
 /// ```
@@ -73,8 +73,8 @@ impl Cpu {
         &self,
         network: Cow<'_, Network>,
         shard: &Shard,
-        options: &Options,
-    ) -> Result<Arc<dyn Plan>> {
+        options: &EngineOptions,
+    ) -> Result<Arc<dyn EnginePlan>> {
         if !(1..=MAX_THREADS).contains(&options.threads) {
             let reason = format!("{}; a number from 1 to {MAX_THREADS} is needed", options.threads);
             return Err(Error::Argument { what: "threads", reason });
@@ -96,7 +96,12 @@ impl Engine for Cpu {
         "cpu"
     }
 
-    fn plan(&self, network: &Network, input: &Shape, options: &Options) -> Result<Arc<dyn Plan>> {
+    fn plan(
+        &self,
+        network: &Network,
+        input: &Shape,
+        options: &EngineOptions,
+    ) -> Result<Arc<dyn EnginePlan>> {
         self.build(Cow::Borrowed(network), &Shard::whole_of(input), options)
     }
 
@@ -104,16 +109,21 @@ impl Engine for Cpu {
         &self,
         network: Network,
         input: &Shape,
-        options: &Options,
-    ) -> Result<Arc<dyn Plan>> {
+        options: &EngineOptions,
+    ) -> Result<Arc<dyn EnginePlan>> {
         self.build(Cow::Owned(network), &Shard::whole_of(input), options)
     }
 
-    fn grains(&self, network: &Network, whole: &Shape, options: &Options) -> Result<Vec<Grain>> {
+    fn grains(
+        &self,
+        network: &Network,
+        whole: &Shape,
+        options: &EngineOptions,
+    ) -> Result<Vec<Grain>> {
         Ok(Cut::of(network, whole, options)?.grains)
     }
 
-    fn halo(&self, network: &Network, shard: &Shard, options: &Options) -> Result<HaloPlan> {
+    fn halo(&self, network: &Network, shard: &Shard, options: &EngineOptions) -> Result<HaloPlan> {
         Cut::halo(network, shard, options)
     }
 
@@ -121,8 +131,8 @@ impl Engine for Cpu {
         &self,
         network: &Network,
         shard: &Shard,
-        options: &Options,
-    ) -> Result<Arc<dyn Plan>> {
+        options: &EngineOptions,
+    ) -> Result<Arc<dyn EnginePlan>> {
         self.build(Cow::Borrowed(network), shard, options)
     }
 }

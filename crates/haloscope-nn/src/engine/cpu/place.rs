@@ -18,7 +18,7 @@ pub(crate) fn place(
     may_overwrite: &dyn Fn(usize, usize) -> bool,
 ) -> (Vec<Value>, usize) {
     let count = program.layouts.len();
-    // Step 0 loads the input; step i + 1 is the program's step i; the last one stores the output.
+    // PlanStep 0 loads the input; step i + 1 is the program's step i; the last one stores the output.
     let mut first = vec![0; count];
     let mut last = vec![0; count];
     for (index, step) in program.steps.iter().enumerate() {

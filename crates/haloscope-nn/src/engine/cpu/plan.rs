@@ -19,8 +19,8 @@ use super::stock::Shelf;
 use super::team::Team;
 use crate::engine::graph::Aligned;
 use crate::engine::halo::{Faces, Halo, HaloPlan, NoHalo, Round, check_whole};
-use crate::engine::options::Options;
-use crate::engine::{Grain, Memory, Plan, Scratch, Shard, Step};
+use crate::engine::options::EngineOptions;
+use crate::engine::{EnginePlan, Grain, PlanMemory, PlanStep, Scratch, Shard};
 use crate::error::{Error, Result};
 use crate::network::Network;
 use crate::shape::Shape;
@@ -33,14 +33,14 @@ pub(crate) struct CpuPlan {
     output: Shape,
     values: Vec<Value>,
     output_value: usize,
-    steps: Vec<Step>,
+    steps: Vec<PlanStep>,
     /// What the steps do, in the same order.
     stages: Vec<Stage>,
     halo: HaloPlan,
     /// What the rounds of the halo do, in the same order.
     exchanges: Vec<Exchange>,
     threads: usize,
-    memory: Memory,
+    memory: PlanMemory,
 }
 
 /// The memory and the threads of one run at a time.
@@ -60,7 +60,7 @@ pub(crate) struct Cut {
 }
 
 impl Cut {
-    pub(crate) fn of(network: &Network, whole: &Shape, options: &Options) -> Result<Self> {
+    pub(crate) fn of(network: &Network, whole: &Shape, options: &EngineOptions) -> Result<Self> {
         if let Some(budget) = options.memory_budget {
             let reason = format!(
                 "{budget} bytes for a part of an image; the methods that keep it would not be those of the whole: leave it \
@@ -76,7 +76,11 @@ impl Cut {
     }
 
     /// What a part exchanges.
-    pub(crate) fn halo(network: &Network, shard: &Shard, options: &Options) -> Result<HaloPlan> {
+    pub(crate) fn halo(
+        network: &Network,
+        shard: &Shard,
+        options: &EngineOptions,
+    ) -> Result<HaloPlan> {
         if shard.is_whole() {
             return Ok(HaloPlan::default());
         }
@@ -106,7 +110,7 @@ impl CpuPlan {
     pub(crate) fn new(
         network: Cow<'_, Network>,
         shard: &Shard,
-        options: &Options,
+        options: &EngineOptions,
         instructions: InstructionSet,
         shelf: &Shelf,
     ) -> Result<Self> {
@@ -134,7 +138,7 @@ impl CpuPlan {
         let (values, activations) = place(&program, &may_overwrite);
         let workspace =
             operations.iter().map(|operation| operation.scratch_len()).max().unwrap_or(0);
-        let memory = Memory {
+        let memory = PlanMemory {
             weights,
             activations: activations * size_of::<f32>(),
             workspace: (options.threads * pad(workspace) + faces_len(&exchanges))
@@ -146,7 +150,7 @@ impl CpuPlan {
         let (steps, stages) = (program.steps.into_iter().zip(operations).zip(clear))
             .map(|((draft, operation), border_is_clear)| {
                 let flops = 2.0 * operation.multiplications();
-                let step = Step::new(draft.name, operation.describe(), flops);
+                let step = PlanStep::new(draft.name, operation.describe(), flops);
                 let (inputs, output) = (draft.inputs, draft.output);
                 (step, Stage { operation, inputs, output, border_is_clear })
             })
@@ -252,7 +256,7 @@ impl CpuPlan {
     }
 }
 
-impl Plan for CpuPlan {
+impl EnginePlan for CpuPlan {
     fn input_shape(&self) -> &Shape {
         &self.input
     }
@@ -261,11 +265,11 @@ impl Plan for CpuPlan {
         &self.output
     }
 
-    fn memory(&self) -> Memory {
+    fn memory(&self) -> PlanMemory {
         self.memory
     }
 
-    fn steps(&self) -> &[Step] {
+    fn steps(&self) -> &[PlanStep] {
         &self.steps
     }
 
@@ -282,7 +286,7 @@ impl Plan for CpuPlan {
         input: &[f32],
         output: &mut [f32],
         scratch: &mut Scratch,
-        observe: &mut dyn FnMut(&Step, Duration),
+        observe: &mut dyn FnMut(&PlanStep, Duration),
     ) -> Result<()> {
         check_whole(&self.halo)?;
         self.run_shard(input, output, scratch, &mut NoHalo, observe)
@@ -299,7 +303,7 @@ impl Plan for CpuPlan {
         output: &mut [f32],
         scratch: &mut Scratch,
         halo: &mut dyn Halo,
-        observe: &mut dyn FnMut(&Step, Duration),
+        observe: &mut dyn FnMut(&PlanStep, Duration),
     ) -> Result<()> {
         let scratch = self.check(input, output, scratch)?;
         let memory = scratch.memory.as_ptr();
@@ -407,7 +411,7 @@ mod tests {
     use super::*;
     use crate::models::{Architecture, Drunet, Unet};
 
-    fn plan(network: &Network, input: &Shape, options: &Options) -> CpuPlan {
+    fn plan(network: &Network, input: &Shape, options: &EngineOptions) -> CpuPlan {
         let instructions = InstructionSet::detect();
         let shard = Shard::whole_of(input);
         CpuPlan::new(Cow::Borrowed(network), &shard, options, instructions, &Shelf::default())
@@ -427,7 +431,7 @@ mod tests {
             let model = model.expect("the options are valid");
             let channels = model.network().input_channels();
             let shape = Shape::image(2, channels, spatial).expect("small");
-            let options = Options { threads: 2, ..Options::default() };
+            let options = EngineOptions { threads: 2, ..EngineOptions::default() };
             let plan = plan(model.network(), &shape, &options);
             let input: Vec<f32> = (0..shape.count()).map(|i| (i % 13) as f32 - 6.0).collect();
             let results = [0.0, f32::NAN, 1e30].map(|filling| {

@@ -2,7 +2,7 @@
 
 use super::operation::Operation;
 
-/// The work of one [`Step`](crate::engine::Step), and the values that it reads and writes.
+/// The work of one [`PlanStep`](crate::engine::PlanStep), and the values that it reads and writes.
 pub(crate) struct Stage {
     pub(crate) operation: Box<dyn Operation>,
     /// Indices that are the same throughout the plan. 0 is the network's input.

@@ -22,7 +22,7 @@ pub(super) struct Axis {
 
 impl Axis {
     /// `None` if the padding leaves nothing: `valid` with a kernel longer than the axis.
-    pub fn new(input: usize, kernel: usize, padding: Padding) -> Option<Self> {
+    pub(super) fn new(input: usize, kernel: usize, padding: Padding) -> Option<Self> {
         if padding == Padding::Valid {
             let output = (input + 1).checked_sub(kernel).filter(|&output| output > 0)?;
             let sources = (0..input).map(Some).collect();
@@ -36,12 +36,12 @@ impl Axis {
         Some(Self { input, kernel, output: input, sources, begin })
     }
 
-    pub fn extended(&self) -> usize {
+    pub(super) fn extended(&self) -> usize {
         self.sources.len()
     }
 
     /// For each input sample, the extended samples that copy it, in order.
-    pub fn copies(&self) -> Vec<Vec<usize>> {
+    pub(super) fn copies(&self) -> Vec<Vec<usize>> {
         let mut copies = vec![Vec::new(); self.input];
         for (i, source) in self.sources.iter().enumerate() {
             if let Some(source) = source {
@@ -52,7 +52,7 @@ impl Axis {
     }
 
     /// Writes the extension of `input` at the beginning of `extended`, whose rest stays as it is.
-    pub fn extend(&self, input: &[f32], extended: &mut [f32]) {
+    pub(super) fn extend(&self, input: &[f32], extended: &mut [f32]) {
         for (to, source) in extended.iter_mut().zip(&self.sources[..self.begin]) {
             *to = source.map_or(0.0, |source| input[source]);
         }
@@ -64,7 +64,7 @@ impl Axis {
     }
 
     /// Adds the adjoint of [`extend`](Self::extend): every extended sample to its source.
-    pub fn fold(&self, extended: &[f32], input: &mut [f32]) {
+    pub(super) fn fold(&self, extended: &[f32], input: &mut [f32]) {
         let end = self.begin + self.input;
         for (to, value) in input.iter_mut().zip(&extended[self.begin..end]) {
             *to += value;

@@ -22,7 +22,7 @@ pub(super) struct Taps {
 }
 
 impl Taps {
-    pub fn new(kernel: &[f32], width: usize) -> Self {
+    pub(super) fn new(kernel: &[f32], width: usize) -> Self {
         match factors(kernel, width) {
             Some((columns, row)) => {
                 Self { columns: Some(both_directions(columns)), rows: both_directions(row) }
@@ -32,11 +32,11 @@ impl Taps {
     }
 
     /// Multiplications per sample of the result.
-    pub fn work(&self) -> usize {
+    pub(super) fn work(&self) -> usize {
         self.columns.as_ref().map_or(0, |columns| columns[0].len()) + self.rows[0].len()
     }
 
-    pub fn is_product(&self) -> bool {
+    pub(super) fn is_product(&self) -> bool {
         self.columns.is_some()
     }
 }
@@ -79,13 +79,13 @@ pub(super) struct Direct {
 }
 
 impl Direct {
-    pub fn new(axes: [Axis; 3]) -> Self {
+    pub(super) fn new(axes: [Axis; 3]) -> Self {
         let copies = [axes[0].copies(), axes[1].copies()];
         Self { axes, copies }
     }
 
     /// Convolves one plane or volume, or applies the adjoint.
-    pub fn run(&self, adjoint: bool, taps: &Taps, input: &[f32], output: &mut [f32]) {
+    pub(super) fn run(&self, adjoint: bool, taps: &Taps, input: &[f32], output: &mut [f32]) {
         let [depth, height, width] = &self.axes;
         let way = usize::from(adjoint);
         let (input_len, output_len, rows_of_slab) = if adjoint {

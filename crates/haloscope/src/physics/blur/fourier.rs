@@ -39,7 +39,7 @@ pub(super) struct Fourier {
 }
 
 impl Fourier {
-    pub fn new(grids: [Grid; 3]) -> Self {
+    pub(super) fn new(grids: [Grid; 3]) -> Self {
         let mut planner = FftPlanner::new();
         let transforms = grids
             .each_ref()
@@ -51,22 +51,22 @@ impl Fourier {
     }
 
     /// Whether the grid is the image's own.
-    pub fn is_periodic(&self) -> bool {
+    pub(super) fn is_periodic(&self) -> bool {
         self.periodic
     }
 
-    pub fn grids(&self) -> &[Grid; 3] {
+    pub(super) fn grids(&self) -> &[Grid; 3] {
         &self.grids
     }
 
     /// The values of scratch that [`run`](Self::run) needs.
-    pub fn scratch(&self) -> usize {
+    pub(super) fn scratch(&self) -> usize {
         let [depth, height, _] = self.lengths();
         depth * height.div_ceil(SIDE) * self.blocks * TILE
     }
 
     /// Filters one plane or volume of `input` into `output`.
-    pub fn run(
+    pub(super) fn run(
         &self,
         filter: Filter,
         kernel: &Spectrum,

@@ -20,7 +20,7 @@ pub(super) struct Grid {
 
 impl Grid {
     /// The cheapest grid for a padding; `None` as for [`Axis::new`].
-    pub fn new(input: usize, kernel: usize, padding: Padding) -> Option<Self> {
+    pub(super) fn new(input: usize, kernel: usize, padding: Padding) -> Option<Self> {
         if padding == Padding::Circular && greatest_factor(input) <= 13 {
             return Some(Self::periodic(input, kernel));
         }
@@ -31,7 +31,7 @@ impl Grid {
     }
 
     /// The image's own grid, on which a circular blur is diagonal.
-    pub fn periodic(input: usize, kernel: usize) -> Self {
+    pub(super) fn periodic(input: usize, kernel: usize) -> Self {
         let sources = (0..input).map(Some).collect();
         let axis = Axis { input, kernel, output: input, sources, begin: 0 };
         let shift = (kernel / 2) % input;
@@ -39,23 +39,23 @@ impl Grid {
     }
 
     /// Whether the grid is the image's own.
-    pub fn is_periodic(&self) -> bool {
+    pub(super) fn is_periodic(&self) -> bool {
         let Axis { input, output, .. } = self.axis;
         [input, output, self.axis.extended()] == [self.len; 3] && self.offset == 0
     }
 
     /// Where sample `i` of the kernel lies; several coincide if the kernel is longer than the grid.
-    pub fn kernel_position(&self, i: usize) -> usize {
+    pub(super) fn kernel_position(&self, i: usize) -> usize {
         (self.kernel + i) % self.len
     }
 
     /// The input sample at a grid position.
-    pub fn source(&self, position: usize) -> Option<usize> {
+    pub(super) fn source(&self, position: usize) -> Option<usize> {
         self.axis.sources.get(position).copied().flatten()
     }
 
     /// The output at a grid position.
-    pub fn output(&self, position: usize) -> Option<usize> {
+    pub(super) fn output(&self, position: usize) -> Option<usize> {
         position.checked_sub(self.offset).filter(|&output| output < self.axis.output)
     }
 }

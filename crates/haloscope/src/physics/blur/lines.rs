@@ -87,7 +87,7 @@ pub(super) struct Buffers {
 }
 
 impl Lines<'_> {
-    pub fn buffers(&self, lines: usize) -> Buffers {
+    pub(super) fn buffers(&self, lines: usize) -> Buffers {
         let stride = self.length.next_multiple_of(SIDE) + SIDE;
         let scratch = self.transforms.iter().map(|fft| fft.get_inplace_scratch_len()).max();
         Buffers {
@@ -98,7 +98,7 @@ impl Lines<'_> {
     }
 
     /// `number` is that of the line in the kernel's spectrum.
-    pub fn run(&self, buffers: &mut Buffers, line: usize, number: usize) {
+    pub(super) fn run(&self, buffers: &mut Buffers, line: usize, number: usize) {
         let values = &mut buffers.values[line * buffers.stride..][..self.length];
         let [forward, inverse] = self.transforms;
         if !matches!(self.action, Action::Inverse) {

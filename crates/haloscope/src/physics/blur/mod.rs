@@ -52,7 +52,7 @@ pub enum Padding {
 
 /// How a convolution is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Method {
+pub enum BlurMethod {
     /// Whichever is estimated to be faster.
     Automatic,
     /// By its definition.
@@ -148,7 +148,7 @@ impl Blur {
     /// one for each channel or 1 for all. With one for each image the operator takes batches of just
     /// that size.
     pub fn new(shape: &[usize], kernel: &View, padding: Padding) -> Result<Self> {
-        Self::with_method(shape, kernel, padding, Method::Automatic)
+        Self::with_method(shape, kernel, padding, BlurMethod::Automatic)
     }
 
     /// Like [`new`](Self::new), with a choice of how it is computed.
@@ -156,7 +156,7 @@ impl Blur {
         shape: &[usize],
         kernel: &View,
         padding: Padding,
-        method: Method,
+        method: BlurMethod,
     ) -> Result<Self> {
         let size = check_shape(shape)?;
         let kernels = Kernels::new(shape, kernel)?;
@@ -181,10 +181,10 @@ impl Blur {
 
     /// How it is computed: direct or Fourier.
     #[must_use]
-    pub fn method(&self) -> Method {
+    pub fn method(&self) -> BlurMethod {
         match self.engine {
-            Engine::Direct(..) => Method::Direct,
-            Engine::Fourier(_) => Method::Fourier,
+            Engine::Direct(..) => BlurMethod::Direct,
+            Engine::Fourier(_) => BlurMethod::Fourier,
         }
     }
 
@@ -358,16 +358,16 @@ impl LinearPhysics for Blur {
 }
 
 impl Engine {
-    fn new(kernels: &Kernels, axes: [Axis; 3], padding: Padding, method: Method) -> Self {
+    fn new(kernels: &Kernels, axes: [Axis; 3], padding: Padding, method: BlurMethod) -> Self {
         let taps = || kernels.each().map(|kernel| Taps::new(kernel, kernels.size[2])).collect();
         let grids = axes.each_ref().map(|axis| {
             Grid::new(axis.input, axis.kernel, padding).expect("a grid fits where an axis does")
         });
         let fourier = |grids| Self::Fourier(Box::new(Diagonal::new(kernels, grids)));
         match method {
-            Method::Direct => Self::Direct(Box::new(Direct::new(axes)), taps()),
-            Method::Fourier => fourier(grids),
-            Method::Automatic => {
+            BlurMethod::Direct => Self::Direct(Box::new(Direct::new(axes)), taps()),
+            BlurMethod::Fourier => fourier(grids),
+            BlurMethod::Automatic => {
                 let taps: Vec<Taps> = taps();
                 let outputs: usize = axes.iter().map(|axis| axis.output).product();
                 let work: usize = taps.iter().map(Taps::work).sum();

@@ -26,7 +26,7 @@ pub(super) enum Values {
 
 impl Spectrum {
     /// Of a kernel of (depth, height, width) samples.
-    pub fn new(kernel: &[f32], grids: &[Grid; 3]) -> Self {
+    pub(super) fn new(kernel: &[f32], grids: &[Grid; 3]) -> Self {
         let [depth, height, width] = grids.each_ref().map(|grid| grid.len);
         let half = width / 2 + 1;
         let rows = transformed_rows(kernel, grids);
@@ -66,7 +66,7 @@ impl Spectrum {
     }
 
     /// All frequencies of a grid of (depth, height, width), in that order.
-    pub fn whole(&self, [depth, height, width]: [usize; 3]) -> Vec<Complex<f32>> {
+    pub(super) fn whole(&self, [depth, height, width]: [usize; 3]) -> Vec<Complex<f32>> {
         let known = |z: usize, y: usize, x: usize| {
             let at = (x * height + y) * depth + z;
             match &self.values {

@@ -30,8 +30,8 @@ fn direct_and_fourier_agree_for_every_padding() -> Result<()> {
     for (i, (shape, kernel)) in cases.into_iter().enumerate() {
         let kernel = random(kernel, i as u64);
         for padding in PADDINGS {
-            let direct = Blur::with_method(shape, &kernel, padding, Method::Direct)?;
-            let fourier = Blur::with_method(shape, &kernel, padding, Method::Fourier)?;
+            let direct = Blur::with_method(shape, &kernel, padding, BlurMethod::Direct)?;
+            let fourier = Blur::with_method(shape, &kernel, padding, BlurMethod::Fourier)?;
             let x = random(&[&[2], shape].concat(), 9);
             let (a, b) = (direct.forward(&x)?, fourier.forward(&x)?);
             assert!(relative(&b, &a) < 1e-5, "{padding:?} {shape:?}: {}", relative(&b, &a));
@@ -47,8 +47,8 @@ fn direct_and_fourier_agree_for_every_padding() -> Result<()> {
 fn a_kernel_larger_than_the_image_wraps_and_reflects_as_often_as_it_must() -> Result<()> {
     let kernel = random(&[1, 1, 9, 14], 1);
     for padding in &PADDINGS[..4] {
-        let direct = Blur::with_method(&[1, 3, 4], &kernel, *padding, Method::Direct)?;
-        let fourier = Blur::with_method(&[1, 3, 4], &kernel, *padding, Method::Fourier)?;
+        let direct = Blur::with_method(&[1, 3, 4], &kernel, *padding, BlurMethod::Direct)?;
+        let fourier = Blur::with_method(&[1, 3, 4], &kernel, *padding, BlurMethod::Fourier)?;
         let x = random(&[1, 1, 3, 4], 2);
         assert!(relative(&fourier.forward(&x)?, &direct.forward(&x)?) < 1e-5, "{padding:?}");
         assert!(relative(&fourier.adjoint(&x)?, &direct.adjoint(&x)?) < 1e-5, "{padding:?}");
@@ -83,7 +83,7 @@ fn each_image_and_channel_has_its_kernel() -> Result<()> {
 fn adjoint_is_exact_with_a_kernel_for_each_image() -> Result<()> {
     let kernel = random(&[2, 3, 3, 4], 1);
     for padding in PADDINGS {
-        for method in [Method::Direct, Method::Fourier] {
+        for method in [BlurMethod::Direct, BlurMethod::Fourier] {
             let blur = Blur::with_method(&[3, 12, 10], &kernel, padding, method)?;
             let x = random(&[2, 3, 12, 10], 3);
             let ax = blur.forward(&x)?;
@@ -103,7 +103,7 @@ fn adjoint_is_exact_with_a_kernel_for_each_image() -> Result<()> {
 fn the_result_has_the_same_bits_on_any_number_of_threads() -> Result<()> {
     let kernel = random(&[1, 1, 7, 9], 1);
     let x = random(&[1, 2, 300, 280], 2);
-    for method in [Method::Direct, Method::Fourier] {
+    for method in [BlurMethod::Direct, BlurMethod::Fourier] {
         let blur = Blur::with_method(&[2, 300, 280], &kernel, Padding::Reflect, method)?;
         let on = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
@@ -120,7 +120,7 @@ fn circular_blur_inverts_its_normal_operator() -> Result<()> {
         [(&[2, 20, 23][..], &[1, 1, 3, 4][..]), (&[1, 6, 8, 7], &[1, 1, 3, 3, 2])]
     {
         let kernel = random(kernel, 5);
-        for method in [Method::Direct, Method::Fourier] {
+        for method in [BlurMethod::Direct, BlurMethod::Fourier] {
             let blur = Blur::with_method(shape, &kernel, Padding::Circular, method)?;
             let x = random(&[&[2], shape].concat(), 6);
             let b = blur.normal(&x)? + &x * 0.5;
@@ -168,10 +168,10 @@ fn the_norm_of_a_circular_blur_is_the_greatest_eigenvalue() -> Result<()> {
 fn large_kernels_go_through_fourier_transforms_and_small_ones_do_not() -> Result<()> {
     let method =
         |kernel: &View| Blur::new(&[1, 256, 256], kernel, Padding::Circular).map(|b| b.method());
-    assert_eq!(method(&random(&[1, 1, 5, 5], 0))?, Method::Direct);
-    assert_eq!(method(&random(&[1, 1, 41, 41], 0))?, Method::Fourier);
+    assert_eq!(method(&random(&[1, 1, 5, 5], 0))?, BlurMethod::Direct);
+    assert_eq!(method(&random(&[1, 1, 41, 41], 0))?, BlurMethod::Fourier);
     // A product of a column and a row stays direct for longer.
-    assert_eq!(method(&kernels::gaussian(&[6.0, 6.0], 0.0)?)?, Method::Direct);
+    assert_eq!(method(&kernels::gaussian(&[6.0, 6.0], 0.0)?)?, BlurMethod::Direct);
     Ok(())
 }
 

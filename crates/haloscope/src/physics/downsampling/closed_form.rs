@@ -32,7 +32,7 @@ impl std::fmt::Debug for Aliases {
 
 impl Aliases {
     /// `None` if the blur is not circular.
-    pub fn new(
+    pub(super) fn new(
         blur: &Blur,
         sides: [usize; 3],
         factors: [usize; 3],
@@ -68,12 +68,12 @@ impl Aliases {
         Some(aliases)
     }
 
-    pub fn squared_norm(&self) -> f64 {
+    pub(super) fn squared_norm(&self) -> f64 {
         self.eigenvalues.iter().flatten().fold(0.0, |most, &value| most.max(f64::from(value)))
     }
 
     /// Solves in place for planes or volumes of which `kernel` gives the number of the kernel.
-    pub fn solve(&self, planes: &mut [f32], kernel: impl Fn(usize) -> usize, shift: f64) {
+    pub(super) fn solve(&self, planes: &mut [f32], kernel: impl Fn(usize) -> usize, shift: f64) {
         let samples = self.sides.iter().product();
         let mut pair = vec![Value::default(); samples];
         let mut scratch = pair.clone();

@@ -30,7 +30,7 @@ pub(super) struct Coverage {
 
 impl Coverage {
     /// Views at some angles, of which those that differ by the period are the same.
-    pub fn new(angles: &[f64], period: f64) -> Self {
+    pub(super) fn new(angles: &[f64], period: f64) -> Self {
         let place = |view: &usize| angles[*view].rem_euclid(period);
         let mut order: Vec<usize> = (0..angles.len()).collect();
         order.sort_by(|a, b| place(a).total_cmp(&place(b)));
@@ -43,7 +43,7 @@ impl Coverage {
 
     /// The part of the circle that each view stands for: half of the way to its neighbours. Nobody
     /// stands for what is not scanned; there, a view reaches as far as it does on its other side.
-    pub fn arcs(&self) -> Vec<f64> {
+    pub(super) fn arcs(&self) -> Vec<f64> {
         let (gaps, count) = (&self.gaps, self.gaps.len());
         let mut arcs = vec![0.0; count];
         for (ahead, view) in self.order.iter().enumerate() {
@@ -58,12 +58,12 @@ impl Coverage {
     }
 
     /// Whether the views go all around.
-    pub fn is_closed(&self) -> bool {
+    pub(super) fn is_closed(&self) -> bool {
         self.scanned.iter().all(|scanned| *scanned)
     }
 
     /// Where the scan begins and how long its arc is: the circle without the largest gap.
-    pub fn extent(&self) -> (f64, f64) {
+    pub(super) fn extent(&self) -> (f64, f64) {
         let count = self.gaps.len();
         let largest = (0..count).max_by(|a, b| self.gaps[*a].total_cmp(&self.gaps[*b]));
         largest.map_or((0.0, 0.0), |gap| {
