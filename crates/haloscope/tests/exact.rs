@@ -13,7 +13,7 @@ use haloscope::forecast::{Denoising, PriorWork, Workload};
 use haloscope::solve::ProximalGradient;
 use haloscope::tiling::{ShardPlan, Shards, Strategy, Tiles, Tiling};
 use haloscope::{Array, Error};
-use haloscope_comm::{Collectives, Context, ContextOptions, Trace};
+use haloscope_comm::{Context, ContextOptions, Trace};
 use haloscope_nn::engine::EngineOptions;
 use haloscope_nn::models::{Architecture, Builtin, Dncnn, Drunet, Model, Unet};
 use ndarray::{ArrayD, IxDyn};
@@ -60,7 +60,7 @@ fn on_ranks(
     results.into_iter().next().expect("rank 0")
 }
 
-/// All grids of so many parts that an image can be cut into; those of fewer parts if there is none.
+/// The grid that is chosen for so many ranks, and all others of as many parts that an image can be cut into.
 fn grids(ranks: usize, model: &Model, shape: &[usize]) -> Vec<Shards> {
     let network = NetworkDenoiser::new(model.clone(), EngineOptions::default()).expect("aligned");
     let grains = network.grains(shape).expect("zero padding");

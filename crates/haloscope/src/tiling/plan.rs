@@ -502,7 +502,7 @@ mod tests {
         }
         assert!(Tiling::default().plan(&[32, 32], 8, 1).is_err());
         let error = "smooth".parse::<Strategy>().expect_err("unknown").to_string();
-        assert!(error.contains("basic, overlap, blend and exact"), "{error}");
+        assert!(error.contains("standard, exact, overlap, blend and basic"), "{error}");
     }
 
     #[test]

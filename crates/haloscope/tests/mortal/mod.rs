@@ -12,7 +12,7 @@ use haloscope_nn::engine::{EngineOptions, Faces, Halo, Round};
 use haloscope_nn::models::{Architecture, Drunet};
 
 /// A network for gray images of some rows of grains, which slabs share.
-pub fn network() -> Result<Arc<NetworkDenoiser>> {
+pub(crate) fn network() -> Result<Arc<NetworkDenoiser>> {
     let drunet = Drunet {
         channels: [8, 12, 16, 24],
         blocks: 1,
@@ -24,7 +24,7 @@ pub fn network() -> Result<Arc<NetworkDenoiser>> {
 }
 
 /// Takes part in a denoiser of all ranks, in slabs, and calls `die` after some rounds.
-pub fn denoise_and_die(
+pub(crate) fn denoise_and_die(
     ctx: &Context,
     network: &NetworkDenoiser,
     noisy: &Array,

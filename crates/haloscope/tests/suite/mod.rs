@@ -430,11 +430,15 @@ fn defaults(ctx: &Context, facts: &mut Facts) -> Result<()> {
         let model = Fdncnn { image_channels: channels, depth: 3, channels: 8, ..Fdncnn::default() };
         NetworkDenoiser::new(model.random(2)?, EngineOptions::default())
     };
-    // A picture, and a volume whose slices a network of pictures takes one by one.
+    // A picture, and a volume whose slices a network of pictures takes one by one: in tiles, and as it is by default, in one
+    // part for each rank.
     for (channels, shape) in [(3, &[1, 3, 264, 280][..]), (1, &[1, 1, 20, 33, 40])] {
-        let denoiser = distribute(network(channels)?, ctx)?;
+        let denoiser = distribute_with(network(channels)?, ctx, Tiling::new(Strategy::Overlap))?;
         assert!(denoiser.tiles(shape)?.count() > 1, "{shape:?} is one tile");
         add("fdncnn", &denoiser, shape)?;
+        let denoiser = distribute(network(channels)?, ctx)?;
+        assert_eq!(denoiser.tiles(shape)?.count(), ctx.size(), "{shape:?}");
+        add("fdncnn by default", &denoiser, shape)?;
     }
     Ok(())
 }
