@@ -238,9 +238,10 @@ fuzz: ## fuzz the readers of weights, each target for FUZZ_SECONDS
 		done; \
 	else echo "skipped: fuzzing, which needs cargo-fuzz"; fi
 
-soak: tools ## the long tests: every fault and kill 50 times, new random cases, messages of more than 2^31 bytes
+soak: tools ## the long tests: every fault and kill 50 times, new random cases, all sizes, messages of more than 2^31 bytes
 	HALOSCOPE_HUGE=1 cargo nextest run --release -p haloscope-comm --no-capture -E 'binary(huge)'
 	cargo nextest run -p haloscope --lib --test adjoint --test fidelity --test least_squares
+	HALOSCOPE_SIZES=all cargo nextest run -p haloscope --test exact -E 'test(every_size)'
 	HALOSCOPE_KILLS=50 cargo nextest run -p haloscope-cli --no-capture -E 'binary(interrupted)'
 	for mpi in openmpi mpich; do \
 		HALOSCOPE_FAULT_REPEATS=50 HALOSCOPE_KILLS=50 MPICC=mpicc.$$mpi MPIRUN=mpirun.$$mpi \

@@ -1,4 +1,4 @@
-//! `strategy = "exact"` in job files: one part of the image for each rank, and the bits of the untiled network.
+//! Exact networks in job files, which is the default: one part of the image for each rank, and the bits of the untiled network.
 
 mod jobs;
 
@@ -23,6 +23,10 @@ fn exact_jobs_have_the_bits_of_one_tile_on_any_ranks_and_resume_on_others() {
         let bits = folder.bits(&exact, &["--start-over", "--ranks", ranks]);
         assert_eq!(bits, untiled, "{ranks} ranks");
     }
+    // Exact is the default, in any grid.
+    assert_eq!(folder.bits(&job(4, ""), &["--start-over", "--ranks", "2"]), untiled);
+    let slabs = folder.bits(&job(4, "shards = [2, 1]"), &["--start-over", "--ranks", "2"]);
+    assert_eq!(slabs, untiled);
     folder.bits(&job(3, "strategy = 'exact'"), &["--start-over", "--ranks", "3"]);
     let resumed = json(&folder.run(&exact, &["--resume", "--ranks", "5"]));
     assert_eq!((&resumed["resumed_from"], &resumed["bits"]), (&2.into(), &untiled.into()));
@@ -37,6 +41,14 @@ fn check_and_plan_say_how_the_image_is_cut() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(printed.contains("exact, in 2x2 parts (largest load 1."), "{printed}");
     assert!(printed.contains("for 4 ranks together"), "{printed}");
+    for words in [
+        "halos         ",
+        " sent in each iteration by a rank at most",
+        "exact, because the strategy is given",
+        "strategy = \"overlap\" would",
+    ] {
+        assert_eq!(printed.contains(words), !words.starts_with("strategy ="), "{words}: {printed}");
+    }
     let arguments =
         ["plan", "--size", "384x384", "--model", "dncnn", "--strategy", "exact", "--ranks", "4"];
     let output = haloscope(&arguments);
@@ -60,4 +72,54 @@ fn tiles_that_an_exact_job_does_not_have_are_refused() {
             "{error}"
         );
     }
+}
+
+#[test]
+fn the_choice_between_exact_and_tiles_is_explained() {
+    let folder = Folder::new();
+    let check = |prior: &str| {
+        let large = job(4, prior).replace("size = [96, 80]", "size = [288, 280]");
+        let output = haloscope(&["check", &folder.write("job.toml", large), "--ranks", "2"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let printed = check("");
+    assert!(printed.contains("exact, because a pass over the whole image holds "), "{printed}");
+    assert!(printed.contains("strategy = \"overlap\" would take less memory"), "{printed}");
+    let printed = check("patch = 144");
+    assert!(printed.contains("tiles, because the patch of tiles is given"), "{printed}");
+    assert!(printed.contains("strategy = \"exact\" would compute each pixel once"), "{printed}");
+    // The same in a plan.
+    let huge = ["plan", "--size", "16384x16384", "--model", "dncnn:8:4", "--memory-budget", "90GB"];
+    let printed = text(&haloscope(&huge).stdout);
+    assert!(printed.contains("tiles, because a pass over the whole image holds "), "{printed}");
+    assert!(printed.contains("advice     use --strategy exact: the slowest rank"), "{printed}");
+}
+
+#[test]
+fn grids_that_do_not_fit_are_refused_with_those_that_do() {
+    let folder = Folder::new();
+    for (prior, words) in [
+        ("shards = [2, 2]", "[2, 2] are 4 parts for 2 ranks; grids that fit: "),
+        ("shards = [2]", "one number for each of 2 spatial axes is needed, such as [2, 1]"),
+        ("shards = [1, 2]\npatch = 64", "`patch` is given; an exact denoiser has no tiles"),
+        (
+            "shards = [1, 2]\nstrategy = 'blend'",
+            "`shards` are given; they are the parts of an exact",
+        ),
+        ("shards = 'many'", "the number of parts along each side, as in [2, 2]"),
+    ] {
+        let output = folder.run(&job(2, prior), &["--ranks", "2"]);
+        assert_eq!(output.status.code(), Some(2), "{prior}");
+        let error = text(&output.stderr);
+        assert!(error.contains(words), "{error}");
+    }
+    let plan = |grid: &str| {
+        let size = ["plan", "--size", "384x384", "--model", "dncnn:8:4", "--ranks", "4"];
+        haloscope(&[&size[..], &["--shards", grid]].concat())
+    };
+    assert!(text(&plan("4x1").stdout).contains("parts      4 (4x1), at most 96x384"));
+    let output = plan("3x1");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("grids that fit: [2, 2]"), "{}", text(&output.stderr));
 }

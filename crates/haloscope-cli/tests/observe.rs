@@ -167,7 +167,7 @@ fn a_plan_tells_tiles_memory_messages_and_what_would_be_better() {
     assert!(loads.windows(2).all(|pair| pair[0] <= pair[1]), "{loads:?}");
     assert!(loads[0] < plan["largest_load"].as_f64().expect("a number"));
     let advice = report["recommendation"].as_str().expect("words");
-    assert!(advice.contains("use --patch"), "{advice}");
+    assert!(advice.contains("use --strategy exact"), "{advice}");
 
     let ranks = report["other_ranks"].as_array().expect("a list").iter();
     let ranks: Vec<usize> =
@@ -183,11 +183,15 @@ fn a_plan_tells_tiles_memory_messages_and_what_would_be_better() {
 #[test]
 fn a_plan_has_the_tiles_of_a_job_that_asks_for_none() {
     let plan = |options: &[&str]| {
-        let arguments = ["plan", "--model", "drunet", "--threads", "1", "--json"];
+        let arguments = ["plan", "--model", "drunet:8-8-8-8:1", "--threads", "1", "--json"];
         let mut report = json(&[&arguments[..], options].concat());
         report["plan"].take()
     };
     let tiles = |plan: &Value| [&plan["patch"], &plan["grid"], &plan["overlap"]].map(Value::clone);
+    // None, as far as it can be exact.
+    let exact = plan(&["--size", "600x512", "--ranks", "1"]);
+    assert_eq!((&exact["strategy"], &exact["work_multiplier"]), (&"exact".into(), &1.0.into()));
+    let plan = |options: &[&str]| plan(&[options, &["--strategy", "overlap"]].concat());
     let alone = plan(&["--size", "600x512", "--ranks", "1"]);
     let standard = [Value::from("standard"), serde_json::json!([3, 2]), Value::from(32)];
     assert_eq!(tiles(&alone), standard);

@@ -3,7 +3,9 @@
 use std::fmt;
 
 use haloscope::Result;
+use haloscope::denoise::NetworkDenoiser;
 use haloscope::forecast::Forecast;
+use haloscope::tiling::{ShardPlan, Strategy, Tiling};
 
 use crate::Job;
 use crate::layout::Layout;
@@ -85,6 +87,9 @@ fn check(job: &Job, ranks: usize, together: usize) -> Result<JobPlan> {
     }
     line("fidelity", job.fidelity.name.into());
     line("prior", job.prior.describe() + &describe_tiles(&expected.forecast));
+    for (name, value) in describe_choice(&expected.forecast, &layout.image, network.as_ref()) {
+        line(name, value);
+    }
     let name = job.solver.name;
     line(
         "solver",
@@ -188,6 +193,63 @@ fn sent(bytes: u64) -> String {
         1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
         _ => gigabytes(bytes),
     }
+}
+
+/// Why a network is exact or has tiles, what exact parts exchange, and what the other way would give.
+fn describe_choice(
+    forecast: &Forecast,
+    image: &[usize],
+    network: Option<&NetworkDenoiser>,
+) -> Vec<(&'static str, String)> {
+    let (Some(choice), Some(network)) = (&forecast.choice, network) else { return Vec::new() };
+    let mut lines = Vec::new();
+    let ranks = forecast.ranks.len();
+    if let Some(shards) = &forecast.shards {
+        let exchanges = forecast.largest_exchanges();
+        if exchanges.rounds > 0 {
+            let (rounds, bytes) = (count(exchanges.rounds, "round"), sent(exchanges.bytes_sent));
+            let sides: Vec<String> = shards.longest().iter().map(ToString::to_string).collect();
+            lines.push((
+                "halos",
+                format!("{rounds} and {bytes} sent in each iteration by a rank at most, in parts of up to {}", sides.join("x")),
+            ));
+        }
+        lines.push(("", format!("exact, because {}", choice.reason)));
+        let tiles = Tiling::new(Strategy::Overlap).plan_for(image, network, ranks);
+        if let Ok(tiles) = tiles
+            && tiles.len() > 1
+        {
+            lines.push((
+                "",
+                format!(
+                    "strategy = \"overlap\" would take less memory, compute {:.2} times the pixels, and approximate the \
+                     network",
+                    tiles.work_multiplier()
+                ),
+            ));
+        }
+        return lines;
+    }
+    lines.push(("", format!("tiles, because {}", choice.reason)));
+    let grains = network.grains(image);
+    if let (Some(bytes), Ok(grains)) = (choice.pass_bytes, &grains) {
+        let on = |ranks: usize| {
+            let shards = ShardPlan::new(image, grains, ranks).ok()?;
+            let share = shards.largest_load(ranks) / ranks as f64;
+            Some(gigabytes((bytes as f64 * share) as u64))
+        };
+        let more = (4 * ranks).max(16);
+        if let (Some(here), Some(there)) = (on(ranks), on(more)) {
+            lines.push((
+                "",
+                format!(
+                    "strategy = \"exact\" would compute each pixel once and have the bits of the whole network, with about \
+                     {here} of values on each rank, or {there} on each of {more} ranks"
+                ),
+            ));
+        }
+    }
+    lines
 }
 
 /// The tiles of a network.

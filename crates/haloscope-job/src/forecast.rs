@@ -1,11 +1,11 @@
-//! What a job would take with other tiles or on other ranks, without running it: for plans and advice.
+//! What a job would take cut in another way or on other ranks, without running it: for plans and advice.
 
 use std::sync::Arc;
 
 use haloscope::Result;
 use haloscope::denoise::NetworkDenoiser;
 use haloscope::forecast::Method;
-use haloscope::tiling::{Patch, Strategy, Tiling};
+use haloscope::tiling::Tiling;
 
 use crate::Job;
 use crate::layout::Layout;
@@ -30,9 +30,9 @@ impl Job {
 }
 
 impl JobForecast<'_> {
-    /// What the job takes on so many ranks, with tiles of another length if one is given.
-    pub fn expect(&self, ranks: usize, patch: Option<&Patch>) -> Result<Expected> {
-        Expected::with_patch(self.job, &self.layout, ranks, self.network.as_deref(), patch)
+    /// What the job takes on so many ranks, with its images cut in another way if one is given.
+    pub fn expect(&self, ranks: usize, tiling: Option<&Tiling>) -> Result<Expected> {
+        Expected::with_tiling(self.job, &self.layout, ranks, self.network.as_deref(), tiling)
     }
 
     /// The shape of the image, (batch, channel, spatial…).
@@ -60,12 +60,6 @@ impl JobForecast<'_> {
             PriorKind::Network(network) => Some(network.tiling()),
             _ => None,
         }
-    }
-
-    /// How the tiles of a network become an image; `None` for other priors.
-    #[must_use]
-    pub fn strategy(&self) -> Option<Strategy> {
-        self.tiling().map(|tiling| tiling.strategy)
     }
 
     /// The method.

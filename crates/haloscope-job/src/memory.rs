@@ -5,7 +5,7 @@
 
 use haloscope::denoise::NetworkDenoiser;
 use haloscope::forecast::{self, Denoising, Forecast};
-use haloscope::tiling::{Patch, ShardPlan};
+use haloscope::tiling::{ShardPlan, Tiling};
 use haloscope::{Error, Result};
 use serde_json::{Value, json};
 
@@ -38,26 +38,23 @@ impl Expected {
         ranks: usize,
         network: Option<&NetworkDenoiser>,
     ) -> Result<Self> {
-        Self::with_patch(job, layout, ranks, network, None)
+        Self::with_tiling(job, layout, ranks, network, None)
     }
 
-    /// The same, with tiles of another length, if one is given.
-    pub(crate) fn with_patch(
+    /// The same, with images cut in another way, if one is given.
+    pub(crate) fn with_tiling(
         job: &Job,
         layout: &Layout,
         ranks: usize,
         network: Option<&NetworkDenoiser>,
-        patch: Option<&Patch>,
+        tiling: Option<&Tiling>,
     ) -> Result<Self> {
         let measured: Vec<usize> = layout.recipes.iter().map(Recipe::measured_values).collect();
         let prior = match (&job.prior.kind, network) {
             (PriorKind::Network(plan), Some(denoiser)) => {
-                let has_range = job.prior.has_range();
-                forecast::PriorWork::Network(Denoising {
-                    denoiser,
-                    tiling: plan.tiling(),
-                    has_range,
-                })
+                let (has_range, own) = (job.prior.has_range(), || plan.tiling());
+                let tiling = tiling.cloned().unwrap_or_else(own);
+                forecast::PriorWork::Network(Denoising { denoiser, tiling, has_range })
             }
             (PriorKind::TotalVariation { denoiser, .. }, _) => {
                 forecast::PriorWork::TotalVariation {
@@ -67,7 +64,6 @@ impl Expected {
             }
             _ => forecast::PriorWork::None,
         };
-        let prior = cut(prior, patch);
         let forecast = forecast::Workload {
             image: layout.image.clone(),
             measurements: measured.iter().map(|values| vec![*values]).collect(),
@@ -103,7 +99,11 @@ impl Expected {
 
     /// Refuses what does not fit on this machine, which has `here` of the ranks in so many processes.
     pub(crate) fn check(&self, here: usize, processes: usize) -> Result<()> {
-        check(self.bytes(here, processes))
+        let remedy = match &self.forecast.shards {
+            Some(_) => "more machines, or tiles: strategy = \"overlap\" in [prior]",
+            None => "or more machines",
+        };
+        check(self.bytes(here, processes), remedy)
     }
 
     /// How much it is for so many ranks, of which each process has `together`.
@@ -127,6 +127,8 @@ impl Expected {
                 "tiles": share.tiles,
                 "load": share.load,
                 "memory_bytes": share.memory.total(),
+                "halo_rounds": share.exchanges.rounds,
+                "halo_bytes_sent": share.exchanges.bytes_sent,
                 "bytes_sent_per_iteration": share.bytes_sent,
             })
         };
@@ -138,6 +140,8 @@ impl Expected {
             "tiles": tiles.map_or(0, haloscope::tiling::TilePlan::len),
             "window": tiles.map(|tiles| tiles.window().to_vec()),
             "shards": self.forecast.shards.as_ref().map(ShardPlan::grid),
+            "exact": self.forecast.shards.is_some(),
+            "reason": self.forecast.choice.as_ref().map(|choice| &choice.reason),
             "teraflop_per_iteration": self.forecast.flops / 1e12,
             "ranks": self.forecast.ranks.iter().map(rank).collect::<Vec<_>>(),
         })
@@ -205,16 +209,6 @@ fn largest_view(layout: &Layout) -> usize {
 /// What ranks send each other at once of filtered views: 16 MB, as the library has it.
 const STRIPE: u64 = 1 << 24;
 
-/// A prior whose network gets tiles of this length, if one is given.
-fn cut<'a>(mut prior: forecast::PriorWork<'a>, patch: Option<&Patch>) -> forecast::PriorWork<'a> {
-    if let (forecast::PriorWork::Network(Denoising { tiling, .. }), Some(patch)) =
-        (&mut prior, patch)
-    {
-        tiling.patch = patch.clone();
-    }
-    prior
-}
-
 /// The ranks that an amount of memory is for.
 fn whose(ranks: usize, together: usize) -> String {
     match (ranks, together) {
@@ -227,16 +221,15 @@ fn whose(ranks: usize, together: usize) -> String {
 /// Refuses images of which this machine cannot hold even the few that every method needs on each of its ranks, before one
 /// is made.
 pub(crate) fn check_image(shape: &[usize], here: usize) -> Result<()> {
-    check(bytes_of(shape).saturating_mul(4 * here as u64))
+    check(bytes_of(shape).saturating_mul(4 * here as u64), "or more machines")
 }
 
-fn check(needed: u64) -> Result<()> {
+fn check(needed: u64, remedy: &str) -> Result<()> {
     match Machine::detect().memory_available_bytes {
         Some(available) if needed > available => Err(Error::argument(
             "memory",
             format!(
-                "the job needs about {} on this machine and {} are available; use a smaller image, fewer ranks, \
-                 or more machines",
+                "the job needs about {} on this machine and {} are available; use a smaller image, fewer ranks, {remedy}",
                 gigabytes(needed),
                 gigabytes(available)
             ),
@@ -271,8 +264,14 @@ mod tests {
 
     #[test]
     fn ranks_of_one_process_have_the_weights_once() {
-        let forecast =
-            Forecast { tiles: None, shards: None, batch: 0, flops: 0.0, ranks: Vec::new() };
+        let forecast = Forecast {
+            tiles: None,
+            shards: None,
+            choice: None,
+            batch: 0,
+            flops: 0.0,
+            ranks: Vec::new(),
+        };
         let expected = Expected {
             forecast,
             rank_bytes: 900_000_000,

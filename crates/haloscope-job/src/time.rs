@@ -67,7 +67,10 @@ fn estimate(
         (PriorKind::Network(_), Some(denoiser)) => {
             let tiles: usize = forecast.ranks.iter().map(|share| share.tiles).sum();
             let most = forecast.ranks.iter().map(|share| share.tiles).max().unwrap_or(1);
-            let uneven = most as f64 * ranks / tiles.max(1) as f64;
+            let uneven = match forecast.shards {
+                Some(_) => forecast.largest_load(),
+                None => most as f64 * ranks / tiles.max(1) as f64,
+            };
             network_rate(denoiser)? * forecast.flops * uneven
         }
         // On every rank as one step of a method with its own dual variable, or shared by them as many as its prox takes.

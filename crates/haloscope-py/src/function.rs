@@ -28,7 +28,12 @@ pub(crate) struct Function {
 }
 
 impl Function {
-    pub(crate) fn new(name: String, function: Py<PyAny>, alignment: usize, threadsafe: bool) -> Self {
+    pub(crate) fn new(
+        name: String,
+        function: Py<PyAny>,
+        alignment: usize,
+        threadsafe: bool,
+    ) -> Self {
         Self { name, function, alignment, turn: (!threadsafe).then(Mutex::default) }
     }
 }

@@ -443,7 +443,11 @@ impl LeastSquares {
     }
 }
 
-pub(crate) fn least_squares(solver: &str, iterations: usize, tolerance: f64) -> Result<LeastSquares> {
+pub(crate) fn least_squares(
+    solver: &str,
+    iterations: usize,
+    tolerance: f64,
+) -> Result<LeastSquares> {
     let method = match solver {
         "lsqr" => LinearSolver::Lsqr,
         "cg" | "CG" => LinearSolver::ConjugateGradient,
@@ -489,7 +493,12 @@ pub(crate) fn add_noise<'py>(
 
 /// A mask that leaves pixels out at random.
 #[pyfunction]
-pub(crate) fn random_mask(py: Python<'_>, shape: Vec<usize>, missing: f64, seed: u64) -> Output<'_> {
+pub(crate) fn random_mask(
+    py: Python<'_>,
+    shape: Vec<usize>,
+    missing: f64,
+    seed: u64,
+) -> Output<'_> {
     Ok(output(py, Inpainting::random_mask(&shape, missing, seed).raised(py)?))
 }
 

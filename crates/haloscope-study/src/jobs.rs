@@ -63,10 +63,14 @@ impl Configuration {
                 .set("sigma", settings.sigma)
                 // What is found is from 0 to 1. Random weights may make it larger at every step.
                 .set("clamp", vec![0, 1])
-                .set("scale", 1)
-                .set("strategy", if cut.is_basic() { "basic" } else { "overlap" })
-                .set("patch", patch)
-                .set("overlap", overlap);
+                .set("scale", 1);
+            let it = match self.patch {
+                None => it.set("strategy", "exact"),
+                Some(_) => it
+                    .set("strategy", if cut.is_basic() { "basic" } else { "overlap" })
+                    .set("patch", patch)
+                    .set("overlap", overlap),
+            };
             match batch {
                 Some(batch) => it.set("batch", batch),
                 None => it,
@@ -179,15 +183,12 @@ mod tests {
     }
 
     #[test]
-    fn patches_are_no_longer_than_the_image_and_untiled_images_are_one() {
+    fn patches_are_no_longer_than_the_image_and_untiled_images_have_none() {
         let flat = configuration(1).with_sides(&[16, 64]);
         assert!(text(&flat).contains("patch = [16, 32]"), "{}", text(&flat));
         let whole = Configuration { patch: None, overlap: None, batch: None, ..flat };
         let text = text(&whole);
-        assert!(
-            text.contains("patch = [16, 64]") && text.contains("strategy = \"basic\""),
-            "{text}"
-        );
+        assert!(!text.contains("patch =") && text.contains("strategy = \"exact\""), "{text}");
         assert!(!text.contains("batch") && text.contains("-untiled.npy"), "{text}");
     }
 

@@ -70,11 +70,12 @@ pub struct ScalingStudy {
     pub backends: Vec<Backend>,
     /// What ranks share.
     pub distribute: Vec<Distribution>,
-    /// Whether the image is measured in one piece on one rank, too.
+    /// Whether an image in tiles is measured in one piece on one rank, too.
     pub untiled: bool,
     /// The network; the one that suits each problem if none is given.
     pub model: Option<ModelName>,
-    /// The side of tiles; that of a job which says nothing of tiles if none is given, as for the next two.
+    /// The side of tiles. If neither it nor the next two are given, the image is cut as by a job that says nothing of it: the
+    /// network is exact, or tiles have the usual lengths.
     pub patch: Option<usize>,
     /// The overlap of tiles.
     pub overlap: Option<usize>,
@@ -111,13 +112,14 @@ impl ScalingStudy {
 
     /// The configurations of a problem at a size.
     fn of_image(&self, problem: Problem, size: usize, mode: Mode) -> Result<Vec<Configuration>> {
+        let tiles = self.tiles(problem, size)?;
         let on = |ranks: usize| -> Result<Configuration> {
             let stretch = if mode == Mode::Weak { ranks } else { 1 };
-            let configuration = self.configuration(problem, size, stretch)?;
+            let configuration = self.configuration(problem, size, stretch, tiles)?;
             Ok(Configuration { mode: Some(mode), ranks, ..configuration })
         };
         let mut configurations = Vec::new();
-        if self.untiled {
+        if self.untiled && tiles.is_some() {
             let (patch, overlap, batch) = (None, None, None);
             configurations.push(Configuration { patch, overlap, batch, ..on(1)? });
         }
@@ -132,19 +134,31 @@ impl ScalingStudy {
         Ok(configurations)
     }
 
-    /// What is the same on all ranks. Tiles are those of the image of one rank, however long it gets on more of them.
+    /// The patch and the overlap of the image of one rank, however long it gets on more of them; none if the network is exact.
+    fn tiles(&self, problem: Problem, size: usize) -> Result<Option<(usize, usize)>> {
+        let model = Preset::of(problem, self.full).model_or(self.model.as_ref(), problem)?;
+        let sides = problem::sides(problem, size, 1);
+        let is_given = self.patch.is_some() || self.overlap.is_some() || self.batch.is_some();
+        if !is_given && tiles::is_exact(&model, problem.channels(), &sides)? {
+            return Ok(None);
+        }
+        let (patch, overlap) = tiles::standard(&model, &sides)?;
+        Ok(Some((self.patch.unwrap_or(patch), self.overlap.unwrap_or(overlap))))
+    }
+
+    /// What is the same on all ranks.
     fn configuration(
         &self,
         problem: Problem,
         size: usize,
         stretch: usize,
+        tiles: Option<(usize, usize)>,
     ) -> Result<Configuration> {
         let preset = Preset::of(problem, self.full);
         let model = preset.model_or(self.model.as_ref(), problem)?;
-        let (patch, overlap) = tiles::standard(&model, &problem::sides(problem, size, 1))?;
         let base = Configuration {
-            patch: Some(self.patch.unwrap_or(patch)),
-            overlap: Some(self.overlap.unwrap_or(overlap)),
+            patch: tiles.map(|(patch, _)| patch),
+            overlap: tiles.map(|(_, overlap)| overlap),
             batch: self.batch,
             distribute: Some(Distribution::Both),
             ..alone(Study::Scaling, &model, self.threads)
@@ -413,14 +427,15 @@ mod tests {
     }
 
     #[test]
-    fn tiles_are_those_of_jobs_that_say_nothing_of_them() {
-        let study = ScalingStudy { sizes: vec![], batch: None, ..scaling() };
+    fn tiles_are_those_of_jobs_that_have_some() {
+        // Lengths that nobody gives are the usual ones.
+        let study = ScalingStudy { sizes: vec![], ..scaling() };
         let tiles = |of: &Configuration| (of.patch, of.overlap, of.batch);
         let trials = study.trials().expect("trials");
         for Trial { configuration, .. } in &trials {
             let expected = match configuration.problem {
-                Some(Problem::Deblur) => (Some(192), Some(32), None),
-                _ => (Some(40), Some(16), None),
+                Some(Problem::Deblur) => (Some(192), Some(32), Some(1)),
+                _ => (Some(40), Some(16), Some(1)),
             };
             assert_eq!(tiles(configuration), expected, "{configuration}");
             // As many for each rank, in a longer image.
@@ -429,9 +444,22 @@ mod tests {
                 if configuration.mode == Some(Mode::Weak) { configuration.ranks } else { 1 };
             assert_eq!(tiles::plan(configuration).expect("tiles").len(), all * ranks);
         }
-        let given = ScalingStudy { patch: Some(96), overlap: Some(8), ..study };
+        let given = ScalingStudy { patch: Some(96), overlap: Some(8), batch: None, ..study };
         let given = given.trials().expect("trials").remove(0).configuration;
         assert_eq!(tiles(&given), (Some(96), Some(8), None));
+    }
+
+    #[test]
+    fn images_have_no_tiles_if_their_jobs_have_none() {
+        let model = Some("drunet:2-2-2-2:1".parse().expect("a network"));
+        let study = ScalingStudy { batch: None, untiled: true, model, ..scaling() };
+        let trials = study.trials().expect("trials");
+        // The image in one piece is the one on one rank.
+        assert_eq!(trials.len(), 8);
+        assert!(trials.iter().all(|trial| trial.configuration.patch.is_none()));
+        let huge = ScalingStudy { sizes: vec![32_768], problems: vec![Problem::Deblur], ..study };
+        let huge = huge.trials().expect("trials").remove(1).configuration;
+        assert_eq!((huge.patch, huge.overlap), (Some(256), Some(32)));
     }
 
     #[test]

@@ -3,7 +3,9 @@
 //! Windows depend on the image's sides, because those at its edges need no overlap there. So neither their size nor
 //! their number follows from patch and overlap alone; the plan knows both.
 
+use haloscope::denoise::NetworkDenoiser;
 use haloscope::tiling::{Batch, Extent, Strategy, TilePlan, Tiling, standard_lengths};
+use haloscope_nn::engine::EngineOptions;
 use haloscope_nn::models::ModelName;
 
 use crate::error::Result;
@@ -42,7 +44,15 @@ impl Cut {
     }
 }
 
-/// The patch and the overlap that a job has if it gives none, as one number for all sides that the network sees: the longest.
+/// Whether a job that says nothing of tiles has none, because its network is exact.
+pub(crate) fn is_exact(model: &ModelName, channels: usize, sides: &[usize]) -> Result<bool> {
+    let network =
+        NetworkDenoiser::new(model.open(channels, sides.len())?, EngineOptions::default())?;
+    let image = [&[1, channels], sides].concat();
+    Ok(Tiling::default().choose(&image, &network)?.is_exact())
+}
+
+/// The patch and the overlap that a job in tiles has if it gives none, as one number for all sides that the network sees: the longest.
 pub(crate) fn standard(model: &ModelName, sides: &[usize]) -> Result<(usize, usize)> {
     let seen = seen_sides(model, sides.len())?;
     let (patches, overlaps) = standard_lengths(sides, seen);

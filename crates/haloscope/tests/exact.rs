@@ -1,19 +1,20 @@
 //! Exact denoising on ranks: the bits of the untiled network on any number of them, the messages that were foretold, and
 //! faults that end it.
 
+mod mortal;
 mod pnp;
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use haloscope::denoise::{Denoiser, NetworkDenoiser, NoiseLevel, denoiser_fn};
-use haloscope::distribute::{agree, distribute_with};
+use haloscope::distribute::{agree, distribute, distribute_with};
 use haloscope::forecast::{Denoising, PriorWork, Workload};
 use haloscope::solve::ProximalGradient;
-use haloscope::tiling::{ShardPlan, Strategy, Tiles, Tiling};
+use haloscope::tiling::{ShardPlan, Shards, Strategy, Tiles, Tiling};
 use haloscope::{Array, Error};
-use haloscope_comm::{Collectives, Context, ContextOptions};
-use haloscope_nn::engine::{EngineOptions, Faces, Halo, Round};
+use haloscope_comm::{Context, ContextOptions, Trace};
+use haloscope_nn::engine::EngineOptions;
 use haloscope_nn::models::{Architecture, Builtin, Dncnn, Drunet, Model, Unet};
 use ndarray::{ArrayD, IxDyn};
 use pnp::Small;
@@ -39,44 +40,173 @@ fn small_drunet(channels: usize) -> Model {
     drunet.random(1).expect("valid")
 }
 
-/// Denoises on ranks, and returns the first rank's image and the bytes that each rank has sent.
-fn on_ranks(ranks: usize, model: &Model, noisy: &Array, level: &NoiseLevel) -> (Array, Vec<u64>) {
+/// Denoises on ranks, and returns the first rank's image.
+fn on_ranks(
+    ranks: usize,
+    tiling: &Tiling,
+    model: &Model,
+    noisy: &Array,
+    level: &NoiseLevel,
+) -> Array {
     let (model, noisy, level) = (model.clone(), noisy.clone(), level.clone());
+    let tiling = tiling.clone();
     let results = Context::threads(ranks, move |ctx| {
         let open = || NetworkDenoiser::new(model.clone(), EngineOptions::default());
-        let denoiser = distribute_with(ctx.share("network", open)?, ctx, exact())?;
-        let first = denoiser.denoise(&noisy, &level)?;
-        let before = ctx.comm().statistics().total().bytes_sent;
-        assert_eq!(denoiser.denoise(&noisy, &level)?, first, "a second image differs");
-        Ok::<_, Error>((first, ctx.comm().statistics().total().bytes_sent - before))
+        let denoiser = distribute_with(ctx.share("network", open)?, ctx, tiling.clone())?;
+        denoiser.denoise(&noisy, &level)
     })
     .expect("no rank fails");
-    let sent = results.iter().map(|(_, sent)| *sent).collect();
-    assert!(results.iter().all(|(image, _)| *image == results[0].0), "ranks differ");
-    (results.into_iter().next().expect("rank 0").0, sent)
+    assert!(results.iter().all(|image| *image == results[0]), "ranks differ");
+    results.into_iter().next().expect("rank 0")
+}
+
+/// The grid that is chosen for so many ranks, and all others of as many parts that an image can be cut into.
+fn grids(ranks: usize, model: &Model, shape: &[usize]) -> Vec<Shards> {
+    let network = NetworkDenoiser::new(model.clone(), EngineOptions::default()).expect("aligned");
+    let grains = network.grains(shape).expect("zero padding");
+    let sides = shape.len() - 2;
+    let grid = |rows: usize| {
+        let mut grid = vec![1; sides];
+        (grid[sides - 2], grid[sides - 1]) = (rows, ranks / rows);
+        Shards::Grid(grid)
+    };
+    let all = (1..=ranks).filter(|rows| ranks.is_multiple_of(*rows)).map(grid);
+    let fits = |shards: &Shards| ShardPlan::with_shards(shape, &grains, shards, ranks).is_ok();
+    [Shards::Auto].into_iter().chain(all.filter(fits)).collect()
+}
+
+/// Compares a network on ranks with the whole image, bit by bit.
+fn check_bits(model: &Model, noisy: &Array, level: &NoiseLevel, ranks: &[usize]) {
+    let whole = NetworkDenoiser::new(model.clone(), EngineOptions::default()).expect("aligned");
+    let whole = whole.denoise(noisy, level).expect("it runs");
+    for &ranks in ranks {
+        for shards in grids(ranks, model, noisy.shape()) {
+            let tiling = Tiling { shards: shards.clone(), ..exact() };
+            let result = on_ranks(ranks, &tiling, model, noisy, level);
+            let differing = result.iter().zip(&whole).filter(|(a, b)| a.to_bits() != b.to_bits());
+            let (name, shape) = (model.network().name(), noisy.shape());
+            assert_eq!(differing.count(), 0, "{name} on {shape:?}, {ranks} ranks, {shards:?}");
+        }
+    }
+}
+
+fn dncnn(depth: usize, channels: usize) -> Model {
+    Dncnn { depth, channels, ..Dncnn::default() }.random(2).expect("valid")
 }
 
 #[test]
 fn any_number_of_ranks_gives_the_bits_of_the_untiled_network() {
-    let dncnn = Dncnn { depth: 4, channels: 8, ..Dncnn::default() }.random(2).expect("valid");
+    // The engine fills ghosts with NaN before each round: what was not received would show.
+    assert!(cfg!(debug_assertions), "tests are built with assertions");
     let unet = Unet { channels: vec![8, 12, 16], ..Unet::default() }.random(4).expect("valid");
     let map = image(&[1, 1, 101, 203]) * 0.2;
     for (model, noisy, level) in [
         (small_drunet(3), image(&[1, 3, 203, 155]), 0.1.into()),
         (small_drunet(3), image(&[2, 3, 101, 203]), NoiseLevel::Map(map)),
-        (dncnn, image(&[1, 3, 61, 50]), NoiseLevel::PerImage(vec![0.05])),
+        (dncnn(4, 8), image(&[1, 3, 61, 50]), NoiseLevel::PerImage(vec![0.05])),
         // Channels one by one, and slices of a volume.
         (unet.clone(), image(&[1, 3, 60, 100]), 0.1.into()),
         (unet, image(&[1, 1, 5, 50, 52]), 0.1.into()),
-        (Builtin::for_channels(3).model().expect("built in"), image(&[1, 3, 64, 70]), 0.1.into()),
     ] {
-        let whole = NetworkDenoiser::new(model.clone(), EngineOptions::default()).expect("aligned");
-        let whole = whole.denoise(&noisy, &level).expect("it runs");
-        for ranks in [1, 2, 3, 5, 8] {
-            let (result, _) = on_ranks(ranks, &model, &noisy, &level);
-            let differing = result.iter().zip(&whole).filter(|(a, b)| a.to_bits() != b.to_bits());
-            assert_eq!(differing.count(), 0, "{} on {ranks} ranks", model.network().name());
+        check_bits(&model, &noisy, &level, &[1, 2, 3, 5, 8]);
+    }
+}
+
+#[test]
+fn the_built_in_denoisers_have_the_bits_of_the_untiled_network() {
+    for channels in [1, 3] {
+        let model = Builtin::for_channels(channels).model().expect("built in");
+        check_bits(&model, &image(&[1, channels, 53, 70]), &0.1.into(), &[2, 3, 8]);
+    }
+}
+
+#[test]
+fn networks_of_full_width_have_the_bits_of_the_untiled_network() {
+    let drunet = Drunet { blocks: 1, ..Drunet::default() }.random(1).expect("valid");
+    check_bits(&drunet, &image(&[1, 3, 106, 51]), &0.1.into(), &[2]);
+    check_bits(&dncnn(20, 64), &image(&[1, 3, 27, 50]), &0.1.into(), &[3]);
+    let unet = Unet::default().random(4).expect("valid");
+    let channels = unet.image_channels();
+    check_bits(&unet, &image(&[1, channels, 100, 43]), &0.1.into(), &[2]);
+}
+
+/// Sides from 1 to 400: a few for each remainder of 8, or all of them if `HALOSCOPE_SIZES` is `all`.
+#[test]
+fn every_size_has_the_bits_of_the_untiled_network() {
+    let is_thorough = std::env::var("HALOSCOPE_SIZES").is_ok_and(|sizes| sizes == "all");
+    let drunet = Drunet {
+        channels: [4, 4, 4, 4],
+        blocks: 1,
+        image_channels: 1,
+        output_channels: 1,
+        ..Drunet::default()
+    };
+    let models = [drunet.random(5).expect("valid"), dncnn_gray()];
+    let quick = |rest: usize| [(1 + rest, 113 - rest), (96 + rest, 9 + rest), (193 + rest, 48)];
+    let sizes: Vec<(usize, usize)> = match is_thorough {
+        true => (1..=400).flat_map(|side| [(side, 401 - side), (side, 57)]).collect(),
+        false => (0..8).flat_map(quick).collect(),
+    };
+    for (index, (height, width)) in sizes.into_iter().enumerate() {
+        let ranks = [2, 3, 5, 8][index % 4];
+        for model in &models {
+            check_bits(model, &image(&[1, 1, height, width]), &0.1.into(), &[ranks]);
         }
+    }
+}
+
+fn dncnn_gray() -> Model {
+    let dncnn = Dncnn { depth: 3, channels: 4, image_channels: 1, ..Dncnn::default() };
+    dncnn.random(6).expect("valid")
+}
+
+#[test]
+fn the_default_is_exact_and_a_trace_has_every_exchange() {
+    const RANKS: usize = 4;
+    let shape = [1, 3, 101, 155];
+    let noisy = image(&shape);
+    let network = NetworkDenoiser::new(small_drunet(3), EngineOptions::default()).expect("aligned");
+    let whole = network.denoise(&noisy, &0.1.into()).expect("it runs");
+    let shards = ShardPlan::new(&shape, &network.grains(&shape).expect("zero padding"), RANKS);
+    let shards = shards.expect("it fits");
+    let foretold = network.exchanges(&shards).expect("zero padding");
+    assert!(shards.count() > 2);
+    let results = Context::threads(RANKS, move |ctx| {
+        let traced = ctx.traced(Trace::new());
+        let network = NetworkDenoiser::new(small_drunet(3), EngineOptions::default())?;
+        let denoiser = distribute(network, &traced)?;
+        let choice = denoiser.choice(noisy.shape())?.expect("no tiles of another kind");
+        assert!(choice.is_exact() && choice.reason.contains("no more than"), "{choice:?}");
+        let result = denoiser.denoise(&noisy, &0.1.into())?;
+        let events = traced.trace().expect("it is traced").events();
+        Ok::<_, Error>((result, events))
+    })
+    .expect("no rank fails");
+    for (rank, (result, events)) in results.into_iter().enumerate() {
+        assert_eq!(result, whole);
+        let halos: Vec<_> = events.iter().filter(|event| event.name == "halo").collect();
+        let bytes = |event: &&haloscope_comm::Event| {
+            let of = |(name, value): &(&str, f64)| (*name == "bytes").then_some(*value as u64);
+            event.details.iter().find_map(of)
+        };
+        let sent: u64 = halos.iter().filter_map(bytes).sum();
+        let own = foretold.get(rank).copied().unwrap_or_default();
+        assert_eq!((halos.len(), sent), (own.rounds, own.bytes_sent), "rank {rank}");
+    }
+}
+
+#[test]
+fn a_grid_for_other_ranks_is_refused_on_all_of_them() {
+    let errors = Context::threads(3, |ctx| {
+        let network = NetworkDenoiser::new(small_drunet(1), EngineOptions::default())?;
+        let tiling = Tiling { shards: Shards::Grid(vec![2, 2]), ..Tiling::default() };
+        let denoiser = distribute_with(network, ctx, tiling)?;
+        let error = denoiser.denoise(&image(&[1, 1, 300, 40]), &0.1.into());
+        Ok::<_, Error>(error.expect_err("four parts").to_string())
+    });
+    for error in errors.expect("no rank fails") {
+        let words = "[2, 2] are 4 parts for 3 ranks; grids that fit: [3, 1]";
+        assert!(error.contains(words), "{error}");
     }
 }
 
@@ -147,36 +277,6 @@ enum Death {
     Stall,
 }
 
-/// A halo over ranks that fails after some rounds.
-struct Mortal<'a> {
-    ctx: &'a Context,
-    shards: &'a ShardPlan,
-    rounds: usize,
-    die: &'a dyn Fn(),
-}
-
-impl Halo for Mortal<'_> {
-    fn exchange(&mut self, round: &Round, faces: Faces<'_>) -> Result<(), String> {
-        let Some(left) = self.rounds.checked_sub(1) else {
-            (self.die)();
-            return Err("the power is out".into());
-        };
-        self.rounds = left;
-        let neighbour = |side| self.shards.neighbour(self.ctx.rank(), round.axis, side);
-        let sent = faces.sent.into_iter().enumerate();
-        let sends: Vec<(usize, &[f32])> = sent
-            .filter(|(_, face)| !face.is_empty())
-            .filter_map(|(side, face)| Some((neighbour(side)?, face)))
-            .collect();
-        let received = faces.received.into_iter().enumerate();
-        let mut receives: Vec<(usize, &mut [f32])> = received
-            .filter(|(_, face)| !face.is_empty())
-            .filter_map(|(side, face)| Some((neighbour(side)?, face)))
-            .collect();
-        self.ctx.comm().exchange(&sends, &mut receives).map_err(|error| error.to_string())
-    }
-}
-
 /// What the ranks other than rank 1 say when that one ends after some rounds.
 fn last_words(death: Death, rounds: usize) -> Vec<String> {
     const RANKS: usize = 3;
@@ -186,7 +286,7 @@ fn last_words(death: Death, rounds: usize) -> Vec<String> {
     let said = words.clone();
     let whole = options.threads(RANKS, move |ctx| {
         let (noisy, level) = (image(&[1, 1, 300, 40]), 0.1.into());
-        let network = Arc::new(NetworkDenoiser::new(small_drunet(1), EngineOptions::default())?);
+        let network = mortal::network()?;
         let denoiser = distribute_with(network.clone(), ctx, exact())?;
         if ctx.rank() != 1 {
             let outcome = denoiser.denoise(&noisy, &level).map(drop);
@@ -200,14 +300,7 @@ fn last_words(death: Death, rounds: usize) -> Vec<String> {
                 std::thread::sleep(Duration::from_millis(1));
             }
         };
-        let shards = ShardPlan::new(noisy.shape(), &network.grains(noisy.shape())?, RANKS)?;
-        assert_eq!(shards.grid(), [RANKS, 1]);
-        let shard = network.shard(noisy.shape(), &shards.region(1))?;
-        assert!(rounds < shard.halo().rounds().len());
-        // As the others do before they begin.
-        agree(ctx, Ok(()))?;
-        let mut halo = Mortal { ctx, shards: &shards, rounds, die: &die };
-        shard.denoise(&shards.extract(&noisy, 1)?, &level, &mut halo, &mut |_, _| ()).map(drop)
+        mortal::denoise_and_die(ctx, &network, &noisy, &level, (rounds, &die))
     });
     assert!(whole.is_err(), "{death:?}");
     let words = words.lock().expect("nobody panics with it").clone();

@@ -44,6 +44,25 @@ fn the_quick_start_prints_the_same_numbers_on_1_to_4_processes() {
     }
 }
 
+#[test]
+fn a_process_that_ends_between_two_layers_of_an_exact_denoiser_is_named_by_the_others() {
+    for (fault, ranks, words) in
+        [("panic", 3, "panicked"), ("stall", 2, "did not arrive"), ("panic", 4, "panicked")]
+    {
+        let output = launch(ranks, "distributed_rank").arg(fault).output();
+        let output = output.expect("the launcher starts");
+        assert!(!output.status.success(), "{fault} of {ranks}");
+        // Launchers pass on what processes print on either stream.
+        let text = [&output.stdout[..], &output.stderr].map(String::from_utf8_lossy).concat();
+        let last = format!("rank {}", ranks - 1);
+        for rank in 0..ranks - 1 {
+            let line = text.lines().find(|line| line.contains(&format!("[{rank}] got: ")));
+            let line = line.unwrap_or_else(|| panic!("rank {rank} says nothing:\n{text}"));
+            assert!(line.contains(&last) && line.contains(words), "{line}");
+        }
+    }
+}
+
 /// Processes of an example under the launcher.
 fn launch(ranks: usize, example: &str) -> Command {
     let launcher = std::env::var("MPIRUN").unwrap_or_else(|_| "mpirun".into());

@@ -52,7 +52,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "both", value_parser = parse_distribution)]
     distribute: Vec<Distribution>,
 
-    /// Also measure the image in one piece on one rank
+    /// Also measure an image in tiles in one piece on one rank
     #[arg(long)]
     untiled: bool,
 
@@ -68,7 +68,8 @@ pub(super) struct Arguments {
     #[arg(long, requires = "slurm")]
     dry_run: bool,
 
-    /// Side of a tile without its overlap; by default that of a job which does not give it
+    /// Side of a tile without its overlap. Without --patch, --overlap and --batch, the image is cut as by a job that gives
+    /// none: exactly, up to a size of images
     #[arg(long, value_name = "N")]
     patch: Option<usize>,
 

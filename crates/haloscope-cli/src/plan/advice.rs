@@ -1,7 +1,7 @@
-//! Which tiles to use: a handful of patch sizes are compared by what the slowest rank has to do.
+//! How to cut the image: exactly or into tiles, of which a handful of sizes are compared by what the slowest rank has to do.
 
 use anyhow::Result;
-use haloscope::tiling::Patch;
+use haloscope::tiling::{Patch, Shards, Strategy, Tiling};
 
 use super::room::Room;
 use super::{Plan, Setup, describe};
@@ -9,7 +9,7 @@ use super::{Plan, Setup, describe};
 /// Patch sizes that people use, from what a small network takes to what a large memory holds.
 const PATCHES: [usize; 8] = [64, 96, 128, 192, 256, 384, 512, 1024];
 
-/// The same job with other tiles: those that fit before those that do not, and the least work of the slowest rank first;
+/// The same job with its image cut in other ways: those that fit before those that do not, and the least work of the slowest rank first;
 /// among equals, the least memory.
 pub(super) fn alternatives(setup: &Setup<'_>, chosen: &Plan) -> Result<Vec<Plan>> {
     if setup.denoiser.is_none() {
@@ -20,12 +20,24 @@ pub(super) fn alternatives(setup: &Setup<'_>, chosen: &Plan) -> Result<Vec<Plan>
     // Tiles that do not depend on the ranks go before the same tiles that do.
     let patches = std::iter::once(Patch::Standard).chain(lengths.map(Patch::from));
     let patches = patches.chain(std::iter::once(Patch::Auto));
+    let strategy = match setup.tiling.strategy {
+        Strategy::Standard | Strategy::Exact => Strategy::Overlap,
+        strategy => strategy,
+    };
+    let tiles = patches.map(|patch| Tiling { patch, strategy, ..shared(setup) });
     let mut plans: Vec<Plan> = Vec::new();
-    for patch in patches {
-        let plan = setup.plan(&patch, setup.arguments.ranks)?;
+    // Some networks cannot be exact.
+    plans.extend(setup.plan(&Tiling::new(Strategy::Exact), setup.arguments.ranks));
+    plans.retain(|_| !chosen.is_exact());
+    for tiling in tiles {
+        let plan = setup.plan(&tiling, setup.arguments.ranks)?;
         // Different patches may come to the same windows.
-        let is_new = |other: &Plan| (&other.grid, &other.window) != (&plan.grid, &plan.window);
-        if plan.patch != chosen.patch && plans.iter().chain([chosen]).all(is_new) {
+        let is_new = |other: &Plan| {
+            let cut = |plan: &Plan| (plan.is_exact(), plan.grid.clone(), plan.window.clone());
+            cut(other) != cut(&plan)
+        };
+        let is_chosen = !chosen.is_exact() && plan.patch == chosen.patch;
+        if !is_chosen && plans.iter().chain([chosen]).all(is_new) {
             plans.push(plan);
         }
     }
@@ -37,12 +49,23 @@ pub(super) fn alternatives(setup: &Setup<'_>, chosen: &Plan) -> Result<Vec<Plan>
     Ok(plans)
 }
 
+/// How the image is cut, without a grid of parts, which suits one number of ranks.
+fn shared(setup: &Setup<'_>) -> Tiling {
+    Tiling { shards: Shards::Auto, ..setup.tiling.clone() }
+}
+
 /// The same job on 1, 2, 4, … ranks, up to four times as many as were asked for.
 pub(super) fn other_ranks(setup: &Setup<'_>) -> Result<Vec<Plan>> {
     let asked = setup.arguments.ranks;
     let powers = std::iter::successors(Some(1_usize), |ranks| ranks.checked_mul(2));
     let others = powers.take_while(|ranks| *ranks <= 4 * asked).filter(|ranks| *ranks != asked);
-    others.map(|ranks| setup.plan(&setup.arguments.patch, ranks)).collect()
+    // A grid that is given means that the network is exact.
+    let strategy = match (&setup.tiling.shards, setup.tiling.strategy) {
+        (Shards::Grid(_), Strategy::Standard) => Strategy::Exact,
+        (_, strategy) => strategy,
+    };
+    let tiling = Tiling { strategy, ..shared(setup) };
+    others.map(|ranks| setup.plan(&tiling, ranks)).collect()
 }
 
 /// What to do.
@@ -53,8 +76,10 @@ pub(super) fn recommend(
     room: Room,
 ) -> String {
     let best = alternatives.first().filter(|best| {
-        // A few percent of work are not worth another choice, unless the first does not fit.
-        best.fits && (!chosen.fits || best.largest_load < 0.98 * chosen.largest_load)
+        // A few percent of work are not worth another choice, unless the first does not fit; nor is a result that is not that
+        // of the network.
+        let is_faster = best.largest_load < 0.98 * chosen.largest_load && !chosen.is_exact();
+        best.fits && (!chosen.fits || is_faster)
     });
     let idle = chosen.ranks.iter().filter(|rank| rank.tiles + rank.operators == 0).count();
     let have = if idle == 1 { "has" } else { "have" };
@@ -70,12 +95,16 @@ pub(super) fn recommend(
         (None, true) => "it is fine as it is".to_owned(),
         (Some(best), _) => format!(
             "use {}: the slowest rank computes {:.2} times a fair share instead of {:.2}, in {} instead of {}{}",
-            best.patch_option(),
+            best.option(),
             best.largest_load,
             chosen.largest_load,
             describe::megabytes(best.largest_memory_bytes as f64),
             describe::megabytes(chosen.largest_memory_bytes as f64),
-            if best.patch == "auto" { "; the bits then depend on the number of ranks" } else { "" },
+            if best.patch == "auto" && !best.is_exact() {
+                "; the bits then depend on the number of ranks"
+            } else {
+                ""
+            },
         ),
         (None, false) => lament(chosen, alternatives, other_ranks, room),
     };
@@ -91,7 +120,7 @@ fn lament(chosen: &Plan, alternatives: &[Plan], other_ranks: &[Plan], room: Room
         .unwrap_or(chosen);
     let patch = match chosen.most_tiles {
         0 => String::new(),
-        _ => format!(" with {}", least.patch_option()),
+        _ => format!(" with {}", least.option()),
     };
     let nearest = other_ranks
         .iter()
@@ -122,6 +151,7 @@ mod tests {
             patch: patch.into(),
             overlap: 32,
             strategy: "overlap",
+            reason: None,
             tiles: 4,
             grid: vec![2, 2],
             window: vec![96, 96],
@@ -134,6 +164,8 @@ mod tests {
             largest_memory_bytes: memory,
             together_bytes: memory,
             bytes_sent_per_iteration: 0,
+            halo_rounds: 0,
+            halo_bytes: 0,
             fits,
             ranks: vec![Rank {
                 operators: 1,
@@ -161,6 +193,22 @@ mod tests {
         let auto = plan("auto", 1.1, 300_000_000, true);
         let advice = recommend(&chosen, &[auto], &[], room);
         assert!(advice.ends_with("the bits then depend on the number of ranks"), "{advice}");
+    }
+
+    #[test]
+    fn an_exact_network_gives_way_to_tiles_only_where_it_does_not_fit() {
+        let exact = |fits| Plan { strategy: "exact", ..plan("standard", 1.3, 900_000_000, fits) };
+        let tiles = plan("auto", 1.1, 100_000_000, true);
+        let room = Room::Budget(500_000_000);
+        let of =
+            |chosen: &Plan, other: &Plan| recommend(chosen, std::slice::from_ref(other), &[], room);
+        assert_eq!(of(&exact(true), &tiles), "it is fine as it is");
+        assert!(of(&exact(false), &tiles).starts_with("use --patch auto: "));
+        let advice = of(&plan("64", 2.25, 100_000_000, true), &exact(true));
+        assert!(
+            advice.starts_with("use --strategy exact: the slowest rank computes 1.30"),
+            "{advice}"
+        );
     }
 
     #[test]

@@ -34,21 +34,33 @@ pub(super) fn text(report: &Report) -> Result<String> {
             "network    {:.1} million weights; a pixel matters up to {} away, and {}",
             network.parameters as f64 / 1e6,
             count(network.receptive_radius, "pixel"),
-            match plan.strategy {
-                "exact" => "all of them count".to_owned(),
-                _ => format!("the overlap is {}", plan.overlap),
+            if plan.is_exact() {
+                "all of them count".to_owned()
+            } else {
+                format!("the overlap is {}", plan.overlap)
             }
         )?;
         let (tiles, grid, window) = (plan.tiles, join(&plan.grid), join(&plan.window));
-        match plan.strategy {
-            "exact" => {
-                writeln!(text, "parts      {tiles} ({grid}), at most {window}, one for a rank")?;
-            }
-            _ => writeln!(
+        let reason = plan.reason.as_deref().unwrap_or("the strategy is given");
+        if plan.is_exact() {
+            writeln!(
                 text,
-                "tiles      {tiles} ({grid}), windows of {window}, {} at once",
+                "parts      {tiles} ({grid}), at most {window}, one for a rank; the largest is {:.2} fair shares\n           \
+                 exact, because {reason}",
+                plan.largest_load
+            )?;
+            writeln!(
+                text,
+                "halos      {} in an iteration, in which a rank sends {} at most",
+                count(plan.halo_rounds, "round"),
+                megabytes(plan.halo_bytes as f64)
+            )?;
+        } else {
+            writeln!(
+                text,
+                "tiles      {tiles} ({grid}), windows of {window}, {} at once\n           tiles, because {reason}",
                 plan.tiles_at_once
-            )?,
+            )?;
         }
         writeln!(
             text,
@@ -145,14 +157,14 @@ fn write_alternatives(text: &mut String, report: &Report) -> Result<()> {
     }
     writeln!(
         text,
-        "\n{:>6} {:>6} {:>14} {:>6} {:>10} {:>10}",
+        "\n{:>8} {:>6} {:>14} {:>6} {:>10} {:>10}",
         "patch", "tiles", "windows", "load", "memory", "messages"
     )?;
     for plan in std::iter::once(&report.plan).chain(&report.alternatives) {
         writeln!(
             text,
-            "{:>6} {:>6} {:>14} {:>6.2} {:>10} {:>10}{}",
-            plan.patch,
+            "{:>8} {:>6} {:>14} {:>6.2} {:>10} {:>10}{}",
+            if plan.is_exact() { "exact" } else { &plan.patch },
             plan.tiles,
             join(&plan.window),
             plan.largest_load,
@@ -252,6 +264,7 @@ pub(super) fn prior(prior: &PriorWork) -> &'static str {
 
 pub(super) fn strategy(strategy: Strategy) -> &'static str {
     match strategy {
+        Strategy::Standard => "standard",
         Strategy::Basic => "basic",
         Strategy::Overlap => "overlap",
         Strategy::Blend => "blend",

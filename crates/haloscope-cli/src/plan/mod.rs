@@ -1,4 +1,4 @@
-//! `haloscope plan`: what a reconstruction will take on each rank, and which tiles suit it best. Nothing is run.
+//! `haloscope plan`: what a reconstruction will take on each rank, and how its image is best cut. Nothing is run.
 //!
 //! The reconstruction is that of a job file, or is described by options.
 
@@ -14,7 +14,7 @@ use anyhow::Result;
 use haloscope::denoise::{NetworkDenoiser, TotalVariation};
 use haloscope::forecast::{Denoising, Forecast, Memory, Method, PriorWork, Share, Workload};
 use haloscope::solve::PrimalDual;
-use haloscope::tiling::{Overlap, Patch, Strategy, TilePlan, Tiling};
+use haloscope::tiling::{Overlap, Patch, Shards, Strategy, TilePlan, Tiling};
 use haloscope_nn::Footprint;
 use haloscope_nn::engine::EngineOptions;
 use haloscope_nn::models::ModelName;
@@ -31,7 +31,8 @@ pub(crate) struct Arguments {
     /// Job file to plan for; without one, --size and other options describe the image, operators, network, tiles and
     /// method
     #[arg(conflicts_with_all = [
-        "channels", "operators", "measurement", "model", "solver", "inner_iterations", "patch", "overlap", "strategy"
+        "channels", "operators", "measurement", "model", "solver", "inner_iterations", "patch", "overlap", "strategy",
+        "shards"
     ])]
     job: Option<PathBuf>,
 
@@ -82,9 +83,15 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N")]
     overlap: Option<usize>,
 
-    /// How tiles are joined: basic, overlap or blend; or exact, which has no tiles
-    #[arg(long, default_value = "overlap", value_parser = parse::<Strategy>)]
+    /// How the image is cut: exact (no tiles, but a part of the image for each rank), or how tiles are joined: overlap, blend
+    /// or basic. standard is exact for networks and images up to a size, unless tiles are described, and else overlap
+    #[arg(long, default_value = "standard", value_parser = parse::<Strategy>)]
     strategy: Strategy,
+
+    /// Number of parts along each side for an exact network, e.g. 2x2, as many in all as ranks; by default those that share
+    /// the work best
+    #[arg(long, value_name = "[Dx]HxW", value_parser = parse_sides, conflicts_with_all = ["patch", "overlap"])]
+    shards: Option<Sides>,
 
     /// Number of ranks
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_count)]
@@ -150,7 +157,10 @@ struct Plan {
     patch: String,
     /// The largest along any side; 0 without a network.
     overlap: usize,
+    /// `exact`, or how tiles are joined.
     strategy: &'static str,
+    /// Why it is exact or has tiles.
+    reason: Option<String>,
     tiles: usize,
     grid: Vec<usize>,
     window: Vec<usize>,
@@ -169,6 +179,9 @@ struct Plan {
     /// Of all ranks, if they are threads of one process.
     together_bytes: usize,
     bytes_sent_per_iteration: u64,
+    /// The rounds of exchanges of an exact network in an iteration, and the bytes that they send, of the rank with the most.
+    halo_rounds: usize,
+    halo_bytes: u64,
     fits: bool,
     ranks: Vec<Rank>,
     /// Whether a job file, and not an option, says how long tiles are.
@@ -177,12 +190,17 @@ struct Plan {
 }
 
 impl Plan {
-    /// What gives tiles of this length.
-    fn patch_option(&self) -> String {
-        if self.is_of_job {
-            format!("`patch = {}` in [prior]", of_job::patch_value(&self.patch))
-        } else {
-            format!("--patch {}", self.patch)
+    fn is_exact(&self) -> bool {
+        self.strategy == describe::strategy(Strategy::Exact)
+    }
+
+    /// What cuts the image like this.
+    fn option(&self) -> String {
+        match (self.is_exact(), self.is_of_job) {
+            (true, true) => "`strategy = \"exact\"` in [prior]".into(),
+            (true, false) => "--strategy exact".into(),
+            (false, true) => format!("`patch = {}` in [prior]", of_job::patch_value(&self.patch)),
+            (false, false) => format!("--patch {}", self.patch),
         }
     }
 }
@@ -231,7 +249,7 @@ impl Report {
 
     fn of(setup: &Setup<'_>) -> Result<Self> {
         let arguments = setup.arguments;
-        let plan = setup.plan(&arguments.patch, arguments.ranks)?;
+        let plan = setup.plan(&setup.tiling, arguments.ranks)?;
         let alternatives = advice::alternatives(setup, &plan)?;
         let other_ranks = advice::other_ranks(setup)?;
         let room = setup.room;
@@ -256,11 +274,13 @@ impl Report {
     }
 }
 
-/// The job but for its tiles.
+/// The job.
 struct Setup<'a> {
     arguments: &'a Arguments,
     denoiser: Option<Arc<NetworkDenoiser>>,
     method: Method,
+    /// How the image is cut.
+    tiling: Tiling,
     threads: usize,
     room: Room,
     /// Where it comes from, unless it is from options.
@@ -286,22 +306,29 @@ impl<'a> Setup<'a> {
             );
         }
         let room = Room::new(arguments.memory_budget);
-        Ok(Self { arguments, denoiser, method, threads, room, job: None })
+        let tiling = Tiling {
+            patch: arguments.patch.clone(),
+            overlap: arguments.overlap.map_or(Overlap::Standard, Overlap::from),
+            shards: arguments
+                .shards
+                .as_ref()
+                .map_or(Shards::Auto, |grid| Shards::Grid(grid.0.clone())),
+            ..Tiling::new(arguments.strategy)
+        };
+        Ok(Self { arguments, denoiser, method, tiling, threads, room, job: None })
     }
 
     /// The prior in a few words.
     fn prior_name(&self) -> &'static str {
         match &self.job {
             Some(job) => job.prior_name(),
-            None => describe::prior(&self.prior(&self.arguments.patch)),
+            None => describe::prior(&self.prior(&self.tiling)),
         }
     }
 
-    /// The network in these tiles, or what its method uses without one.
-    fn prior(&self, patch: &Patch) -> PriorWork<'_> {
-        let Arguments { overlap, strategy, .. } = *self.arguments;
-        let overlap = overlap.map_or(Overlap::Standard, Overlap::from);
-        let tiling = Tiling { patch: patch.clone(), overlap, ..Tiling::new(strategy) };
+    /// The network on images that are cut like this, or what its method uses without one.
+    fn prior(&self, tiling: &Tiling) -> PriorWork<'_> {
+        let tiling = tiling.clone();
         match (&self.denoiser, self.method) {
             // The jobs of all templates clamp or scale images around their network.
             (Some(denoiser), _) => {
@@ -314,11 +341,11 @@ impl<'a> Setup<'a> {
         }
     }
 
-    /// The job with these tiles on so many ranks.
-    fn plan(&self, patch: &Patch, ranks: usize) -> Result<Plan> {
+    /// The job with images that are cut like this on so many ranks.
+    fn plan(&self, tiling: &Tiling, ranks: usize) -> Result<Plan> {
         if let Some(job) = &self.job {
-            let expected = job.expect(patch, ranks)?;
-            let plan = self.summarise(patch, &expected.forecast);
+            let expected = job.expect(tiling, ranks)?;
+            let plan = self.summarise(tiling, &expected.forecast);
             return Ok(job.complete(plan, &expected, self.room));
         }
         let Arguments { size, channels, .. } = self.arguments;
@@ -330,13 +357,15 @@ impl<'a> Setup<'a> {
             ranks,
             method: self.method,
             inner_iterations: self.arguments.inner_iterations,
-            prior: self.prior(patch),
+            prior: self.prior(tiling),
         }
         .forecast()?;
-        Ok(self.summarise(patch, &forecast))
+        Ok(self.summarise(tiling, &forecast))
     }
 
-    fn summarise(&self, patch: &Patch, forecast: &Forecast) -> Plan {
+    fn summarise(&self, tiling: &Tiling, forecast: &Forecast) -> Plan {
+        let choice = forecast.choice.as_ref();
+        let exchanges = forecast.largest_exchanges();
         let (tiles, shards) = (forecast.tiles.as_ref(), forecast.shards.as_ref());
         let (grid, window) = match (tiles, shards) {
             (Some(tiles), _) => (tiles.grid(), tiles.window().to_vec()),
@@ -357,13 +386,16 @@ impl<'a> Setup<'a> {
             }
         };
         Plan {
-            patch: match patch {
+            patch: match &tiling.patch {
                 Patch::Standard => "standard".into(),
                 Patch::Auto => "auto".into(),
                 Patch::Given(extent) => describe::extent(extent),
             },
             overlap: tiles.map_or(0, |tiles| tiles.overlap().iter().copied().max().unwrap_or(0)),
-            strategy: describe::strategy(self.arguments.strategy),
+            strategy: describe::strategy(
+                choice.map_or(tiling.strategy, |choice| choice.tiling.strategy),
+            ),
+            reason: choice.map(|choice| choice.reason.clone()),
             tiles: forecast.ranks.iter().map(|share| share.tiles).sum(),
             grid,
             window,
@@ -376,6 +408,8 @@ impl<'a> Setup<'a> {
             largest_memory_bytes: forecast.largest_memory(),
             together_bytes: together,
             bytes_sent_per_iteration: forecast.bytes_sent(),
+            halo_rounds: exchanges.rounds,
+            halo_bytes: exchanges.bytes_sent,
             fits: self.room.holds(forecast.largest_memory(), together),
             ranks: forecast.ranks.iter().map(rank).collect(),
             is_of_job: false,

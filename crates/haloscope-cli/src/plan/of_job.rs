@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use haloscope::tiling::Patch;
+use haloscope::tiling::Tiling;
 
 use super::room::Room;
 use super::{Arguments, Plan, Setup, Sides};
@@ -28,13 +28,13 @@ pub(super) fn setup<T>(
         size: Sides(forecast.image()[2..].to_vec()),
         channels: forecast.image()[1],
         operators: forecast.operators(),
-        patch: forecast.tiling().map_or(Patch::Standard, |tiling| tiling.patch),
         ..arguments.clone()
     };
     plan(&Setup {
         arguments: &arguments,
         denoiser: forecast.network().cloned(),
         method: forecast.method(),
+        tiling: forecast.tiling().unwrap_or_default(),
         threads,
         room: Room::new(arguments.memory_budget),
         job: Some(OfJob(&forecast)),
@@ -51,9 +51,9 @@ pub(super) fn patch_value(patch: &str) -> String {
 }
 
 impl OfJob<'_> {
-    /// What the job takes with these tiles on so many ranks.
-    pub(super) fn expect(&self, patch: &Patch, ranks: usize) -> Result<Expected> {
-        Ok(self.0.expect(ranks, Some(patch))?)
+    /// What the job takes with images that are cut like this on so many ranks.
+    pub(super) fn expect(&self, tiling: &Tiling, ranks: usize) -> Result<Expected> {
+        Ok(self.0.expect(ranks, Some(tiling))?)
     }
 
     /// A plan with what the job, and not the options, say of its tiles and its memory.
@@ -66,16 +66,7 @@ impl OfJob<'_> {
         let largest_memory_bytes = expected.rank_bytes as usize;
         let together_bytes = expected.bytes(plan.ranks.len(), 1) as usize;
         let fits = room.holds(largest_memory_bytes, together_bytes);
-        let strategy = self.0.strategy().map_or(plan.strategy, super::describe::strategy);
-        Plan {
-            overlap,
-            strategy,
-            largest_memory_bytes,
-            together_bytes,
-            fits,
-            is_of_job: true,
-            ..plan
-        }
+        Plan { overlap, largest_memory_bytes, together_bytes, fits, is_of_job: true, ..plan }
     }
 
     pub(super) fn prior_name(&self) -> &'static str {

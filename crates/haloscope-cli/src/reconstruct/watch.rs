@@ -93,13 +93,23 @@ impl<'a> Watch<'a> {
                 expected.forecast.batch,
                 plan.work_multiplier()
             ),
-            (None, Some(shards)) => format!(
-                "the network runs on the whole image, in {} parts that exchange their borders",
-                join(&shards.grid())
-            ),
+            (None, Some(shards)) => {
+                let exchanges = expected.forecast.largest_exchanges();
+                format!(
+                    "the network runs on the whole image, in {} parts that exchange their borders in {}, {} by a rank at \
+                     most",
+                    join(&shards.grid()),
+                    count(exchanges.rounds, "round"),
+                    size(exchanges.bytes_sent)
+                )
+            }
             (None, None) => return,
         };
         self.ctx.log(Level::Info, words);
+        if let Some(choice) = &expected.forecast.choice {
+            let what = if choice.is_exact() { "exact" } else { "tiles" };
+            self.ctx.log(Level::Info, format!("{what}, because {}", choice.reason));
+        }
         for (rank, share) in expected.forecast.ranks.iter().enumerate() {
             let (operators, tiles) =
                 (count(share.operators, "operator"), count(share.tiles, "tile"));

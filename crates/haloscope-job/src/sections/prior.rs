@@ -1,7 +1,7 @@
 //! The prior of a job: total variation, a denoising network, or none.
 //!
-//! Bits must not depend on the number of ranks: the tiles of a network have the library's standard lengths, unless the job
-//! gives others or asks for ones that suit the ranks.
+//! Bits must not depend on the number of ranks: a network is exact or has tiles of the library's standard lengths, as the
+//! image and the network decide, unless the job gives other tiles or asks for ones that suit the ranks.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use haloscope::denoise::{Denoiser, NetworkDenoiser, TotalVariation};
 use haloscope::distribute::{DistributedTotalVariation, distribute_with};
 use haloscope::solve::{self, Plug, Prior, PriorForms, Range, TotalVariationPrior};
-use haloscope::tiling::{Batch, Border, Extent, Overlap, Patch, Strategy, Tiling};
+use haloscope::tiling::{Batch, Border, Extent, Overlap, Patch, Shards, Strategy, Tiling};
 use haloscope::{Array, Error, Result};
 use haloscope_comm::Context;
 use haloscope_nn::engine::{Accuracy, EngineOptions};
@@ -69,7 +69,26 @@ pub(crate) struct NetworkPlan {
     strategy: Strategy,
     border: Border,
     batch: Option<usize>,
+    shards: Option<Grid>,
     accuracy: Accuracy,
+}
+
+/// `shards`: the parts of the image along each side.
+#[derive(Clone, Debug)]
+struct Grid(Shards);
+
+impl<'a> Value<'a> for Grid {
+    fn expected() -> String {
+        "\"auto\", or the number of parts along each side, as in [2, 2]".into()
+    }
+
+    fn of(value: &'a DeValue<'a>) -> Option<Self> {
+        match value.as_str() {
+            Some("auto") => Some(Self(Shards::Auto)),
+            Some(_) => None,
+            None => Vec::of(value).map(|grid| Self(Shards::Grid(grid))),
+        }
+    }
 }
 
 /// What a network takes for black and white.
@@ -312,10 +331,11 @@ impl PriorPlan {
 impl NetworkPlan {
     fn read(section: &Section) -> Result<Self> {
         let strategies = [
+            ("standard", Strategy::Standard),
+            ("exact", Strategy::Exact),
             ("overlap", Strategy::Overlap),
             ("blend", Strategy::Blend),
             ("basic", Strategy::Basic),
-            ("exact", Strategy::Exact),
         ];
         let borders = [
             ("reflect", Border::Reflect),
@@ -326,14 +346,18 @@ impl NetworkPlan {
         ];
         let accuracies = [("fast", Accuracy::Fast), ("strict", Accuracy::Strict)];
         let strategy = section.choose("strategy", &strategies)?.unwrap_or_default();
-        if strategy == Strategy::Exact {
-            for key in ["patch", "overlap", "border", "batch"] {
-                if section.has(key) {
-                    let reason =
-                        format!("`{key}` is given; an exact denoiser has no tiles: leave it out");
-                    return Err(section.place_of(key).refuse(reason));
-                }
-            }
+        let shards: Option<Grid> = section.get("shards")?;
+        let is_exact = strategy == Strategy::Exact
+            || strategy == Strategy::Standard && matches!(shards, Some(Grid(Shards::Grid(_))));
+        let tiled =
+            ["patch", "overlap", "border", "batch"].into_iter().find(|key| section.has(key));
+        if let (true, Some(key)) = (is_exact, tiled) {
+            let reason = format!("`{key}` is given; an exact denoiser has no tiles: leave it out");
+            return Err(section.place_of(key).refuse(reason));
+        }
+        if shards.is_some() && !is_exact && strategy != Strategy::Standard {
+            let reason = "`shards` are given; they are the parts of an exact denoiser: leave them or `strategy` out";
+            return Err(section.place_of("shards").refuse(reason));
         }
         let name = section.require::<&str>("model")?;
         // A file next to the job file goes before a name that the command knows.
@@ -351,6 +375,7 @@ impl NetworkPlan {
             strategy,
             border: section.choose("border", &borders)?.unwrap_or_default(),
             batch: section.count("batch")?,
+            shards,
             accuracy: section.choose("accuracy", &accuracies)?.unwrap_or(Accuracy::Fast),
         })
     }
@@ -401,7 +426,7 @@ impl NetworkPlan {
     }
 
     /// How images are cut. What the job leaves open is the library's standard, which does not depend on the number of
-    /// ranks.
+    /// ranks; [`Tiling::choose`] settles it.
     pub(crate) fn tiling(&self) -> Tiling {
         let patch = match &self.patch {
             None | Some(PatchLength::Standard) => Patch::Standard,
@@ -411,7 +436,9 @@ impl NetworkPlan {
         let overlap = self.overlap.as_ref().map_or(Overlap::Standard, |all| extent(all).into());
         let batch = self.batch.map_or_else(Batch::default, Batch::AtMost);
         let (strategy, border) = (self.strategy, self.border);
-        Tiling { strategy, patch, overlap, axes: None, border, batch }
+        let shards =
+            self.shards.as_ref().map_or_else(Shards::default, |Grid(shards)| shards.clone());
+        Tiling { strategy, patch, overlap, axes: None, border, batch, shards }
     }
 }
 

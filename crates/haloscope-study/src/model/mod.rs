@@ -1,16 +1,20 @@
 //! Predicts the time of an iteration on more ranks than are available.
 //!
-//! The seconds per pixel of one operator, of one tile and of the vector operations are taken from measurements on the
+//! The seconds per pixel of one operator, of the network and of the vector operations are taken from measurements on the
 //! fewest ranks, the cost of messages from a [`Cluster`]. The rest is counting: which rank has the most operators and the
-//! most tiles, and what it sends and receives, as the implementation does it. A prediction is right as long as ranks do
+//! most pixels to denoise, and what it sends and receives, as the implementation does it. What the parts of an exact network
+//! exchange is what its plan says. A prediction is right as long as ranks do
 //! not slow each other down by more than the description says; [`validate`] compares it with measurements.
 //!
 //! For an image that every rank holds ([`Layout::Replicated`]), the ranks add up their operators' images and send
-//! each other their tiles: see the `README.md` of `haloscope::distribute`. For one in shards ([`Layout::Sharded`]),
-//! they exchange borders with their neighbours only; operators that see all of the image add up their measurements.
+//! each other their tiles or parts: see the `README.md` of `haloscope::distribute`. For one in shards ([`Layout::Sharded`]),
+//! they exchange borders with their neighbours only, and the network is exact; operators that see all of the image add up
+//! their measurements.
 
 mod cluster;
 mod traffic;
+
+use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, Result};
 use crate::figures::{Summary, summarise};
@@ -18,8 +22,12 @@ use crate::problem;
 use crate::row::{Backend, Configuration, Mode, Row, Study};
 use crate::tiles;
 use crate::trial::{LinkSpeed, Settings};
+use haloscope::denoise::{Exchanges, NetworkDenoiser};
 use haloscope::physics::Reach;
+use haloscope::tiling::ShardPlan;
 use haloscope_job::{Distribution, Operators};
+use haloscope_nn::engine::EngineOptions;
+use haloscope_nn::models::ModelName;
 use traffic::{Call, Shard, Traffic};
 
 pub use cluster::Cluster;
@@ -49,24 +57,25 @@ impl Layout {
 pub struct Costs {
     /// The gradient of one operator's data term, per pixel of the image.
     pub operator_per_pixel: f64,
-    /// A tile, per pixel of its window.
-    pub tile_per_pixel: f64,
+    /// The network, per pixel that it computes.
+    pub network_per_pixel: f64,
     /// What is done to the image besides, per pixel.
     pub rest_per_pixel: f64,
 }
 
 /// What there is to do in an iteration.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Workload {
     /// Spatial sides.
     sides: Vec<usize>,
     channels: usize,
     operators: Operators,
     distribute: Distribution,
-    tiles: usize,
-    /// Pixels of a tile's window.
-    window: f64,
-    overlap: usize,
+    /// How many tiles there are, and the pixels of their windows; none if the network is exact.
+    tiles: Option<(usize, f64)>,
+    model: ModelName,
+    /// Opened where its exchanges matter.
+    network: Arc<OnceLock<NetworkDenoiser>>,
 }
 
 /// The seconds of one iteration on the rank with the most to do.
@@ -89,18 +98,22 @@ impl Workload {
     pub fn of(configuration: &Configuration) -> Result<Self> {
         let missing = |what: &'static str| Error::argument(what, "none is given; a model needs it");
         let problem = configuration.problem.ok_or_else(|| missing("problem"))?;
-        configuration.patch.ok_or_else(|| missing("patch"))?;
-        let overlap = configuration.overlap.unwrap_or(0);
         let operators = configuration.job(&Settings::default(), None)?.build()?.operators()?;
-        let plan = tiles::plan(configuration)?;
+        let tiles = match configuration.patch {
+            None => None,
+            Some(_) => {
+                let plan = tiles::plan(configuration)?;
+                Some((plan.len(), plan.window().iter().map(|side| *side as f64).product()))
+            }
+        };
         Ok(Self {
             sides: configuration.sides(),
             channels: problem.channels(),
             operators,
             distribute: configuration.distribute.unwrap_or_default(),
-            tiles: plan.len(),
-            window: plan.window().iter().map(|side| *side as f64).product(),
-            overlap,
+            tiles,
+            model: configuration.model.parse()?,
+            network: Arc::default(),
         })
     }
 
@@ -108,15 +121,37 @@ impl Workload {
         self.sides.iter().map(|side| *side as f64).product()
     }
 
-    /// The operators and the tiles of the rank that has the most.
-    fn most(&self, ranks: usize) -> (f64, f64) {
+    /// The operators of the rank that has the most, and the pixels that the network computes on the rank that has the most.
+    fn most(&self, ranks: usize) -> Result<(f64, f64)> {
         let share = |count: usize| count.div_ceil(ranks) as f64;
-        let (operators, tiles) = (self.operators.count, self.tiles);
-        match self.distribute {
-            Distribution::Both => (share(operators), share(tiles)),
-            Distribution::Physics => (share(operators), tiles as f64),
-            Distribution::Denoiser => (operators as f64, share(tiles)),
+        let operators = self.operators.count;
+        let shared = match self.tiles {
+            Some((tiles, window)) => share(tiles) * window,
+            None => self.shard(ranks)?.pixels(),
+        };
+        let all = self.tiles.map_or_else(|| self.pixels(), |(tiles, window)| tiles as f64 * window);
+        Ok(match self.distribute {
+            Distribution::Both => (share(operators), shared),
+            Distribution::Physics => (share(operators), all),
+            Distribution::Denoiser => (operators as f64, shared),
+        })
+    }
+
+    /// The largest part of the image on so many ranks, with the exchanges of the busiest.
+    fn shard(&self, ranks: usize) -> Result<Shard> {
+        let image = [&[1, self.channels], &self.sides[..]].concat();
+        let network = self.network()?;
+        let plan = ShardPlan::new(&image, &network.grains(&image)?, ranks)?;
+        Ok(Shard::new(&plan, &network.exchanges(&plan)?))
+    }
+
+    fn network(&self) -> Result<&NetworkDenoiser> {
+        if let Some(network) = self.network.get() {
+            return Ok(network);
         }
+        let model = self.model.open(self.channels, self.sides.len())?;
+        let network = NetworkDenoiser::new(model, EngineOptions::default())?;
+        Ok(self.network.get_or_init(|| network))
     }
 
     fn image_bytes(&self) -> f64 {
@@ -135,10 +170,10 @@ impl Costs {
         let communication = summary.transfer.unwrap_or(0.0) + summary.waiting.unwrap_or(0.0);
         // On one rank there is none; on more, its shares of the two are taken as those of the seconds.
         let computing = 1.0 - communication / (data + prior);
-        let (operators, tiles) = workload.most(ranks);
+        let (operators, denoised) = workload.most(ranks)?;
         Ok(Self {
             operator_per_pixel: data * computing / operators / workload.pixels(),
-            tile_per_pixel: prior * computing / tiles / workload.window,
+            network_per_pixel: prior * computing / denoised,
             rest_per_pixel: (summary.total.value - data - prior).max(0.0) / workload.pixels(),
         })
     }
@@ -158,45 +193,50 @@ pub fn predict(
             format!("{ranks}; {} has 1 to {}", cluster.name, cluster.most_ranks()),
         ));
     }
-    let (operators, tiles) = workload.most(ranks);
     let slowdown = if ranks > 1 { cluster.slowdown } else { 1.0 } / cluster.speed;
     let (pixels, bytes) = (workload.pixels(), workload.image_bytes());
     let traffic = Traffic { cluster, ranks };
-    let shard = Shard::new(&workload.sides, ranks);
     let all = workload.operators.count as f64;
-    let (data, sum, rest) = match (layout, workload.operators.reach) {
-        (Layout::Replicated, _) => {
+    let (data, sum, rest, denoised, join) = match layout {
+        Layout::Replicated => {
+            let (operators, denoised) = workload.most(ranks)?;
             let sum = match workload.distribute {
                 Distribution::Denoiser => Call::default(),
                 _ => traffic.ordered_sum(bytes, workload.operators.count),
             };
-            (operators * costs.operator_per_pixel * pixels, sum, costs.rest_per_pixel * pixels)
+            let join = match (workload.distribute, workload.tiles) {
+                (Distribution::Physics, _) => Call::default(),
+                (_, Some(_)) => traffic.assembly(bytes),
+                (_, None) => {
+                    traffic.neighbours(workload.shard(ranks)?.exchanges()) + traffic.assembly(bytes)
+                }
+            };
+            (operators * costs.operator_per_pixel * pixels, sum, pixels, denoised, join)
         }
-        // Every rank applies all operators to its shard and a border, once forward and once back.
-        (Layout::Sharded, Reach::Local(radius)) => {
-            let area = pixels / ranks as f64 + shard.border(radius);
-            let operators = all * costs.operator_per_pixel * area.min(pixels);
-            let border = shard.border(radius) * 4.0 * workload.channels as f64;
-            let exchange = traffic.neighbours(2.0 * border, 2);
-            (operators, exchange, costs.rest_per_pixel * pixels / ranks as f64)
-        }
-        (Layout::Sharded, Reach::Everywhere) => {
-            let operators = all * costs.operator_per_pixel * pixels / ranks as f64;
-            let sum = traffic.all_reduce(4.0 * workload.operators.values as f64);
-            (operators, sum, costs.rest_per_pixel * pixels / ranks as f64)
+        Layout::Sharded => {
+            let shard = workload.shard(ranks)?;
+            let (data, sum) = match workload.operators.reach {
+                // Every rank applies all operators to its shard and a border, once forward and once back.
+                Reach::Local(radius) => {
+                    let border = shard.border(radius);
+                    let area = (shard.pixels() + border).min(pixels);
+                    let bytes_sent = 2.0 * border * 4.0 * workload.channels as f64;
+                    let both = Exchanges { rounds: 2, messages: 2, bytes_sent: bytes_sent as u64 };
+                    (all * costs.operator_per_pixel * area, traffic.neighbours(both))
+                }
+                Reach::Everywhere => {
+                    let sum = traffic.all_reduce(4.0 * workload.operators.values as f64);
+                    (all * costs.operator_per_pixel * shard.pixels(), sum)
+                }
+            };
+            let join = traffic.neighbours(shard.exchanges());
+            (data, sum, shard.pixels(), shard.pixels(), join)
         }
     };
-    let tiles = tiles * costs.tile_per_pixel * workload.window;
-    let join = match (layout, workload.distribute) {
-        (Layout::Replicated, Distribution::Physics) => Call::default(),
-        (Layout::Replicated, _) => traffic.assembly(bytes),
-        (Layout::Sharded, _) => {
-            let border = shard.border(workload.overlap) * 4.0 * workload.channels as f64;
-            traffic.neighbours(border, 1)
-        }
-    };
+    let rest = costs.rest_per_pixel * rest;
+    let denoised = costs.network_per_pixel * denoised;
     let data = data * slowdown + sum.seconds;
-    let prior = tiles * slowdown + join.seconds;
+    let prior = denoised * slowdown + join.seconds;
     Ok(Prediction {
         total: data + prior + rest * slowdown,
         data,
@@ -279,9 +319,11 @@ pub fn predicted_rows(
                 ..summary.configuration.clone().with_sides(&problem::sides(problem, size, 1))
             };
             let workload = Workload::of(&configuration)?;
-            // An image in shards has nothing that is whole on every rank.
+            // An image in shards has nothing that is whole on every rank, and a network that can be exact.
             let layouts: &[Layout] = match workload.distribute {
-                Distribution::Both => &[Layout::Replicated, Layout::Sharded],
+                Distribution::Both if workload.shard(1).is_ok() => {
+                    &[Layout::Replicated, Layout::Sharded]
+                }
                 _ => &[Layout::Replicated],
             };
             for &layout in layouts {
@@ -322,7 +364,6 @@ fn reconstructions(rows: &[Row]) -> Vec<Summary> {
             && configuration.study == Study::Scaling
             && configuration.mode == Some(Mode::Strong)
             && configuration.system == Layout::Replicated.system()
-            && configuration.patch.is_some()
     };
     summarise(rows).into_iter().filter(is_wanted).collect()
 }

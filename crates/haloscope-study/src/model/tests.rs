@@ -19,8 +19,22 @@ fn one_rank() -> Row {
     }
 }
 
+/// The same for an image and a network of which a shard of 64 ranks has some.
+fn large(row: Row) -> Row {
+    let configuration = Configuration {
+        model: "drunet:2-2-2-2:1".into(),
+        patch: row.configuration.patch.map(|_| 384),
+        ..row.configuration.with_sides(&[768, 768])
+    };
+    Row { configuration, ..row }
+}
+
 fn predicted(ranks: usize, layout: Layout, link: LinkSpeed) -> Prediction {
-    let summary = &summarise(&[one_rank()])[0];
+    prediction(&one_rank(), ranks, layout, link)
+}
+
+fn prediction(row: &Row, ranks: usize, layout: Layout, link: LinkSpeed) -> Prediction {
+    let summary = &summarise(std::slice::from_ref(row))[0];
     let (costs, workload) = (
         Costs::from_summary(summary).expect("costs"),
         Workload::of(&summary.configuration).expect("a workload"),
@@ -44,7 +58,8 @@ fn without_messages_the_rank_with_the_most_decides() {
 #[test]
 fn messages_of_whole_images_do_not_get_shorter_and_borders_do() {
     let slow = LinkSpeed { latency_seconds: 1e-9, bytes_per_second: 1e4 };
-    let transfer = |ranks, layout| predicted(ranks, layout, slow).transfer;
+    let row = large(one_rank());
+    let transfer = |ranks, layout| prediction(&row, ranks, layout, slow).transfer;
     assert_eq!(transfer(1, Layout::Replicated), 0.0);
     assert!(transfer(64, Layout::Replicated) > 0.9 * transfer(8, Layout::Replicated));
     assert!(transfer(64, Layout::Sharded) < 0.5 * transfer(4, Layout::Sharded));
@@ -122,14 +137,43 @@ fn what_ranks_do_not_share_takes_as_long_on_any_number_of_them() {
     assert!((both - physics - denoiser).abs() < 1e-9, "{both}, {physics}, {denoiser}");
 }
 
-#[test]
-fn an_image_in_one_piece_is_no_source_of_predictions() {
-    let cluster = Cluster::one_node("many", 64, fast());
-    let row = one_rank();
+/// The row of an image that is not in tiles.
+fn exact(row: Row) -> Row {
     let configuration =
-        Configuration { patch: None, overlap: None, batch: None, ..row.configuration.clone() };
-    let whole = Row { configuration, ..row.clone() };
-    let rows = predicted_rows(&[whole.clone(), row], &cluster, &[64], &[]).expect("rows");
-    assert!(rows.len() == 2 && rows.iter().all(|row| row.configuration.patch.is_some()));
-    assert!(predicted_rows(&[whole], &cluster, &[64], &[]).expect("no rows").is_empty());
+        Configuration { patch: None, overlap: None, batch: None, ..row.configuration };
+    Row { configuration, ..row }
+}
+
+#[test]
+fn an_exact_network_is_predicted_from_an_image_in_one_piece() {
+    let cluster = Cluster::one_node("many", 64, fast());
+    let whole = large(exact(one_rank()));
+    let rows = predicted_rows(std::slice::from_ref(&whole), &cluster, &[1, 4, 64], &[]);
+    let rows = rows.expect("rows");
+    assert!(rows.len() == 6 && rows.iter().all(|row| row.configuration.patch.is_none()));
+    let prior: Vec<f64> = rows.iter().filter_map(|row| row.prior_seconds).collect();
+    // 768 are 16 grains of 48, which 2 and 8 parts share evenly: no pixel is computed twice.
+    for (found, ranks) in prior.iter().zip([1.0, 4.0, 64.0, 1.0, 4.0, 64.0]) {
+        assert!((found - 8.0 / ranks).abs() < 1e-6, "{prior:?}");
+    }
+    // Both layouts exchange the same halos; the replicated one puts the image together besides.
+    let bytes: Vec<u64> = rows.iter().filter_map(|row| row.bytes_sent).collect();
+    assert!(bytes[0] == 0 && bytes[3] == 0 && bytes[1] > bytes[4], "{bytes:?}");
+}
+
+#[test]
+fn the_halos_of_a_shard_are_those_of_the_networks_layers() {
+    let of = |sides: [usize; 2]| {
+        let row = exact(one_rank());
+        let configuration = row.configuration.with_sides(&sides);
+        let workload = Workload::of(&configuration).expect("a workload");
+        workload.shard(4).expect("shards").exchanges()
+    };
+    // Two neighbours, at a distance of half the side: for each pixel of the cut 4 bytes of 4 + 17 × 64 channels at full
+    // resolution, and half, a quarter and an eighth as many of 16 × 128, 16 × 256 and 8 × 512 below. The corners come twice.
+    let per_pixel = 4 * (4 + 17 * 64) + 4 * 16 * 128 / 2 + 4 * 16 * 256 / 4 + 4 * 8 * 512 / 8;
+    assert_eq!(per_pixel, 14_608);
+    let corners = 4 * (4 + 17 * 64 + 16 * 128 + 16 * 256 + 8 * 512);
+    let found = of([2304, 2304]);
+    assert_eq!((found.bytes_sent, found.rounds), (2 * 1152 * per_pixel + corners, 2 * 58));
 }

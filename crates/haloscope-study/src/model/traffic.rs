@@ -1,5 +1,10 @@
 //! What the collective calls cost on a cluster: bytes and seconds of the rank that has the most to send or receive.
 
+use std::ops::Add;
+
+use haloscope::denoise::Exchanges;
+use haloscope::tiling::ShardPlan;
+
 use super::Cluster;
 
 /// Ranks on as few nodes as hold them.
@@ -15,6 +20,14 @@ pub(super) struct Traffic<'a> {
 pub(super) struct Call {
     pub bytes: f64,
     pub seconds: f64,
+}
+
+impl Add for Call {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { bytes: self.bytes + other.bytes, seconds: self.seconds + other.seconds }
+    }
 }
 
 impl Traffic<'_> {
@@ -53,12 +66,13 @@ impl Traffic<'_> {
         Call { seconds: call.seconds + self.agreement(), ..call }
     }
 
-    /// Borders of so many bytes together, in so many rounds, with the neighbours of a shard. Half of them are taken to
-    /// be on other nodes as soon as there are any.
-    pub(super) fn neighbours(&self, bytes: f64, rounds: usize) -> Call {
+    /// Borders that are exchanged with the neighbours of a shard. Half of them are taken to be on other nodes as soon as
+    /// there are any.
+    pub(super) fn neighbours(&self, exchanges: Exchanges) -> Call {
         if self.ranks == 1 {
             return Call::default();
         }
+        let (bytes, rounds) = (exchanges.bytes_sent as f64, exchanges.rounds);
         let outside = if self.nodes() > 1.0 { 0.5 } else { 0.0 };
         Call { bytes, seconds: self.seconds(bytes, outside, rounds as f64) }
     }
@@ -101,38 +115,45 @@ impl Traffic<'_> {
     }
 }
 
-/// A shard of an image in as many blocks, as near to cubes as can be, as there are ranks.
+/// The largest part of an image on some ranks.
 pub(super) struct Shard {
     sides: Vec<f64>,
-    is_cut: Vec<bool>,
+    /// The neighbours along each side, of a part that has the most.
+    neighbours: Vec<usize>,
+    exchanges: Exchanges,
 }
 
 impl Shard {
-    /// That of an image of these sides on so many ranks.
-    pub(super) fn new(sides: &[usize], ranks: usize) -> Self {
-        let mut sides: Vec<f64> = sides.iter().map(|side| *side as f64).collect();
-        let mut is_cut = vec![false; sides.len()];
-        let mut left = ranks;
-        while left > 1 {
-            let factor = (2..=left).find(|factor| left.is_multiple_of(*factor)).unwrap_or(left);
-            let longest = (0..sides.len()).max_by(|a, b| sides[*a].total_cmp(&sides[*b]));
-            let axis = longest.unwrap_or(0);
-            sides[axis] /= factor as f64;
-            is_cut[axis] = true;
-            left /= factor;
+    /// That of a plan, whose parts exchange so much.
+    pub(super) fn new(plan: &ShardPlan, exchanges: &[Exchanges]) -> Self {
+        let most = |of: fn(&Exchanges) -> u64| exchanges.iter().map(of).max().unwrap_or(0);
+        let exchanges = Exchanges {
+            rounds: most(|part| part.rounds as u64) as usize,
+            messages: most(|part| part.messages as u64) as usize,
+            bytes_sent: most(|part| part.bytes_sent),
+        };
+        Self {
+            sides: plan.longest().into_iter().map(|side| side as f64).collect(),
+            neighbours: plan.grid().into_iter().map(|parts| (parts - 1).min(2)).collect(),
+            exchanges,
         }
-        Self { sides, is_cut }
+    }
+
+    /// Its pixels.
+    pub(super) fn pixels(&self) -> f64 {
+        self.sides.iter().product()
+    }
+
+    /// What a network that runs on the parts exchanges.
+    pub(super) fn exchanges(&self) -> Exchanges {
+        self.exchanges
     }
 
     /// The pixels within `radius` around the shard, on the sides where there are others.
     pub(super) fn border(&self, radius: usize) -> f64 {
-        let inner: f64 = self.sides.iter().product();
-        let grown = self
-            .sides
-            .iter()
-            .zip(&self.is_cut)
-            .map(|(side, is_cut)| if *is_cut { side + 2.0 * radius as f64 } else { *side });
-        grown.product::<f64>() - inner
+        let sides = self.sides.iter().zip(&self.neighbours);
+        let grown = sides.map(|(side, neighbours)| side + (neighbours * radius) as f64);
+        grown.product::<f64>() - self.pixels()
     }
 }
 
@@ -166,7 +187,7 @@ mod tests {
             traffic.ordered_sum(1e9, 8),
             traffic.assembly(1e9),
             traffic.all_reduce(1e9),
-            traffic.neighbours(1e9, 2),
+            traffic.neighbours(Exchanges { rounds: 2, messages: 2, bytes_sent: 1 << 30 }),
         ] {
             assert_eq!(call, Call::default());
         }
@@ -184,12 +205,17 @@ mod tests {
     }
 
     #[test]
-    fn shards_are_cut_along_their_longest_sides() {
-        let shard = Shard::new(&[64, 64], 4);
-        assert_eq!(shard.sides, [32.0, 32.0]);
-        assert_eq!(shard.border(1), 34.0 * 34.0 - 32.0 * 32.0);
-        let strip = Shard::new(&[64, 256], 2);
-        assert_eq!((strip.sides.clone(), strip.border(2)), (vec![64.0, 128.0], 64.0 * 4.0));
-        assert_eq!(Shard::new(&[64, 64], 1).border(10), 0.0);
+    fn borders_are_where_there_are_neighbours() {
+        let grain = haloscope_nn::engine::Grain { step: 8, last: 1 };
+        let shard = |sides: [usize; 2], ranks: usize| {
+            let plan = ShardPlan::new(&[1, 1, sides[0], sides[1]], &[grain, grain], ranks);
+            Shard::new(&plan.expect("it fits"), &[])
+        };
+        assert_eq!(shard([64, 64], 4).sides, [32.0, 32.0]);
+        assert_eq!(shard([64, 64], 4).border(1), 33.0 * 33.0 - 32.0 * 32.0);
+        assert_eq!(shard([64, 64], 16).border(1), 18.0 * 18.0 - 16.0 * 16.0);
+        let strip = shard([64, 256], 2);
+        assert_eq!((strip.sides.clone(), strip.border(2)), (vec![64.0, 128.0], 64.0 * 2.0));
+        assert_eq!(shard([64, 64], 1).border(10), 0.0);
     }
 }

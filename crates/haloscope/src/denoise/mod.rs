@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 pub use function::{FunctionDenoiser, denoiser_fn};
 pub use level::NoiseLevel;
 pub use network::NetworkDenoiser;
-pub use shard::NetworkShard;
+pub use shard::{Exchanges, NetworkShard};
 pub use total_variation::TotalVariation;
 
 /// Removes noise of a known level from images.

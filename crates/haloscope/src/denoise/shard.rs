@@ -8,11 +8,13 @@ use std::time::Duration;
 use haloscope_nn::engine::{
     EnginePlan, Grain, Halo, HaloPlan, PlanMemory, PlanStep, Scratch, Shard,
 };
+use haloscope_nn::{Footprint, NetworkCost, Shape};
 
 use super::NoiseLevel;
 use super::network::{Members, NetworkDenoiser};
 use crate::array::{Array, View};
 use crate::error::Result;
+use crate::tiling::{ShardPlan, Tiles};
 
 /// One part of an image, planned. All parts denoise at once, and the results are those of the whole image to the bit.
 pub struct NetworkShard {
@@ -21,6 +23,28 @@ pub struct NetworkShard {
     /// How often the network runs: once for each channel or slice that it takes one by one.
     runs: usize,
     idle: Mutex<Option<Scratch>>,
+}
+
+/// What a part of an image exchanges with its neighbours while the image is denoised once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Exchanges {
+    /// Exchanges along one axis, each with the neighbours on both sides.
+    pub rounds: usize,
+    /// Messages that it sends.
+    pub messages: usize,
+    /// Bytes that it sends.
+    pub bytes_sent: u64,
+}
+
+impl Exchanges {
+    /// Those of a network that runs so often.
+    fn of(halo: &HaloPlan, runs: usize) -> Self {
+        Self {
+            rounds: halo.rounds().len() * runs,
+            messages: halo.messages() * runs,
+            bytes_sent: halo.bytes_sent() * runs as u64,
+        }
+    }
 }
 
 impl NetworkDenoiser {
@@ -35,12 +59,32 @@ impl NetworkDenoiser {
         Ok(grains)
     }
 
-    /// How often the part of images of shape `image` that lies in `region` exchanges halos. Nothing is planned for it.
-    pub fn rounds(&self, image: &[usize], region: &[Range<usize>]) -> Result<usize> {
-        let (shard, runs) = self.cut(image, region)?;
-        let (engine, options) = self.engine();
-        let halo = engine.halo(self.model().network(), &shard, options)?;
-        Ok(halo.rounds().len() * runs)
+    /// The bytes that the layers of the network hold at most for one pass over images of this shape, by the definition of the
+    /// network; an engine may need less.
+    pub fn pass_bytes(&self, image: &[usize]) -> Result<u64> {
+        let (network, input) = (self.model().network(), self.input_shape(image)?);
+        let sides = Footprint::of(network)?.aligned(input.spatial());
+        let aligned = Shape::image(input.batch(), input.channels(), &sides)?;
+        Ok(NetworkCost::of(network, &aligned)?.peak_value_bytes)
+    }
+
+    /// What each part of an image exchanges with its neighbours. Nothing is planned for it.
+    pub fn exchanges(&self, shards: &ShardPlan) -> Result<Vec<Exchanges>> {
+        // Parts of one kind exchange as much.
+        let mut known: Vec<(Vec<(usize, [bool; 2])>, Exchanges)> = Vec::new();
+        let of_part = |part: usize| {
+            let kind = shards.kind(part);
+            if let Some((_, exchanges)) = known.iter().find(|(other, _)| *other == kind) {
+                return Ok(*exchanges);
+            }
+            let (shard, runs) = self.cut(shards.image_shape(), &shards.region(part))?;
+            let (engine, options) = self.engine();
+            let halo = engine.halo(self.model().network(), &shard, options)?;
+            let exchanges = Exchanges::of(&halo, runs);
+            known.push((kind, exchanges));
+            Ok(exchanges)
+        };
+        (0..shards.count()).map(of_part).collect()
     }
 
     /// Plans the part of images of shape `image` that lies in `region`, a range for each spatial axis.
@@ -64,6 +108,12 @@ impl NetworkDenoiser {
 }
 
 impl NetworkShard {
+    /// What is exchanged for one image.
+    #[must_use]
+    pub fn exchanges(&self) -> Exchanges {
+        Exchanges::of(self.plan.halo(), self.runs)
+    }
+
     /// What one run of the network exchanges.
     #[must_use]
     pub fn halo(&self) -> &HaloPlan {

@@ -4,8 +4,8 @@
 //! contribute. Those are placed, not summed: a rank receives the pixels that it has not computed, where
 //! summing full images would move each pixel twice.
 //!
-//! With [`Strategy::Exact`] there is one part for each rank instead of tiles, and the network exchanges halos between its
-//! layers, so that the result is that of the whole image.
+//! An exact denoiser has one part of the image for each rank instead of tiles, and the network exchanges halos between its
+//! layers, so that the result is that of the whole image. Which of the two it is, [`Tiling::choose`] says.
 
 use std::fmt;
 use std::ops::Range;
@@ -22,7 +22,7 @@ use super::workers::Workers;
 use crate::array::{Array, View, slice, slice_mut};
 use crate::denoise::{Denoiser, NetworkDenoiser, NetworkShard, NoiseLevel, Work};
 use crate::error::{Error, Result};
-use crate::tiling::{Batch, ShardPlan, Strategy, Tiles, Tiling};
+use crate::tiling::{Batch, Choice, ShardPlan, Shards, Tiles, Tiling};
 
 /// How a denoiser is distributed.
 #[derive(Clone, Debug)]
@@ -96,6 +96,8 @@ pub struct DistributedDenoiser {
     workers: Workers,
     denoiser: Arc<dyn Denoiser>,
     options: DenoiserOptions,
+    /// Whether it is exact, for the last shape.
+    chosen: Mutex<Option<(Vec<usize>, Option<Choice>)>>,
     /// The tiles for the last shape.
     planned: Mutex<Option<Planned>>,
 }
@@ -136,7 +138,7 @@ impl DistributedDenoiser {
     /// As [`denoise`](Denoiser::denoise), but each rank keeps what its tiles contribute. Nothing is sent, unless the
     /// denoiser is exact: then all ranks call it, and exchange halos.
     pub fn denoise_local(&self, image: &View, level: &NoiseLevel) -> Result<LocalTiles> {
-        if self.is_exact() {
+        if self.is_exact(image.shape())? {
             return self.denoise_exact(image, level);
         }
         level.check(image.shape())?;
@@ -210,10 +212,11 @@ impl DistributedDenoiser {
     }
 
     /// The parts of an image, of which this rank gets one.
-    fn cut_exactly(&self, image: &[usize]) -> Result<Planned> {
+    fn cut_exactly(&self, image: &[usize], shards: &Shards) -> Result<Planned> {
         let network = self.network()?;
         let (ranks, rank) = (self.ctx.size(), self.ctx.rank());
-        let shards = Arc::new(ShardPlan::new(image, &network.grains(image)?, ranks)?);
+        let grains = network.grains(image)?;
+        let shards = Arc::new(ShardPlan::with_shards(image, &grains, shards, ranks)?);
         let count = shards.count();
         if count < ranks {
             let idle = format!(
@@ -225,10 +228,8 @@ impl DistributedDenoiser {
         let own = (rank < count).then(|| network.shard(image, &shards.region(rank))).transpose()?;
         let share = |rank: usize| if rank < count { vec![rank] } else { Vec::new() };
         let shares = (0..ranks).map(share).collect();
-        let mut rounds = 0;
-        for part in 0..count {
-            rounds = rounds.max(network.rounds(image, &shards.region(part))?);
-        }
+        let exchanges = network.exchanges(&shards)?;
+        let rounds = exchanges.iter().map(|exchanges| exchanges.rounds).max().unwrap_or(0);
         let exact = Some(Arc::new(Exact { shards: shards.clone(), own, rounds }));
         Ok(Planned { tiles: shards, batch: 1, shares, exact })
     }
@@ -285,8 +286,9 @@ impl DistributedDenoiser {
         {
             return Ok(planned.clone());
         }
-        if self.is_exact() {
-            let made = self.cut_exactly(image)?;
+        let choice = self.choice(image)?;
+        if let Some(choice) = choice.as_ref().filter(|choice| choice.is_exact()) {
+            let made = self.cut_exactly(image, &choice.tiling.shards)?;
             *planned = Some(made.clone());
             return Ok(made);
         }
@@ -316,8 +318,24 @@ impl DistributedDenoiser {
         Ok(made)
     }
 
-    fn is_exact(&self) -> bool {
-        matches!(self.options.cutting, Cutting::Tiling(Tiling { strategy: Strategy::Exact, .. }))
+    /// How images of this shape are cut, and why; `None` if tiles of another kind are given.
+    pub fn choice(&self, image: &[usize]) -> Result<Option<Choice>> {
+        let mut chosen = self.chosen.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((shape, choice)) = &*chosen
+            && shape == image
+        {
+            return Ok(choice.clone());
+        }
+        let choice = match &self.options.cutting {
+            Cutting::Tiling(tiling) => Some(tiling.choose(image, &*self.denoiser)?),
+            Cutting::Custom(..) => None,
+        };
+        *chosen = Some((image.to_vec(), choice.clone()));
+        Ok(choice)
+    }
+
+    fn is_exact(&self, image: &[usize]) -> Result<bool> {
+        Ok(self.choice(image)?.is_some_and(|choice| choice.is_exact()))
     }
 
     fn shares(&self, tiles: &dyn Tiles) -> Result<Vec<Vec<usize>>> {
@@ -405,12 +423,13 @@ impl Denoiser for DistributedDenoiser {
 
     fn denoise(&self, image: &View, level: &NoiseLevel) -> Result<Array> {
         let _span = self.ctx.span("denoise");
-        if self.ctx.size() == 1 && !self.is_exact() {
+        let is_exact = self.is_exact(image.shape())?;
+        if self.ctx.size() == 1 && !is_exact {
             return self.denoise_alone(image, level);
         }
         let local = self.denoise_local(image, level);
         // The ranks of an exact denoiser have agreed before they began.
-        let local = if self.is_exact() { local? } else { agree(&self.ctx, local)? };
+        let local = if is_exact { local? } else { agree(&self.ctx, local)? };
         let shares = self.planned(image.shape())?.shares;
         self.join(image.shape(), local, &shares)
     }
@@ -455,7 +474,8 @@ impl<D: Denoiser + 'static> Distribute for D {
             return Err(Error::argument("tiling", reason));
         }
         let workers = agree(ctx, Workers::new(ctx))?;
-        let (ctx, denoiser, planned) = (ctx.clone(), Arc::new(self), Mutex::default());
-        Ok(DistributedDenoiser { ctx, workers, denoiser, options, planned })
+        let (ctx, denoiser) = (ctx.clone(), Arc::new(self));
+        let (chosen, planned) = (Mutex::default(), Mutex::default());
+        Ok(DistributedDenoiser { ctx, workers, denoiser, options, chosen, planned })
     }
 }

@@ -35,8 +35,9 @@ impl<'a> RankHalo<'a> {
 
 impl Halo for RankHalo<'_> {
     fn exchange(&mut self, round: &Round, faces: Faces<'_>) -> Result<(), String> {
-        let _span = self.ctx.span("halo");
         let axis = self.slices + round.axis;
+        let bytes = 4 * round.sent.iter().sum::<usize>();
+        let _span = self.ctx.span("halo").with("axis", axis as f64).with("bytes", bytes as f64);
         let neighbour = |side: usize| self.shards.neighbour(self.ctx.rank(), axis, side);
         let mut sends: Vec<(usize, &[f32])> = Vec::with_capacity(2);
         let mut receives: Vec<(usize, &mut [f32])> = Vec::with_capacity(2);

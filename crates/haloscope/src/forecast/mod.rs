@@ -13,11 +13,11 @@ use std::ops::Range;
 
 use haloscope_comm::partition;
 
-use crate::denoise::{NetworkDenoiser, NetworkShard, TotalVariation};
+use crate::denoise::{Exchanges, NetworkDenoiser, NetworkShard, TotalVariation};
 use crate::distribute::Dealing;
 use crate::error::{Error, Result};
 use crate::solve::{DataUse, PriorKind, Priors};
-use crate::tiling::{ShardPlan, Strategy, TilePlan, Tiles, Tiling};
+use crate::tiling::{Choice, ShardPlan, TilePlan, Tiles, Tiling};
 use communication::DataTerm;
 
 pub use crate::solve::Method;
@@ -80,7 +80,7 @@ pub enum PriorWork<'a> {
         /// Whether images are clamped around it.
         has_range: bool,
     },
-    /// A network, whose tiles are dealt to the ranks.
+    /// A network, whose tiles or parts of the image are dealt to the ranks.
     Network(Denoising<'a>),
 }
 
@@ -89,7 +89,7 @@ pub enum PriorWork<'a> {
 pub struct Denoising<'a> {
     /// The network.
     pub denoiser: &'a NetworkDenoiser,
-    /// How images are cut into tiles.
+    /// How images are cut.
     pub tiling: Tiling,
     /// Whether images are clamped or scaled around the network ([`Range`](crate::solve::Range)), which takes a copy of them.
     pub has_range: bool,
@@ -102,6 +102,8 @@ pub struct Forecast {
     pub tiles: Option<TilePlan>,
     /// The parts of the image, if there is a denoiser that is exact.
     pub shards: Option<ShardPlan>,
+    /// Which of the two it is, and why.
+    pub choice: Option<Choice>,
     /// The tiles that the network gets at once.
     pub batch: usize,
     /// Floating-point operations of the network for all tiles, by the definition of its layers.
@@ -122,6 +124,8 @@ pub struct Share {
     pub load: f64,
     /// The most bytes that it holds at once, if it is a process of its own.
     pub memory: Memory,
+    /// What its part of an exact denoiser exchanges with its neighbours in one iteration.
+    pub exchanges: Exchanges,
     /// The bytes that it sends in one iteration; the most, if the method takes a prox of the data term or of total variation.
     pub bytes_sent: u64,
 }
@@ -148,6 +152,19 @@ impl Forecast {
         own + ranks.iter().map(|share| share.memory.weights).max().unwrap_or(0)
     }
 
+    /// The exchanges of the rank that has the most, and of the one that sends the most.
+    #[must_use]
+    pub fn largest_exchanges(&self) -> Exchanges {
+        let most = |of: fn(&Exchanges) -> u64| {
+            self.ranks.iter().map(|share| of(&share.exchanges)).max().unwrap_or(0)
+        };
+        Exchanges {
+            rounds: most(|exchanges| exchanges.rounds as u64) as usize,
+            messages: most(|exchanges| exchanges.messages as u64) as usize,
+            bytes_sent: most(|exchanges| exchanges.bytes_sent),
+        }
+    }
+
     /// The bytes that all ranks send in one iteration.
     #[must_use]
     pub fn bytes_sent(&self) -> u64 {
@@ -157,6 +174,7 @@ impl Forecast {
 
 /// What the ranks do of a denoiser's work.
 struct Denoised {
+    choice: Choice,
     tiles: Option<TilePlan>,
     shards: Option<ShardPlan>,
     batch: usize,
@@ -171,8 +189,7 @@ struct DenoisedPart {
     load: f64,
     /// The elements that it contributes to the image.
     elements: usize,
-    /// The bytes of halos that it sends.
-    halo: u64,
+    exchanges: Exchanges,
     memory: memory::Network,
 }
 
@@ -198,17 +215,20 @@ impl Workload<'_> {
             sent.iter_mut().zip(more).for_each(|(sent, more)| *sent = sent.saturating_add(more));
         }
         let memory = self.memory(denoised.as_ref());
+        let exchanges = |rank: usize| part(rank).map(|part| part.exchanges).unwrap_or_default();
         let share = |rank: usize| Share {
             operators: terms[rank],
             tiles: part(rank).map_or(0, |part| part.tiles),
             load: part(rank).map_or(0.0, |part| part.load),
             memory: memory[rank],
-            bytes_sent: sent[rank] + part(rank).map_or(0, |part| part.halo),
+            exchanges: exchanges(rank),
+            bytes_sent: sent[rank] + exchanges(rank).bytes_sent,
         };
         Ok(Forecast {
             flops: denoised.as_ref().map_or(0.0, |denoised| denoised.flops),
             batch: denoised.as_ref().map_or(0, |denoised| denoised.batch),
             ranks: (0..self.ranks).map(share).collect(),
+            choice: denoised.as_ref().map(|denoised| denoised.choice.clone()),
             shards: denoised.as_ref().and_then(|denoised| denoised.shards.clone()),
             tiles: denoised.and_then(|denoised| denoised.tiles),
         })
@@ -273,10 +293,11 @@ impl Workload<'_> {
 
     /// The tiles or parts, dealt as [`DistributedDenoiser`](crate::distribute::DistributedDenoiser) deals them.
     fn cut(&self, network: &Denoising<'_>) -> Result<Denoised> {
-        if network.tiling.strategy == Strategy::Exact {
-            return self.cut_exactly(network.denoiser);
+        let choice = network.tiling.choose(&self.image, network.denoiser)?;
+        if choice.is_exact() {
+            return self.cut_exactly(network.denoiser, choice);
         }
-        let plan = network.tiling.plan_for(&self.image, network.denoiser, self.ranks)?;
+        let plan = choice.tiling.plan_for(&self.image, network.denoiser, self.ranks)?;
         let shares = Dealing::default().shares(&plan, self.ranks)?;
         let batch = plan.batch_for(network.denoiser)?;
         let planes = self.image[0] * self.image[1];
@@ -287,7 +308,7 @@ impl Workload<'_> {
                 tiles: share.len(),
                 load: share.len() as f64 * each,
                 elements: share.iter().map(|tile| planes * plan.part_len(*tile)).sum(),
-                halo: 0,
+                exchanges: Exchanges::default(),
                 memory,
             })
             .collect();
@@ -296,12 +317,13 @@ impl Workload<'_> {
         // A gray network runs once for each channel or slice.
         let runs = window.iter().product::<usize>() / run.output_shape().count().max(1);
         let flops = run.flops() * runs as f64 * plan.len() as f64;
-        Ok(Denoised { tiles: Some(plan), shards: None, batch, flops, ranks })
+        Ok(Denoised { choice, tiles: Some(plan), shards: None, batch, flops, ranks })
     }
 
     /// One part of the image for each rank, as far as there are enough.
-    fn cut_exactly(&self, denoiser: &NetworkDenoiser) -> Result<Denoised> {
-        let shards = ShardPlan::new(&self.image, &denoiser.grains(&self.image)?, self.ranks)?;
+    fn cut_exactly(&self, denoiser: &NetworkDenoiser, choice: Choice) -> Result<Denoised> {
+        let (grains, given) = (denoiser.grains(&self.image)?, &choice.tiling.shards);
+        let shards = ShardPlan::with_shards(&self.image, &grains, given, self.ranks)?;
         let planes = self.image[0] * self.image[1];
         let mut flops = 0.0;
         let mut ranks = Vec::with_capacity(self.ranks);
@@ -311,17 +333,15 @@ impl Workload<'_> {
         for rank in 0..self.ranks {
             if rank >= shards.count() {
                 let memory = Self::shard_memory(denoiser, None, 0);
-                ranks.push(DenoisedPart { tiles: 0, load: 0.0, elements: 0, halo: 0, memory });
+                let exchanges = Exchanges::default();
+                ranks.push(DenoisedPart { tiles: 0, load: 0.0, elements: 0, exchanges, memory });
                 continue;
             }
-            let region = shards.region(rank);
-            let kind: Vec<_> = (region.iter().zip(&self.image[2..]))
-                .map(|(part, side)| (part.len(), [part.start > 0, part.end < *side]))
-                .collect();
+            let kind = shards.kind(rank);
             let index = kinds.iter().position(|other| *other == kind).unwrap_or(kinds.len());
             if index == kinds.len() {
                 kinds.push(kind);
-                planned.push(denoiser.shard(&self.image, &region)?);
+                planned.push(denoiser.shard(&self.image, &shards.region(rank))?);
             }
             let own = &planned[index];
             let elements = planes * shards.part_len(rank);
@@ -330,11 +350,11 @@ impl Workload<'_> {
                 tiles: 1,
                 load: shards.load(rank, self.ranks),
                 elements,
-                halo: own.halo().bytes_sent() * own.runs() as u64,
+                exchanges: own.exchanges(),
                 memory: Self::shard_memory(denoiser, Some(own), elements),
             });
         }
-        Ok(Denoised { tiles: None, shards: Some(shards), batch: 1, flops, ranks })
+        Ok(Denoised { choice, tiles: None, shards: Some(shards), batch: 1, flops, ranks })
     }
 
     /// The shape of so many windows at once.

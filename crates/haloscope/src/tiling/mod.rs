@@ -3,12 +3,17 @@
 //! A [`Tiling`] says how to cut; [`Tiling::plan`] applies it to a shape and gives a [`TilePlan`], whose
 //! tiles every rank knows. Anything else that cuts and joins is a [`Tiles`] of its own.
 //!
-//! Without other instructions tiles do not depend on the number of ranks ([`Patch::Standard`]), and so neither do the bits
-//! of what is computed with them.
+//! A network needs no tiles where it can be exact: each rank has one part of the image ([`ShardPlan`]), and parts exchange
+//! what they read of each other. [`Tiling::choose`] says which of the two it is.
+//!
+//! Without other instructions neither that choice ([`Strategy::Standard`]) nor the tiles ([`Patch::Standard`]) depend on the
+//! number of ranks, and so neither do the bits of what is computed with them.
 
 mod auto;
 mod axis;
 mod border;
+mod choice;
+mod grid;
 mod plan;
 mod shards;
 mod standard;
@@ -20,8 +25,9 @@ use crate::denoise::Denoiser;
 use crate::error::{Error, Result};
 
 pub use border::Border;
+pub use choice::{Choice, MOST_EXACT_BYTES};
 pub use plan::{Tile, TilePlan};
-pub use shards::ShardPlan;
+pub use shards::{COLUMN_STEP, ShardPlan, Shards};
 pub use standard::lengths as standard_lengths;
 
 /// How to cut images into tiles.
@@ -50,15 +56,21 @@ pub struct Tiling {
     pub border: Border,
     /// How many tiles the denoiser gets at once.
     pub batch: Batch,
+    /// The parts of the image that ranks have if the strategy is exact.
+    pub shards: Shards,
 }
 
 /// How the results of tiles become an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Strategy {
+    /// [`Exact`](Self::Exact) for networks that can be, on images of which a pass holds at most [`MOST_EXACT_BYTES`];
+    /// [`Overlap`](Self::Overlap) for anything else, or if lengths of tiles are given. It depends on the image and the network,
+    /// never on the number of ranks.
+    #[default]
+    Standard,
     /// Tiles see nothing but themselves; seams show.
     Basic,
     /// Tiles see an overlap, which is cut off the result.
-    #[default]
     Overlap,
     /// Results are faded into each other in the inner half of the overlap; no seams show.
     Blend,
@@ -150,13 +162,14 @@ impl std::str::FromStr for Strategy {
 
     fn from_str(name: &str) -> Result<Self> {
         match name {
+            "standard" => Ok(Self::Standard),
             "basic" => Ok(Self::Basic),
             "overlap" => Ok(Self::Overlap),
             "blend" => Ok(Self::Blend),
             "exact" => Ok(Self::Exact),
             _ => Err(Error::argument(
                 "strategy",
-                format!("`{name}` is unknown; there are basic, overlap, blend and exact"),
+                format!("`{name}` is unknown; there are standard, exact, overlap, blend and basic"),
             )),
         }
     }
@@ -188,17 +201,19 @@ impl Tiling {
             axes: None,
             border: Border::default(),
             batch: Batch::default(),
+            shards: Shards::default(),
         }
     }
 
     /// The tiles of images of this shape, (batch, channel, spatial…), for a denoiser with this
-    /// alignment that sees all sides of the image, and so many ranks.
+    /// alignment that sees all sides of the image, and so many ranks. The standard strategy is that of overlapping tiles here;
+    /// an exact one has no tiles, which is an error.
     pub fn plan(&self, image: &[usize], alignment: usize, ranks: usize) -> Result<TilePlan> {
         TilePlan::new(self, image, alignment, None, ranks)
     }
 
     /// As [`plan`](Self::plan), for this denoiser, which may see fewer sides than the image has.
-    pub(crate) fn plan_for(
+    pub fn plan_for(
         &self,
         image: &[usize],
         denoiser: &dyn Denoiser,

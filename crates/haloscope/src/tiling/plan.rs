@@ -57,7 +57,11 @@ impl TilePlan {
         if alignment == 0 || ranks == 0 {
             return bad(format!("alignment {alignment}, {ranks} ranks; both are at least 1"));
         }
-        if tiling.strategy == Strategy::Exact {
+        let strategy = match tiling.strategy {
+            Strategy::Standard => Strategy::Overlap,
+            strategy => strategy,
+        };
+        if strategy == Strategy::Exact {
             return bad(
                 "an exact denoiser has no tiles, but a part of the image for each rank".into()
             );
@@ -83,7 +87,7 @@ impl TilePlan {
         let mut cut_axes: Vec<AxisTiling> = Vec::new();
         for (axis, overlap) in axes.iter().zip(overlaps) {
             let length = spatial[*axis];
-            let overlap = if tiling.strategy == Strategy::Basic { 0 } else { overlap };
+            let overlap = if strategy == Strategy::Basic { 0 } else { overlap };
             if overlap > 1 << 40 {
                 return bad(format!("an overlap of {overlap}; images are not as large"));
             }
@@ -132,7 +136,7 @@ impl TilePlan {
         };
         let mut cuts: Vec<Cut> = spatial.iter().map(whole).collect();
         for (axis, cut) in axes.iter().zip(&cut_axes) {
-            cuts[*axis] = cut.cut(tiling.strategy);
+            cuts[*axis] = cut.cut(strategy);
         }
         let window = cuts.iter().map(|cut| cut.window).collect();
         let (image, border, batch) = (image.to_vec(), tiling.border, tiling.batch);
@@ -498,7 +502,7 @@ mod tests {
         }
         assert!(Tiling::default().plan(&[32, 32], 8, 1).is_err());
         let error = "smooth".parse::<Strategy>().expect_err("unknown").to_string();
-        assert!(error.contains("basic, overlap, blend and exact"), "{error}");
+        assert!(error.contains("standard, exact, overlap, blend and basic"), "{error}");
     }
 
     #[test]

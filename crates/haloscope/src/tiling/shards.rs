@@ -8,9 +8,24 @@ use std::ops::Range;
 use haloscope_nn::engine::Grain;
 use ndarray::{Axis, Slice};
 
-use super::Tiles;
+use super::{Tiles, grid};
 use crate::array::{Array, View};
 use crate::error::{Error, Result};
+
+/// Cuts between columns, the last axis, are at multiples of this as well as of the network's grain: sums over an image add up
+/// runs of so many columns, and no cut divides one. An axis that is too short for it is not cut.
+pub const COLUMN_STEP: usize = 8;
+
+/// How an image is cut into parts, one for each rank.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Shards {
+    /// The largest part is as small as possible, and the cuts are as short as possible then. There may be fewer parts than
+    /// ranks.
+    #[default]
+    Auto,
+    /// So many parts along each spatial axis, as many in all as there are ranks.
+    Grid(Vec<usize>),
+}
 
 /// A grid of boxes, one for each rank.
 ///
@@ -34,10 +49,32 @@ pub struct ShardPlan {
 
 impl ShardPlan {
     /// The parts of images of this shape, (batch, channel, spatial…), that may be cut at these grains, for so many ranks:
-    /// the largest part is as small as possible, and the cuts are as short as possible then. There may be fewer parts than
-    /// ranks.
+    /// those of [`Shards::Auto`].
     pub fn new(image: &[usize], grains: &[Grain], ranks: usize) -> Result<Self> {
-        if image.len() != grains.len() + 2 || image.contains(&0) || ranks == 0 {
+        Self::with_shards(image, grains, &Shards::Auto, ranks)
+    }
+
+    /// As [`new`](Self::new), in a grid that may be given.
+    ///
+    /// ```
+    /// use haloscope::tiling::{ShardPlan, Shards};
+    /// use haloscope_nn::engine::Grain;
+    ///
+    /// let (image, grain) = ([1, 3, 480, 480], Grain { step: 48, last: 1 });
+    /// let slabs = |parts| Shards::Grid(vec![parts, 1]);
+    /// let shards = ShardPlan::with_shards(&image, &[grain, grain], &slabs(4), 4)?;
+    /// assert_eq!(shards.region(3), [336..480, 0..480]);
+    /// let error = ShardPlan::with_shards(&image, &[grain, grain], &slabs(3), 4).unwrap_err();
+    /// assert!(error.to_string().contains("grids that fit: [2, 2]"));
+    /// # Ok::<(), haloscope::Error>(())
+    /// ```
+    pub fn with_shards(
+        image: &[usize],
+        grains: &[Grain],
+        shards: &Shards,
+        ranks: usize,
+    ) -> Result<Self> {
+        if image.len() != grains.len() + 2 || image.len() < 3 || image.contains(&0) || ranks == 0 {
             return Err(Error::argument(
                 "shards",
                 format!(
@@ -47,11 +84,19 @@ impl ShardPlan {
                 ),
             ));
         }
-        let mut best: Option<(f64, f64, Vec<usize>)> = None;
-        let mut grid = vec![1; grains.len()];
-        choose(&image[2..], grains, ranks, &mut grid, 0, &mut best);
-        let grid = best.map_or_else(|| vec![1; grains.len()], |(_, _, grid)| grid);
-        let axes = grains.iter().zip(&image[2..]).zip(&grid);
+        let mut grains = grains.to_vec();
+        if let Some(columns) = grains.last_mut() {
+            columns.step = least_common_multiple(columns.step.max(1), COLUMN_STEP);
+        }
+        let sides = &image[2..];
+        let grid = match shards {
+            Shards::Auto => grid::largest(sides, &grains, ranks),
+            Shards::Grid(grid) => {
+                grid::check(grid, sides, &grains, ranks)?;
+                grid.clone()
+            }
+        };
+        let axes = grains.iter().zip(sides).zip(&grid);
         let cuts: Option<Vec<_>> =
             axes.map(|((grain, &side), &parts)| grain.cut(side, parts)).collect();
         let cuts = cuts.ok_or_else(|| {
@@ -97,6 +142,12 @@ impl ShardPlan {
         (0..self.count()).map(|part| self.load(part, ranks)).fold(0.0, f64::max)
     }
 
+    /// What decides what a part costs: its lengths and the sides that are cut. Parts of one kind exchange as much.
+    pub(crate) fn kind(&self, part: usize) -> Vec<(usize, [bool; 2])> {
+        let sides = self.region(part).into_iter().zip(&self.image[2..]);
+        sides.map(|(part, side)| (part.len(), [part.start > 0, part.end < *side])).collect()
+    }
+
     pub(crate) fn load(&self, part: usize, ranks: usize) -> f64 {
         let pixels: f64 = self.image[2..].iter().map(|side| *side as f64).product();
         self.cost(part) * ranks as f64 / pixels
@@ -115,38 +166,12 @@ impl ShardPlan {
     }
 }
 
-/// Tries all grids of at most `ranks` parts from `axis` on.
-fn choose(
-    sides: &[usize],
-    grains: &[Grain],
-    ranks: usize,
-    grid: &mut Vec<usize>,
-    axis: usize,
-    best: &mut Option<(f64, f64, Vec<usize>)>,
-) {
-    if axis == sides.len() {
-        let longest = |axis: usize| {
-            let cut = grains[axis].cut(sides[axis], grid[axis]).unwrap_or_default();
-            cut.iter().map(Range::len).max().unwrap_or(0) as f64
-        };
-        let lengths: Vec<f64> = (0..sides.len()).map(longest).collect();
-        let volume: f64 = lengths.iter().product();
-        // The faces of a part in the middle.
-        let face = |axis: usize| (grid[axis] - 1).min(2) as f64 * volume / lengths[axis];
-        let faces: f64 = (0..sides.len()).map(face).sum();
-        let is_better = |(least, shortest, _): &(f64, f64, Vec<usize>)| {
-            volume < *least || volume <= *least && faces < *shortest
-        };
-        if best.as_ref().is_none_or(is_better) {
-            *best = Some((volume, faces, grid.clone()));
-        }
-        return;
+fn least_common_multiple(a: usize, b: usize) -> usize {
+    let (mut divisor, mut rest) = (a, b);
+    while rest > 0 {
+        (divisor, rest) = (rest, divisor % rest);
     }
-    for parts in 1..=ranks.min(grains[axis].most_parts(sides[axis])) {
-        grid[axis] = parts;
-        choose(sides, grains, ranks / parts, grid, axis + 1, best);
-    }
-    grid[axis] = 1;
+    a / divisor * b
 }
 
 impl Tiles for ShardPlan {
@@ -229,6 +254,53 @@ mod tests {
         assert_eq!(shards.grid(), [1, 5]);
         assert_eq!((shards.neighbour(0, 1, 0), shards.neighbour(0, 1, 1)), (None, Some(1)));
         assert_eq!((shards.neighbour(4, 1, 1), shards.neighbour(4, 0, 0)), (None, None));
+    }
+
+    #[test]
+    fn no_cut_divides_a_run_of_columns() {
+        for (step, last) in [(1, 1), (6, 1), (6, 5), (48, 8), (20, 3)] {
+            let grain = Grain { step, last };
+            for (side, ranks) in [(7, 3), (13, 2), (50, 8), (203, 5), (400, 64)] {
+                let shards = ShardPlan::new(&[1, 1, 1, side], &[grain, grain], ranks);
+                let shards = shards.expect("it fits");
+                for part in 0..shards.count() {
+                    let columns = shards.region(part)[1].clone();
+                    assert!(columns.start % COLUMN_STEP == 0 && columns.start % step == 0);
+                }
+                // An axis is cut as soon as it has room for a cut.
+                let step = least_common_multiple(step, COLUMN_STEP);
+                assert_eq!(shards.count() > 1, ranks > 1 && side >= step + last);
+            }
+        }
+    }
+
+    #[test]
+    fn grids_that_are_given_are_taken_as_they_are() {
+        let grid = |grid: &[usize], ranks| {
+            let shards = Shards::Grid(grid.to_vec());
+            ShardPlan::with_shards(&[1, 3, 203, 155], &[FINE, FINE], &shards, ranks)
+        };
+        for (parts, ranks) in [(&[5, 1], 5), (&[1, 3], 3), (&[2, 2], 4), (&[4, 2], 8)] {
+            assert_eq!(grid(parts, ranks).expect("it fits").grid(), parts);
+        }
+        for (parts, ranks, words) in [
+            (&[2][..], 2, "[2]; one number for each of 2 spatial axes is needed, such as [2, 1]"),
+            (&[2, 2], 3, "[2, 2] are 4 parts for 3 ranks; grids that fit: [1, 3], [3, 1]"),
+            (&[0, 2], 2, "[0, 2] are 0 parts for 2 ranks; grids that fit: [2, 1], [1, 2]"),
+            (
+                &[1, 6],
+                6,
+                "6 parts of 155 pixels, of which at most 4 are possible (cuts are at multiples of 48)",
+            ),
+            (
+                &[7, 1],
+                7,
+                "no grid of 7 parts fits, because at most [5, 4] are possible; take 6 ranks, or \"auto\"",
+            ),
+        ] {
+            let error = grid(parts, ranks).expect_err("it does not fit").to_string();
+            assert!(error.contains(words), "{error}");
+        }
     }
 
     #[test]

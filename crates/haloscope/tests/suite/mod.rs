@@ -14,7 +14,7 @@ use haloscope::fidelity::{Fidelities, Fidelity, L1, L2};
 use haloscope::least_squares::{self, LinearSolver, NormOptions};
 use haloscope::noise::Noise;
 use haloscope::physics::{LinearPhysics, Physics, Stack};
-use haloscope::tiling::{Batch, Border, Extent, Strategy, Tiling};
+use haloscope::tiling::{Batch, Border, Extent, ShardPlan, Shards, Strategy, Tiling};
 use haloscope::{Array, Error, Measurements, Result};
 use haloscope_comm::{Collectives, Context};
 use haloscope_nn::engine::EngineOptions;
@@ -430,11 +430,15 @@ fn defaults(ctx: &Context, facts: &mut Facts) -> Result<()> {
         let model = Fdncnn { image_channels: channels, depth: 3, channels: 8, ..Fdncnn::default() };
         NetworkDenoiser::new(model.random(2)?, EngineOptions::default())
     };
-    // A picture, and a volume whose slices a network of pictures takes one by one.
+    // A picture, and a volume whose slices a network of pictures takes one by one: in tiles, and as it is by default, in one
+    // part for each rank.
     for (channels, shape) in [(3, &[1, 3, 264, 280][..]), (1, &[1, 1, 20, 33, 40])] {
-        let denoiser = distribute(network(channels)?, ctx)?;
+        let denoiser = distribute_with(network(channels)?, ctx, Tiling::new(Strategy::Overlap))?;
         assert!(denoiser.tiles(shape)?.count() > 1, "{shape:?} is one tile");
         add("fdncnn", &denoiser, shape)?;
+        let denoiser = distribute(network(channels)?, ctx)?;
+        assert_eq!(denoiser.tiles(shape)?.count(), ctx.size(), "{shape:?}");
+        add("fdncnn by default", &denoiser, shape)?;
     }
     Ok(())
 }
@@ -463,7 +467,7 @@ fn closures(ctx: &Context, facts: &mut Facts) -> Result<()> {
                     overlap: Extent::Same(overlap).into(),
                     border,
                     batch,
-                    axes: None,
+                    ..Tiling::default()
                 };
                 let blocks = distribute_with(smooth(), ctx, tiling.clone())?;
                 let mut options = DenoiserOptions::from(tiling);
@@ -530,10 +534,26 @@ fn exact(ctx: &Context, facts: &mut Facts) -> Result<()> {
         let network = Arc::new(NetworkDenoiser::new(model.clone(), options)?);
         let (image, level) = (noise(shape, 29), 0.1.into());
         let whole = network.denoise(&image, &level)?;
-        let denoiser = distribute_with(network, ctx, Tiling::new(Strategy::Exact))?;
-        let result = denoiser.denoise(&image, &level)?;
-        assert_eq!(bits(&result), bits(&whole), "{name} on {shape:?}");
-        facts.push((format!("{name}, exact on {shape:?}"), digest(&result)));
+        let mut grids = vec![Shards::Auto];
+        // Slabs and stripes, where the image can be cut into as many.
+        let sides = shape.len() - 2;
+        let grains = network.grains(shape)?;
+        for axis in 0..sides {
+            let mut grid = vec![1; sides];
+            grid[axis] = ctx.size();
+            let shards = Shards::Grid(grid);
+            if ShardPlan::with_shards(shape, &grains, &shards, ctx.size()).is_ok() {
+                grids.push(shards);
+            }
+        }
+        for shards in grids {
+            // Exact, because it is a network.
+            let tiling = Tiling { shards, ..Tiling::default() };
+            let denoiser = distribute_with(network.clone(), ctx, tiling)?;
+            let result = denoiser.denoise(&image, &level)?;
+            assert_eq!(bits(&result), bits(&whole), "{name} on {shape:?}");
+        }
+        facts.push((format!("{name}, exact on {shape:?}"), digest(&whole)));
     }
     Ok(())
 }

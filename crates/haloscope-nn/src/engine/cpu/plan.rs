@@ -63,8 +63,8 @@ impl Cut {
     pub(crate) fn of(network: &Network, whole: &Shape, options: &EngineOptions) -> Result<Self> {
         if let Some(budget) = options.memory_budget {
             let reason = format!(
-                "{budget} bytes for a part of an image; the methods that keep it would not be those of the whole, so \
-                 none is possible here"
+                "{budget} bytes for a part of an image; the methods that keep it would not be those of the whole: leave it \
+                 out and take more parts, or keep it with tiles that overlap"
             );
             return Err(argument("memory budget", reason));
         }

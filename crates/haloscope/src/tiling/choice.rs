@@ -1,0 +1,198 @@
+//! Whether a denoiser is exact or gets tiles, where nobody says it: one policy for the library, the command and its plans.
+//!
+//! The choice follows from the image and the network, never from the number of ranks or the memory of a machine, so that
+//! the bits of a result do not either.
+
+use super::{Batch, Border, Overlap, Patch, Shards, Strategy, Tiling};
+use crate::denoise::{Denoiser, NetworkDenoiser};
+use crate::error::Result;
+
+/// The most bytes that the layers of a network may hold for one pass over the whole image, if it is to be exact by
+/// [default](Strategy::Standard): those of a DRUNet on 2048² pixels, with little room above. An engine takes about three
+/// quarters of it, and the weights besides, so that one rank of a common machine can do it; many ranks share it.
+pub const MOST_EXACT_BYTES: u64 = 5_000_000_000;
+
+/// What a [`Tiling`] comes to for one image and denoiser.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The tiling with a strategy that is not [`Strategy::Standard`].
+    pub tiling: Tiling,
+    /// Why it has this strategy, in words that follow "because".
+    pub reason: String,
+    /// The bytes that the layers of the network hold for one pass over the whole image, by the network's definition; `None`
+    /// if it is no network or does not take the image.
+    pub pass_bytes: Option<u64>,
+}
+
+impl Choice {
+    /// Whether the denoiser is exact.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        self.tiling.strategy == Strategy::Exact
+    }
+}
+
+impl Tiling {
+    /// This tiling for images of this shape, (batch, channel, spatial…), and this denoiser.
+    ///
+    /// ```
+    /// use haloscope::denoise::{NetworkDenoiser, TotalVariation};
+    /// use haloscope::tiling::{Strategy, Tiling};
+    /// use haloscope_nn::models::{Architecture, Fdncnn};
+    ///
+    /// let model = Fdncnn { depth: 3, channels: 8, ..Fdncnn::default() }.random(1)?;
+    /// let network = NetworkDenoiser::new(model, haloscope_nn::engine::EngineOptions::default())?;
+    /// let strategy = |tiling: Tiling, side| {
+    ///     tiling.choose(&[1, 3, side, side], &network).map(|choice| choice.tiling.strategy)
+    /// };
+    /// assert_eq!(strategy(Tiling::default(), 512)?, Strategy::Exact);
+    /// assert_eq!(strategy(Tiling::default(), 65536)?, Strategy::Overlap);
+    /// assert_eq!(strategy(Tiling { patch: 64.into(), ..Tiling::default() }, 512)?, Strategy::Overlap);
+    /// # Ok::<(), haloscope::Error>(())
+    /// ```
+    pub fn choose(&self, image: &[usize], denoiser: &dyn Denoiser) -> Result<Choice> {
+        let network = denoiser.network();
+        let pass_bytes = network.and_then(|network| network.pass_bytes(image).ok());
+        let (strategy, reason) = match (self.strategy, network) {
+            (Strategy::Standard, None) => {
+                (Strategy::Overlap, format!("{} is no network", denoiser.name()))
+            }
+            (Strategy::Standard, Some(network)) => self.standard(image, network, pass_bytes),
+            (given, _) => (given, "the strategy is given".to_owned()),
+        };
+        Ok(Choice { tiling: Self { strategy, ..self.clone() }, reason, pass_bytes })
+    }
+
+    /// What the standard strategy is for a network.
+    fn standard(
+        &self,
+        image: &[usize],
+        network: &NetworkDenoiser,
+        pass_bytes: Option<u64>,
+    ) -> (Strategy, String) {
+        if self.shards != Shards::Auto {
+            return (Strategy::Exact, "the shards are given".into());
+        }
+        if let Some(given) = self.given() {
+            return (Strategy::Overlap, format!("the {given} of tiles is given"));
+        }
+        if let Err(error) = network.grains(image) {
+            return (Strategy::Overlap, format!("parts cannot be exact: {error}"));
+        }
+        let most = gigabytes(MOST_EXACT_BYTES);
+        match pass_bytes {
+            Some(bytes) if bytes > MOST_EXACT_BYTES => (
+                Strategy::Overlap,
+                format!(
+                    "a pass over the whole image holds {}, more than the {most} up to which the default is exact",
+                    gigabytes(bytes)
+                ),
+            ),
+            Some(bytes) => (
+                Strategy::Exact,
+                format!(
+                    "a pass over the whole image holds {}, no more than {most}",
+                    gigabytes(bytes)
+                ),
+            ),
+            None => (Strategy::Overlap, "the network does not take the image".into()),
+        }
+    }
+
+    /// What is said of tiles.
+    fn given(&self) -> Option<&'static str> {
+        match self {
+            Self { patch, .. } if *patch != Patch::Standard => Some("patch"),
+            Self { overlap, .. } if *overlap != Overlap::Standard => Some("overlap"),
+            Self { border, .. } if *border != Border::default() => Some("border"),
+            Self { batch, .. } if *batch != Batch::default() => Some("batch"),
+            Self { axes: Some(_), .. } => Some("choice of axes"),
+            _ => None,
+        }
+    }
+}
+
+fn gigabytes(bytes: u64) -> String {
+    match bytes {
+        0..100_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use haloscope_nn::engine::EngineOptions;
+    use haloscope_nn::models::{Architecture, Dncnn, Drunet};
+
+    use super::*;
+    use crate::denoise::TotalVariation;
+
+    fn network(options: EngineOptions) -> NetworkDenoiser {
+        let drunet = Drunet { channels: [8, 8, 8, 8], blocks: 1, ..Drunet::default() };
+        NetworkDenoiser::new(drunet.random(1).expect("valid"), options).expect("aligned")
+    }
+
+    fn chosen(tiling: &Tiling, side: usize, denoiser: &dyn Denoiser) -> (Strategy, String) {
+        let choice = tiling.choose(&[1, 3, side, side], denoiser).expect("any size");
+        (choice.tiling.strategy, choice.reason)
+    }
+
+    #[test]
+    fn the_default_is_exact_for_networks_up_to_a_size() {
+        let (tiling, network) = (Tiling::default(), network(EngineOptions::default()));
+        let bytes = |side| network.pass_bytes(&[1, 3, side, side]).expect("any size");
+        let (mut fits, mut exceeds) = (8, 1 << 20);
+        while exceeds - fits > 1 {
+            let middle = usize::midpoint(fits, exceeds);
+            if bytes(middle) > MOST_EXACT_BYTES { exceeds = middle } else { fits = middle }
+        }
+        let (strategy, reason) = chosen(&tiling, fits, &network);
+        assert!(strategy == Strategy::Exact && reason.contains("no more than 5.0 GB"), "{reason}");
+        let (strategy, reason) = chosen(&tiling, exceeds, &network);
+        assert!(
+            strategy == Strategy::Overlap && reason.contains("the default is exact"),
+            "{reason}"
+        );
+        // Whoever asks gets it.
+        let exact = Tiling::new(Strategy::Exact);
+        assert_eq!(chosen(&exact, exceeds, &network).0, Strategy::Exact);
+    }
+
+    #[test]
+    fn a_pass_of_the_networks_that_people_use_is_known() {
+        let of = |model: haloscope_nn::models::Model| {
+            let network = NetworkDenoiser::new(model, EngineOptions::default()).expect("aligned");
+            network.pass_bytes(&[1, 3, 2048, 2048]).expect("any size") / (2048 * 2048)
+        };
+        // The input of a block, what its two convolutions make of it, and the values that wait for the way up.
+        assert!(
+            (900..1200)
+                .contains(&of(Drunet { blocks: 1, ..Drunet::default() }.random(1).expect("valid")))
+        );
+        assert!(of(Dncnn { depth: 4, ..Dncnn::default() }.random(1).expect("valid")) < 600);
+    }
+
+    #[test]
+    fn what_cannot_be_exact_and_what_is_said_of_tiles_gives_tiles() {
+        let network = network(EngineOptions::default());
+        let budget = self::network(EngineOptions {
+            memory_budget: Some(1 << 30),
+            ..EngineOptions::default()
+        });
+        let mean = TotalVariation::default();
+        let patch = Tiling { patch: 64.into(), ..Tiling::default() };
+        let batch = Tiling { batch: Batch::AtMost(2), ..Tiling::default() };
+        let standard = Tiling::default();
+        for (tiling, denoiser, words) in [
+            (&patch, &network as &dyn Denoiser, "patch"),
+            (&batch, &network, "batch"),
+            (&standard, &budget, "budget"),
+            (&standard, &mean, "no network"),
+        ] {
+            let (strategy, reason) = chosen(tiling, 64, denoiser);
+            assert!(strategy == Strategy::Overlap && reason.contains(words), "{reason}");
+        }
+        let shards = Tiling { shards: Shards::Grid(vec![2, 1]), ..Tiling::default() };
+        assert_eq!(chosen(&shards, 64, &network).0, Strategy::Exact);
+    }
+}
