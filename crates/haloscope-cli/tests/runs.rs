@@ -277,7 +277,7 @@ fn a_job_file_can_be_planned() {
         (vec![1, 4, 8], &4.into())
     );
     let advice = report["recommendation"].as_str().expect("words");
-    assert!(advice.contains("`patch = ") && advice.contains("in [prior]"), "{advice}");
+    assert!(advice.contains("`strategy = \"exact\"` in [prior]"), "{advice}");
 
     // The tiles and the memory are those of the check.
     let check = text(&haloscope(&["check", &job, "--ranks", "2"]).stdout);
