@@ -60,7 +60,7 @@ pub(crate) fn iterate(
             let clock = Instant::now();
             let truth = truth.as_ref().filter(|_| record.iteration.is_multiple_of(every));
             let quality = match truth {
-                Some(truth) => agree_on_root(ctx, || Quality::of(&state.image, truth))?,
+                Some(truth) => agree_on_root(ctx, || Quality::of(state.image.whole()?, truth))?,
                 None => None,
             };
             qualities.extend(quality.map(|quality| (record.iteration, quality)));

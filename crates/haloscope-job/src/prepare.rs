@@ -179,17 +179,19 @@ impl Prepared {
         let mut scale = found.and_then(scale_of);
         if begins {
             let mut image = problem.start(&start_of(ctx, job, &layout, image)?)?;
-            notes.extend(job.prior.clamp_note(&image));
+            notes.extend(job.prior.clamp_note(image.whole()?));
             // Zeros say nothing of the image's values.
             let seen = || match &job.start {
-                StartPlan::Zeros => problem.start(&Start::Adjoint),
-                _ => Ok(image.clone()),
+                StartPlan::Zeros => problem.start(&Start::Adjoint)?.into_whole(),
+                _ => Ok(image.whole()?.clone()),
             };
             scale = job.prior.scale(seen)?;
             let is_scan = recipes[0].scan().is_some();
-            notes.extend(scale.and_then(|scale| job.prior.scale_note(scale, &image, is_scan)));
-            if let (true, Some((low, high))) = (job.solver.method.is_direct(), job.prior.clamp) {
-                image.mapv_inplace(|value| value.clamp(low, high));
+            if let Some(scale) = scale {
+                notes.extend(job.prior.scale_note(scale, image.whole()?, is_scan));
+            }
+            if job.solver.method.is_direct() {
+                image.clamp(job.prior.clamp);
             }
             let mut state = State::new(image);
             if let Some((black, white)) = scale {
@@ -286,12 +288,12 @@ fn start_of(
     back_projection: Option<Array>,
 ) -> Result<Start> {
     Ok(match (&job.start, back_projection) {
-        (_, Some(image)) => Start::Image(image),
-        (StartPlan::Zeros, _) => Start::Image(Array::zeros(layout.image.clone())),
+        (_, Some(image)) => Start::Image(image.into()),
+        (StartPlan::Zeros, _) => Start::Image(Array::zeros(layout.image.clone()).into()),
         (StartPlan::PseudoInverse(iterations), _) => Start::PseudoInverse(*iterations),
         (StartPlan::File(file), _) => {
             let image = agree(ctx, layout.load_start(file))?;
-            Start::Image(image)
+            Start::Image(image.into())
         }
         (StartPlan::Filled, None) => Start::Filled,
         (StartPlan::Adjoint | StartPlan::BackProjection(..), None) => Start::Adjoint,

@@ -6,6 +6,7 @@ pub use crate::array::Array;
 pub use crate::denoise::{Denoiser, NetworkDenoiser, NoiseLevel, TotalVariation};
 pub use crate::distribute::{distribute, distribute_with};
 pub use crate::error::{Error, Result};
+pub use crate::image::Image;
 pub use crate::fidelity::{Fidelities, Fidelity, L1, L2, Poisson};
 pub use crate::io;
 pub use crate::measurements::Measurements;

@@ -171,7 +171,9 @@ impl<'a> Slab<'a> {
         ends: bool,
         weight: f32,
     ) {
-        gradient_adjoint_into(to, dual, shape, ends);
+        let mut all = vec![true; shape.len() - 2];
+        all[0] = ends;
+        gradient_adjoint_into(to, dual, shape, &all);
         update(to, image, |to, image| *to = image + -weight * *to);
     }
 

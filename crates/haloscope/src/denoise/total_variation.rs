@@ -7,8 +7,9 @@
 use super::differences::{gradient, lengths};
 use super::slab::{Alone, Slab};
 use super::{Denoiser, NoiseLevel, check_finite};
-use crate::array::{Array, View, ordered_sum, slice};
+use crate::array::{Array, View, row_of, slice};
 use crate::error::{Error, Result};
+use crate::image::sum_of;
 
 /// The denoiser whose prior is total variation; the noise level is the weight `λ` of TV.
 ///
@@ -40,9 +41,7 @@ impl TotalVariation {
     pub fn value(image: &View) -> f64 {
         let rise = gradient(&slice(image), image.shape());
         let lengths = lengths(&rise, image.shape());
-        ordered_sum(lengths.len(), |range| {
-            lengths[range].iter().map(|length| f64::from(*length)).sum()
-        })
+        sum_of([&lengths], row_of(image), |[length]| f64::from(length)).value()
     }
 
     /// The images without their noise, each by `minimise(image, shape, weight)`; the shape has a batch of 1.

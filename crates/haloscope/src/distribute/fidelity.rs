@@ -200,7 +200,7 @@ impl DistributedFidelity {
     }
 
     /// [`prox`](Self::prox) for data of which `Aᵀy` is known: it is all that the prox needs of them, and stays the same from one
-    /// prox to the next.
+    /// prox to the next. Without `closed`, closed forms that need the whole image are not used.
     pub(crate) fn prox_from_adjoint(
         &self,
         stack: &DistributedStack,
@@ -208,10 +208,12 @@ impl DistributedFidelity {
         adjoint: &Array,
         gamma: f64,
         options: &LeastSquaresOptions,
+        closed: bool,
     ) -> Result<Solution> {
         let weight = self.prox_weight(stack)?;
         stack.check_image(image)?;
-        prox_l2_from_adjoint(&stack.as_map()?, image, adjoint, gamma * weight, options)
+        let map = if closed { stack.as_map()? } else { stack.as_open_map()? };
+        prox_l2_from_adjoint(&map, image, adjoint, gamma * weight, options)
     }
 
     fn prox_weight(&self, stack: &DistributedStack) -> Result<f64> {

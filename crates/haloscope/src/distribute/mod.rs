@@ -36,6 +36,8 @@ pub use stack::{DistributedStack, StackOptions};
 pub use terms::Terms;
 pub use total_variation::DistributedTotalVariation;
 
+pub(crate) use workers::Workers;
+
 /// Something that ranks can share.
 pub trait Distribute: Sized {
     /// How it is shared.

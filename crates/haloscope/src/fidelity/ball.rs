@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::{Fidelity, Pair, check_gamma};
-use crate::array::{Array, View, distance};
+use crate::array::{Array, View, distance_of_rows};
 use crate::error::{Error, Result};
 
 /// 0 where `‖u − y‖ ≤ radius`, for each image of the batch, and infinite elsewhere.
@@ -40,8 +40,9 @@ impl Ball {
 
     /// The distances from the data of the batch's images.
     fn distances(pair: &Pair) -> Vec<f64> {
-        let len = image_len(pair);
-        pair.u.chunks(len).zip(pair.y.chunks(len)).map(|(u, y)| distance(u, y)).collect()
+        let (len, row) = (image_len(pair), pair.row());
+        let images = pair.u.chunks(len).zip(pair.y.chunks(len));
+        images.map(|(u, y)| distance_of_rows(u, y, row)).collect()
     }
 }
 

@@ -16,8 +16,9 @@ use std::fmt;
 
 use rayon::prelude::*;
 
-use crate::array::{Array, View, lanes, ordered_sum, slice_mut, standard, update};
+use crate::array::{Array, View, slice_mut, standard, update};
 use crate::error::{Error, Result};
+use crate::image::sum_of;
 use crate::physics::Physics;
 
 pub use amplitude::Amplitude;
@@ -107,12 +108,14 @@ impl<'a> Pair<'a> {
         f64::from(sizes.reduce(|| 0.0, f32::max))
     }
 
+    /// The elements of a row.
+    fn row(&self) -> usize {
+        self.shape.last().copied().unwrap_or(1)
+    }
+
     /// `Σ f(uᵢ, yᵢ)`.
     fn sum(&self, f: impl Fn(f64, f64) -> f64 + Sync) -> f64 {
-        ordered_sum(self.u.len(), |range| {
-            let pairs = self.u[range.clone()].iter().zip(&self.y[range]);
-            lanes(pairs.map(|(&u, &y)| f(f64::from(u), f64::from(y))))
-        })
+        sum_of([&self.u, &self.y], self.row(), |[u, y]| f(f64::from(u), f64::from(y))).value()
     }
 
     /// The array of `f(uᵢ, yᵢ)`.

@@ -10,6 +10,7 @@ use rayon::prelude::*;
 use super::{check_range, per_image};
 use crate::array::View;
 use crate::error::{Error, Result};
+use crate::image::{Sum, add_row};
 
 /// Output rows of one task; a task filters a window's length of rows more than it has results.
 const BAND: usize = 48;
@@ -143,7 +144,7 @@ impl Ssim {
         };
         let (rows, columns) = (results(height), results(width));
         let bands = rows.div_ceil(BAND);
-        let sums: Vec<f64> = (0..slices * bands)
+        let sum = (0..slices * bands)
             .into_par_iter()
             .map_init(
                 || Scratch::new(taps, width + 2 * pad, columns),
@@ -158,14 +159,17 @@ impl Ssim {
                     self.of_band(&planes, band * BAND..((band + 1) * BAND).min(rows), scratch)
                 },
             )
-            .collect();
-        sums.iter().sum::<f64>() / (slices * rows * columns) as f64
+            .reduce(Sum::default, |mut sum, other| {
+                sum.merge(&other);
+                sum
+            });
+        sum.value() / (slices * rows * columns) as f64
     }
 
     /// The sum over some rows of the result.
-    fn of_band(&self, planes: &Planes, rows: std::ops::Range<usize>, scratch: &mut Scratch) -> f64 {
+    fn of_band(&self, planes: &Planes, rows: std::ops::Range<usize>, scratch: &mut Scratch) -> Sum {
         let taps = self.window.len();
-        let mut sum = 0.0;
+        let mut sum = Sum::default();
         for row in rows.start..rows.end + taps - 1 {
             planes.fields_of_row(row, &mut scratch.fields);
             let slot = row % taps;
@@ -180,26 +184,24 @@ impl Ssim {
                         add_weighted(total, weight, &scratch.ring[(first + tap) % taps][field]);
                     }
                 }
-                sum += self.of_row(&scratch.sums);
+                self.of_row(&scratch.sums, &mut scratch.row);
+                add_row(&mut sum, &scratch.row);
             }
         }
         sum
     }
 
-    /// The sum over one row, from its filtered fields.
-    fn of_row(&self, [x, y, squares, product]: &[Vec<f64>; FIELDS]) -> f64 {
+    /// The similarities along one row, from its filtered fields.
+    fn of_row(&self, [x, y, squares, product]: &[Vec<f64>; FIELDS], row: &mut [f64]) {
         let means = x.iter().zip(y);
         let moments = squares.iter().zip(product);
-        means
-            .zip(moments)
-            .map(|((&x, &y), (&squares, &product))| {
-                let (xy, xx_yy) = (x * y, x * x + y * y);
-                let structure = 2.0 * (product - xy) + self.c2;
-                // Rounding may leave a variance just below zero.
-                let variances = (squares - xx_yy).max(0.0) + self.c2;
-                (2.0 * xy + self.c1) * structure / ((xx_yy + self.c1) * variances)
-            })
-            .sum()
+        for (to, ((&x, &y), (&squares, &product))) in row.iter_mut().zip(means.zip(moments)) {
+            let (xy, xx_yy) = (x * y, x * x + y * y);
+            let structure = 2.0 * (product - xy) + self.c2;
+            // Rounding may leave a variance just below zero.
+            let variances = (squares - xx_yy).max(0.0) + self.c2;
+            *to = (2.0 * xy + self.c1) * structure / ((xx_yy + self.c1) * variances);
+        }
     }
 }
 
@@ -263,6 +265,7 @@ struct Scratch {
     fields: [Vec<f64>; FIELDS],
     ring: Vec<[Vec<f64>; FIELDS]>,
     sums: [Vec<f64>; FIELDS],
+    row: Vec<f64>,
 }
 
 impl Scratch {
@@ -272,6 +275,7 @@ impl Scratch {
             fields: rows(width),
             ring: (0..taps).map(|_| rows(columns)).collect(),
             sums: rows(columns),
+            row: vec![0.0; columns],
         }
     }
 }

@@ -7,7 +7,9 @@
 
 use rayon::prelude::*;
 
-use crate::array::{Array, dot, slice, slice_mut, squared_norm};
+use crate::array::{Array, slice, slice_mut};
+use crate::error::Result;
+use crate::image::Image;
 
 /// A pixel that is seen with less than this part of the largest weight is not seen: rounding errors of operators that
 /// use Fourier transforms are below it.
@@ -21,20 +23,30 @@ const SEES_CONSTANTS: f64 = 1e-2;
 const SWEEPS: usize = 16;
 
 /// `adjoint / weights` where pixels are seen, and an interpolation elsewhere; `None` if `weights` (`AᵀA1`) do not say
-/// what is seen, because some are clearly negative or all are tiny. `normal` is `AᵀA` of the adjoint.
-pub(super) fn fill(adjoint: &Array, normal: &Array, weights: &Array) -> Option<Array> {
-    let sides = &adjoint.shape()[2..];
-    let most = weights.iter().fold(0.0_f32, |most, weight| most.max(*weight));
-    let least = weights.iter().fold(0.0_f32, |least, weight| least.min(*weight));
-    let square = squared_norm(&slice(adjoint));
-    let gain = dot(&slice(adjoint), &slice(normal)) / square.max(f64::MIN_POSITIVE);
+/// what is seen, because some are clearly negative or all are tiny. `square` is that of the adjoint, and `curvature` its product
+/// with `AᵀA` of it.
+pub(super) fn fill(
+    adjoint: &Image,
+    weights: &Image,
+    square: f64,
+    curvature: f64,
+) -> Result<Option<Image>> {
+    let (least, most) = weights.extremes()?;
+    let (least, most) = (least.min(0.0), most.max(0.0));
+    let gain = curvature / square.max(f64::MIN_POSITIVE);
     let is_weight = most.is_finite()
         && least >= -SEEN * most
         && f64::from(most) > SEES_CONSTANTS * gain
         && square > 0.0;
     if !is_weight {
-        return None;
+        return Ok(None);
     }
+    Ok(fill_whole(adjoint.whole()?, weights.whole()?, most).map(Image::from))
+}
+
+/// The image, if all of it is here and finite; `most` is the largest weight.
+fn fill_whole(adjoint: &Array, weights: &Array, most: f32) -> Option<Array> {
+    let sides = &adjoint.shape()[2..];
     let mut image = adjoint.as_standard_layout().into_owned();
     let weights = slice(weights);
     let plane: usize = sides.iter().product();

@@ -490,7 +490,7 @@ fn share(ctx: &Context, found: Option<Found>) -> Result<Option<Found>> {
     };
     let State { image, arrays, .. } = &mut found.state;
     for array in std::iter::once(image).chain(arrays.values_mut()) {
-        comm.broadcast(0, slice_mut(array))?;
+        comm.broadcast(0, slice_mut(array.local_mut()))?;
     }
     Ok(Some(found))
 }

@@ -1,0 +1,202 @@
+//! Where the values of an image are: all of them on every rank, or each part on its rank.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use haloscope_comm::{Collectives, Context, Reduction};
+use ndarray::{Axis, Slice};
+
+use super::sum::{RUN, Sum};
+use crate::array::{Array, View};
+use crate::error::{Error, Result};
+use crate::tiling::{ShardPlan, Tiles};
+
+/// A box in an array: a range for each axis.
+pub type Region = Vec<Range<usize>>;
+
+/// Where the values of an [`Image`](super::Image) are.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Layout {
+    /// All of them on every rank, with the same bits.
+    #[default]
+    Replicated,
+    /// Each rank has its own part.
+    Sharded(Arc<Shards>),
+}
+
+/// An array in parts, one for each rank. All ranks know all parts.
+#[derive(Clone)]
+pub struct Shards {
+    ctx: Context,
+    whole: Vec<usize>,
+    regions: Vec<Region>,
+}
+
+impl Shards {
+    /// The parts of a plan, each on the rank of its number; ranks beyond them have nothing.
+    ///
+    /// # Errors
+    /// If there are more parts than ranks, or columns are not cut at multiples of 8.
+    pub fn new(ctx: &Context, plan: &ShardPlan) -> Result<Arc<Self>> {
+        let whole = plan.image_shape().to_vec();
+        let of_rank = |rank: usize| {
+            let spatial = if rank < plan.count() {
+                plan.region(rank)
+            } else {
+                vec![0..0; whole.len() - 2]
+            };
+            [0..whole[0], 0..whole[1]].into_iter().chain(spatial).collect()
+        };
+        if plan.count() > ctx.size() {
+            return Err(Error::argument(
+                "shards",
+                format!("{} parts for {} ranks; give a rank to each part", plan.count(), ctx.size()),
+            ));
+        }
+        Self::of_regions(ctx, &whole, (0..ctx.size()).map(of_rank).collect())
+    }
+
+    /// The parts of an array that lie in these regions, one for each rank. Together they must be the array; empty regions have no
+    /// part in it.
+    pub(crate) fn of_regions(
+        ctx: &Context,
+        whole: &[usize],
+        regions: Vec<Region>,
+    ) -> Result<Arc<Self>> {
+        let starts = regions.iter().filter(|region| !is_empty(region)).filter_map(|r| r.last());
+        if let Some(bad) = starts.map(|columns| columns.start).find(|start| start % RUN != 0) {
+            return Err(Error::argument(
+                "shards",
+                format!("a part begins at column {bad}; cut columns at multiples of {RUN}"),
+            ));
+        }
+        let volume = |region: &Region| region.iter().map(Range::len).product::<usize>();
+        let covered: usize = regions.iter().map(volume).sum();
+        if covered != whole.iter().product::<usize>() || regions.len() != ctx.size() {
+            return Err(Error::argument(
+                "shards",
+                format!(
+                    "{} parts with {covered} elements on {} ranks are not an array of {whole:?}",
+                    regions.len(),
+                    ctx.size()
+                ),
+            ));
+        }
+        Ok(Arc::new(Self { ctx: ctx.clone(), whole: whole.to_vec(), regions }))
+    }
+
+    /// The same parts of arrays that have one more axis, of so many places, before axis `at`.
+    pub(crate) fn with_axis(&self, at: usize, places: usize) -> Arc<Self> {
+        let mut with = self.clone();
+        with.whole.insert(at, places);
+        with.regions.iter_mut().for_each(|region| region.insert(at, 0..places));
+        Arc::new(with)
+    }
+
+    /// The ranks.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        &self.ctx
+    }
+
+    /// The shape of the whole array.
+    #[must_use]
+    pub fn whole(&self) -> &[usize] {
+        &self.whole
+    }
+
+    /// The part of each rank.
+    #[must_use]
+    pub fn regions(&self) -> &[Region] {
+        &self.regions
+    }
+
+    /// The part of this rank.
+    #[must_use]
+    pub fn own(&self) -> &Region {
+        &self.regions[self.ctx.rank()]
+    }
+
+    /// The shape of this rank's part.
+    #[must_use]
+    pub fn own_shape(&self) -> Vec<usize> {
+        self.own().iter().map(Range::len).collect()
+    }
+}
+
+impl PartialEq for Shards {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other) || (self.whole == other.whole && self.regions == other.regions)
+    }
+}
+
+impl fmt::Debug for Shards {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shards")
+            .field("whole", &self.whole)
+            .field("own", self.own())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Layout {
+    /// The totals of sums of which each rank has a share, or all, in one message.
+    pub(crate) fn totals<const N: usize>(&self, sums: [Sum; N]) -> Result<[f64; N]> {
+        let Self::Sharded(shards) = self else { return Ok(sums.map(|sum| sum.value())) };
+        let mut words = sums.map(Sum::to_words);
+        shards.ctx.comm().all_reduce(Reduction::Sum, words.as_flattened_mut())?;
+        Ok(words.map(|words| Sum::from_words(&words).value()))
+    }
+
+    /// The same for any number of sums.
+    pub(crate) fn totals_of(&self, sums: Vec<Sum>) -> Result<Vec<f64>> {
+        let Self::Sharded(shards) = self else {
+            return Ok(sums.iter().map(Sum::value).collect());
+        };
+        let mut words: Vec<[u64; Sum::WORDS]> = sums.into_iter().map(Sum::to_words).collect();
+        shards.ctx.comm().all_reduce(Reduction::Sum, words.as_flattened_mut())?;
+        Ok(words.iter().map(|words| Sum::from_words(words).value()).collect())
+    }
+
+    /// The smallest of the first values of all ranks, and the largest of the second.
+    pub(crate) fn extremes(&self, (low, high): (f32, f32)) -> Result<(f32, f32)> {
+        let Self::Sharded(shards) = self else { return Ok((low, high)) };
+        let mut ends = [low, -high];
+        shards.ctx.comm().all_reduce(Reduction::Min, &mut ends)?;
+        Ok((ends[0], -ends[1]))
+    }
+
+    /// One outcome for all ranks that share the array.
+    pub(crate) fn agree<T>(&self, outcome: Result<T>) -> Result<T> {
+        match self {
+            Self::Replicated => outcome,
+            Self::Sharded(shards) => crate::distribute::agree(&shards.ctx, outcome),
+        }
+    }
+}
+
+pub(crate) fn is_empty(region: &[Range<usize>]) -> bool {
+    region.iter().any(Range::is_empty)
+}
+
+/// A copy of a region of an array, in standard layout.
+pub(crate) fn cut(array: &View, region: &[Range<usize>]) -> Array {
+    let mut part = array.view();
+    for (axis, range) in region.iter().enumerate() {
+        part.slice_axis_inplace(Axis(axis), Slice::from(range.clone()));
+    }
+    // A copy always, also of all of it.
+    let mut copy = Array::zeros(part.raw_dim());
+    copy.assign(&part);
+    copy
+}
+
+/// Writes an array into a region of another.
+pub(crate) fn place(array: &mut Array, region: &[Range<usize>], part: &View) {
+    let mut target = array.view_mut();
+    for (axis, range) in region.iter().enumerate() {
+        target.slice_axis_inplace(Axis(axis), Slice::from(range.clone()));
+    }
+    target.assign(part);
+}
