@@ -1,6 +1,8 @@
 //! A grey image from one of several channels.
 
-use super::{LinearPhysics, Physics, Reach, slice_mut};
+use std::ops::Range;
+
+use super::{LinearPhysics, Physics, Reach, WindowPhysics, slice_mut};
 use crate::array::{Array, View};
 use crate::error::{Error, Result};
 
@@ -47,13 +49,29 @@ impl Decolorize {
         Ok(Self { shape: shape.to_vec(), measurement, weights: weights.to_vec() })
     }
 
-    fn samples(&self) -> usize {
-        self.shape[1..].iter().product()
-    }
-
     /// Σ wᵢ², the one eigenvalue of the normal operator that is not 0.
     fn eigenvalue(&self) -> f64 {
         self.weights.iter().map(|&weight| f64::from(weight).powi(2)).sum()
+    }
+
+    /// `(AᵀA + shift)⁻¹`, or with a shift of 0 the pseudo-inverse, pixel by pixel.
+    fn solve_in_place(&self, batch: usize, images: &mut [f32], shift: f64) {
+        let samples = images.len() / (batch * self.weights.len());
+        let eigenvalue = self.eigenvalue();
+        let inverse = |value: f64| if value > 0.0 { 1.0 / value } else { 0.0 };
+        let across = inverse(shift);
+        let along = (inverse(eigenvalue + shift) - across) * inverse(eigenvalue);
+        for image in images.chunks_mut((samples * self.weights.len()).max(1)) {
+            for i in 0..samples {
+                let places = (i..).step_by(samples).zip(&self.weights);
+                let product: f64 =
+                    places.clone().map(|(at, &w)| f64::from(w) * f64::from(image[at])).sum();
+                for (at, &w) in places {
+                    let value = across * f64::from(image[at]) + along * product * f64::from(w);
+                    image[at] = value as f32;
+                }
+            }
+        }
     }
 }
 
@@ -70,8 +88,8 @@ impl Physics for Decolorize {
         &self.measurement
     }
 
-    fn apply_forward(&self, _batch: usize, image: &[f32], measurement: &mut [f32]) -> Result<()> {
-        let samples = self.samples();
+    fn apply_forward(&self, batch: usize, image: &[f32], measurement: &mut [f32]) -> Result<()> {
+        let samples = measurement.len() / batch;
         let images = image.chunks(samples * self.weights.len());
         for (image, grey) in images.zip(measurement.chunks_mut(samples)) {
             grey.fill(0.0);
@@ -88,14 +106,18 @@ impl Physics for Decolorize {
         Some(self)
     }
 
+    fn as_window(&self) -> Option<&dyn WindowPhysics> {
+        Some(self)
+    }
+
     fn reach(&self) -> Reach {
         Reach::Local(0)
     }
 }
 
 impl LinearPhysics for Decolorize {
-    fn apply_adjoint(&self, _batch: usize, measurement: &[f32], image: &mut [f32]) -> Result<()> {
-        let samples = self.samples();
+    fn apply_adjoint(&self, batch: usize, measurement: &[f32], image: &mut [f32]) -> Result<()> {
+        let samples = measurement.len() / batch;
         let images = image.chunks_mut(samples * self.weights.len());
         for (image, grey) in images.zip(measurement.chunks(samples)) {
             for (channel, weight) in image.chunks_mut(samples).zip(&self.weights) {
@@ -114,26 +136,47 @@ impl LinearPhysics for Decolorize {
     /// At each pixel, the part of `b` along the weights and the part across them have one eigenvalue each.
     fn solve_normal(&self, b: &View, shift: f64) -> Option<Result<Array>> {
         let solve = || {
-            self.check_image(b)?;
-            let (samples, eigenvalue) = (self.samples(), self.eigenvalue());
-            let inverse = |value: f64| if value > 0.0 { 1.0 / value } else { 0.0 };
-            let across = inverse(shift);
-            let along = (inverse(eigenvalue + shift) - across) * inverse(eigenvalue);
+            let batch = self.check_image(b)?;
             let mut solution = b.as_standard_layout().into_owned();
-            for image in slice_mut(&mut solution).chunks_mut(samples * self.weights.len()) {
-                for i in 0..samples {
-                    let places = (i..).step_by(samples).zip(&self.weights);
-                    let product: f64 =
-                        places.clone().map(|(at, &w)| f64::from(w) * f64::from(image[at])).sum();
-                    for (at, &w) in places {
-                        let value = across * f64::from(image[at]) + along * product * f64::from(w);
-                        image[at] = value as f32;
-                    }
-                }
-            }
+            self.solve_in_place(batch, slice_mut(&mut solution), shift);
             Ok(solution)
         };
         Some(solve())
+    }
+}
+
+impl WindowPhysics for Decolorize {
+    fn apply_forward_window(
+        &self,
+        batch: usize,
+        _measurement: &[Range<usize>],
+        window: &[f32],
+        out: &mut [f32],
+    ) -> Result<()> {
+        self.apply_forward(batch, window, out)
+    }
+
+    fn apply_adjoint_window(
+        &self,
+        batch: usize,
+        _image: &[Range<usize>],
+        window: &[f32],
+        out: &mut [f32],
+    ) -> Result<()> {
+        self.apply_adjoint(batch, window, out)
+    }
+
+    fn solve_normal_window(
+        &self,
+        batch: usize,
+        _image: &[Range<usize>],
+        b: &[f32],
+        shift: f64,
+        out: &mut [f32],
+    ) -> Option<Result<()>> {
+        out.copy_from_slice(b);
+        self.solve_in_place(batch, out, shift);
+        Some(Ok(()))
     }
 }
 

@@ -1,6 +1,8 @@
 //! The identity; with noise, the denoising problem.
 
-use super::{LinearPhysics, Physics, Reach};
+use std::ops::Range;
+
+use super::{LinearPhysics, Physics, Reach, WindowPhysics};
 use crate::array::{Array, View, scale};
 use crate::error::Result;
 
@@ -48,6 +50,10 @@ impl Physics for Identity {
         Some(self)
     }
 
+    fn as_window(&self) -> Option<&dyn WindowPhysics> {
+        Some(self)
+    }
+
     fn reach(&self) -> Reach {
         Reach::Local(0)
     }
@@ -67,5 +73,40 @@ impl LinearPhysics for Identity {
         let mut solution = b.as_standard_layout().into_owned();
         scale(solution.as_slice_mut()?, (1.0 / (1.0 + shift)) as f32);
         Some(Ok(solution))
+    }
+}
+
+impl WindowPhysics for Identity {
+    fn apply_forward_window(
+        &self,
+        batch: usize,
+        _measurement: &[Range<usize>],
+        window: &[f32],
+        out: &mut [f32],
+    ) -> Result<()> {
+        self.apply_forward(batch, window, out)
+    }
+
+    fn apply_adjoint_window(
+        &self,
+        batch: usize,
+        _image: &[Range<usize>],
+        window: &[f32],
+        out: &mut [f32],
+    ) -> Result<()> {
+        self.apply_adjoint(batch, window, out)
+    }
+
+    fn solve_normal_window(
+        &self,
+        _batch: usize,
+        _image: &[Range<usize>],
+        b: &[f32],
+        shift: f64,
+        out: &mut [f32],
+    ) -> Option<Result<()>> {
+        out.copy_from_slice(b);
+        scale(out, (1.0 / (1.0 + shift)) as f32);
+        Some(Ok(()))
     }
 }

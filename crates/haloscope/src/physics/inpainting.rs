@@ -1,8 +1,9 @@
 //! Missing pixels: a product with a mask.
 
 use std::fmt;
+use std::ops::Range;
 
-use super::{LinearPhysics, Physics, Reach, slice, slice_mut};
+use super::{LinearPhysics, Physics, Reach, WindowPhysics, region, slice, slice_mut};
 use crate::array::{Array, View};
 use crate::error::{Error, Result};
 use crate::random::Sequence;
@@ -73,11 +74,33 @@ impl Inpainting {
         Ok(Array::from_shape_simple_fn(shape, || f32::from(random.uniform() >= missing)))
     }
 
-    fn multiply(&self, from: &[f32], to: &mut [f32]) {
-        for (from, to) in from.chunks(self.mask.len()).zip(to.chunks_mut(self.mask.len())) {
-            for ((to, from), mask) in to.iter_mut().zip(from).zip(&self.mask) {
-                *to = from * mask;
-            }
+    /// A part of the mask.
+    fn cut(&self, part: &[Range<usize>]) -> Vec<f32> {
+        let (channels, sides) = (self.shape[0], &self.shape[1..]);
+        let whole: Vec<Range<isize>> = sides.iter().map(|&side| 0..side as isize).collect();
+        let part = region::window(part);
+        let mut cut = vec![0.0; channels * region::positions(&part)];
+        region::copy(channels, sides, (&whole, &self.mask), (&part, &mut cut));
+        cut
+    }
+}
+
+/// Every image times the mask.
+fn multiply(mask: &[f32], from: &[f32], to: &mut [f32]) {
+    for (from, to) in from.chunks(mask.len()).zip(to.chunks_mut(mask.len())) {
+        for ((to, from), mask) in to.iter_mut().zip(from).zip(mask) {
+            *to = from * mask;
+        }
+    }
+}
+
+/// `(AᵀA + shift)⁻¹`, or with a shift of 0 the pseudo-inverse, sample by sample.
+fn solve_in_place(mask: &[f32], images: &mut [f32], shift: f64) {
+    for image in images.chunks_mut(mask.len().max(1)) {
+        for (value, &mask) in image.iter_mut().zip(mask) {
+            let eigenvalue = f64::from(mask).powi(2) + shift;
+            // What is not measured is 0 in the solution of least norm.
+            *value = if eigenvalue > 0.0 { (f64::from(*value) / eigenvalue) as f32 } else { 0.0 };
         }
     }
 }
@@ -96,11 +119,15 @@ impl Physics for Inpainting {
     }
 
     fn apply_forward(&self, _batch: usize, image: &[f32], measurement: &mut [f32]) -> Result<()> {
-        self.multiply(image, measurement);
+        multiply(&self.mask, image, measurement);
         Ok(())
     }
 
     fn as_linear(&self) -> Option<&dyn LinearPhysics> {
+        Some(self)
+    }
+
+    fn as_window(&self) -> Option<&dyn WindowPhysics> {
         Some(self)
     }
 
@@ -111,7 +138,7 @@ impl Physics for Inpainting {
 
 impl LinearPhysics for Inpainting {
     fn apply_adjoint(&self, _batch: usize, measurement: &[f32], image: &mut [f32]) -> Result<()> {
-        self.multiply(measurement, image);
+        multiply(&self.mask, measurement, image);
         Ok(())
     }
 
@@ -123,20 +150,47 @@ impl LinearPhysics for Inpainting {
         let solve = || {
             self.check_image(b)?;
             let mut solution = b.as_standard_layout().into_owned();
-            for image in slice_mut(&mut solution).chunks_mut(self.mask.len()) {
-                for (value, &mask) in image.iter_mut().zip(&self.mask) {
-                    let eigenvalue = f64::from(mask).powi(2) + shift;
-                    // What is not measured is 0 in the solution of least norm.
-                    *value = if eigenvalue > 0.0 {
-                        (f64::from(*value) / eigenvalue) as f32
-                    } else {
-                        0.0
-                    };
-                }
-            }
+            solve_in_place(&self.mask, slice_mut(&mut solution), shift);
             Ok(solution)
         };
         Some(solve())
+    }
+}
+
+impl WindowPhysics for Inpainting {
+    fn apply_forward_window(
+        &self,
+        _batch: usize,
+        measurement: &[Range<usize>],
+        window: &[f32],
+        out: &mut [f32],
+    ) -> Result<()> {
+        multiply(&self.cut(measurement), window, out);
+        Ok(())
+    }
+
+    fn apply_adjoint_window(
+        &self,
+        _batch: usize,
+        image: &[Range<usize>],
+        window: &[f32],
+        out: &mut [f32],
+    ) -> Result<()> {
+        multiply(&self.cut(image), window, out);
+        Ok(())
+    }
+
+    fn solve_normal_window(
+        &self,
+        _batch: usize,
+        image: &[Range<usize>],
+        b: &[f32],
+        shift: f64,
+        out: &mut [f32],
+    ) -> Option<Result<()>> {
+        out.copy_from_slice(b);
+        solve_in_place(&self.cut(image), out, shift);
+        Some(Ok(()))
     }
 }
 

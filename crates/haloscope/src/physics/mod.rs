@@ -13,10 +13,12 @@ mod identity;
 mod inpainting;
 mod matrix;
 mod reach;
+mod region;
 mod saturation;
 mod scaled;
 mod stack;
 pub mod tomography;
+mod window;
 
 use std::fmt;
 
@@ -36,6 +38,7 @@ pub use reach::Reach;
 pub use saturation::{Clipping, Saturation};
 pub use scaled::Scaled;
 pub use stack::Stack;
+pub use window::WindowPhysics;
 
 /// A differentiable map from images to measurements.
 pub trait Physics: Send + Sync + fmt::Debug {
@@ -64,6 +67,11 @@ pub trait Physics: Send + Sync + fmt::Debug {
 
     /// The operator as a linear one, if it is linear.
     fn as_linear(&self) -> Option<&dyn LinearPhysics> {
+        None
+    }
+
+    /// The operator as one that can work on parts of the image, if it can.
+    fn as_window(&self) -> Option<&dyn WindowPhysics> {
         None
     }
 

@@ -1,8 +1,9 @@
 //! A multiple of an operator.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use super::{LinearPhysics, Physics, Reach};
+use super::{LinearPhysics, Physics, Reach, WindowPhysics};
 use crate::array::{Array, View, scale};
 use crate::error::{Error, Result};
 
@@ -43,6 +44,11 @@ impl Scaled {
         };
         self.operator.as_linear().ok_or_else(|| Error::argument("scaled", reason()))
     }
+
+    /// The operator, on windows; asked for only where [`as_window`](Physics::as_window) found one.
+    fn window(&self) -> &dyn WindowPhysics {
+        self.operator.as_window().expect("the operator works on windows")
+    }
 }
 
 impl Physics for Scaled {
@@ -72,6 +78,10 @@ impl Physics for Scaled {
 
     fn as_linear(&self) -> Option<&dyn LinearPhysics> {
         self.operator.as_linear().map(|_| self as &dyn LinearPhysics)
+    }
+
+    fn as_window(&self) -> Option<&dyn WindowPhysics> {
+        self.operator.as_window().map(|_| self as &dyn WindowPhysics)
     }
 
     fn cost(&self) -> f64 {
@@ -105,6 +115,68 @@ impl LinearPhysics for Scaled {
         }
         let solution = linear.solve_normal(b, shift / squared)?;
         Some(solution.map(|solution| solution * (1.0 / squared) as f32))
+    }
+}
+
+impl WindowPhysics for Scaled {
+    fn measurement_region(&self, image: &[Range<usize>]) -> Vec<Range<usize>> {
+        self.window().measurement_region(image)
+    }
+
+    fn image_reads(&self, measurement: &[Range<usize>]) -> Vec<Range<isize>> {
+        self.window().image_reads(measurement)
+    }
+
+    fn measurement_reads(&self, image: &[Range<usize>]) -> Vec<Range<isize>> {
+        self.window().measurement_reads(image)
+    }
+
+    fn apply_forward_window(
+        &self,
+        batch: usize,
+        measurement: &[Range<usize>],
+        window: &[f32],
+        out: &mut [f32],
+    ) -> Result<()> {
+        self.window().apply_forward_window(batch, measurement, window, out)?;
+        scale(out, self.factor);
+        Ok(())
+    }
+
+    fn apply_adjoint_window(
+        &self,
+        batch: usize,
+        image: &[Range<usize>],
+        window: &[f32],
+        out: &mut [f32],
+    ) -> Result<()> {
+        self.window().apply_adjoint_window(batch, image, window, out)?;
+        scale(out, self.factor);
+        Ok(())
+    }
+
+    fn window_bits_agree(&self) -> bool {
+        self.window().window_bits_agree()
+    }
+
+    fn solve_normal_window(
+        &self,
+        batch: usize,
+        image: &[Range<usize>],
+        b: &[f32],
+        shift: f64,
+        out: &mut [f32],
+    ) -> Option<Result<()>> {
+        let squared = f64::from(self.factor).powi(2);
+        if squared == 0.0 {
+            let inverse = if shift > 0.0 { 1.0 / shift } else { 0.0 };
+            out.copy_from_slice(b);
+            scale(out, inverse as f32);
+            return Some(Ok(()));
+        }
+        let solved = self.window().solve_normal_window(batch, image, b, shift / squared, out)?;
+        scale(out, (1.0 / squared) as f32);
+        Some(solved)
     }
 }
 

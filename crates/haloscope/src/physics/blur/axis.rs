@@ -6,7 +6,10 @@
 //! by the adjoint of the extension, which adds each extended sample to the one it was copied from; it
 //! is exact whatever the padding, also when the kernel is larger than the image.
 
+use std::ops::Range;
+
 use super::Padding;
+use crate::physics::region::at_most_a_side;
 
 /// An axis of the image with its extension for a kernel of a given length.
 #[derive(Clone, Debug)]
@@ -18,6 +21,10 @@ pub(super) struct Axis {
     pub sources: Vec<Option<usize>>,
     /// Where the input itself begins within the extension.
     pub begin: usize,
+    /// Whether the axis begins again at its other end.
+    pub circular: bool,
+    /// The input sample that output 0 belongs to.
+    pub first: usize,
 }
 
 impl Axis {
@@ -26,14 +33,16 @@ impl Axis {
         if padding == Padding::Valid {
             let output = (input + 1).checked_sub(kernel).filter(|&output| output > 0)?;
             let sources = (0..input).map(Some).collect();
-            return Some(Self { input, kernel, output, sources, begin: 0 });
+            let first = kernel - 1 - kernel / 2;
+            return Some(Self { input, kernel, output, sources, begin: 0, circular: false, first });
         }
         // The kernel's centre is at `kernel / 2`, so that many samples are needed after the last one.
         let begin = kernel - 1 - kernel / 2;
+        let circular = padding == Padding::Circular;
         let sources = (0..input + kernel - 1)
             .map(|i| source(i as isize - begin as isize, input, padding))
             .collect();
-        Some(Self { input, kernel, output: input, sources, begin })
+        Some(Self { input, kernel, output: input, sources, begin, circular, first: 0 })
     }
 
     pub(super) fn extended(&self) -> usize {
@@ -49,6 +58,63 @@ impl Axis {
             }
         }
         copies
+    }
+
+    /// The outputs that belong to a range of the input: those of ranges that tile the input tile the output.
+    pub(super) fn outputs(&self, inputs: &Range<usize>) -> Range<usize> {
+        let output = |input: usize| input.saturating_sub(self.first).min(self.output);
+        output(inputs.start)..output(inputs.end)
+    }
+
+    /// The input samples that a range of outputs is computed from.
+    pub(super) fn input_reads(&self, outputs: &Range<usize>) -> Range<isize> {
+        let extended = outputs.start..outputs.end + self.kernel - 1;
+        if self.circular {
+            let begin = self.begin as isize;
+            let range = extended.start as isize - begin..extended.end as isize - begin;
+            return at_most_a_side(range, self.input);
+        }
+        hull(self.sources[extended].iter().flatten().map(|&source| source..source + 1))
+    }
+
+    /// The outputs that the adjoint on a range of the input is computed from.
+    pub(super) fn output_reads(&self, inputs: &Range<usize>) -> Range<isize> {
+        let reach = self.kernel - 1;
+        if self.circular {
+            let [first, end] = [inputs.start, inputs.end].map(|i| (i + self.begin) as isize);
+            return at_most_a_side(first - reach as isize..end, self.output);
+        }
+        let copies = (0..self.extended()).filter(|&i| self.copies_one_of(i, inputs));
+        hull(copies.map(|i| i.saturating_sub(reach)..(i + 1).min(self.output)))
+    }
+
+    /// Whether an extended sample copies one of these inputs.
+    fn copies_one_of(&self, extended: usize, inputs: &Range<usize>) -> bool {
+        self.sources[extended].is_some_and(|source| inputs.contains(&source))
+    }
+
+    /// The extended samples that copy one of these inputs, in ranges.
+    pub(super) fn copying(&self, inputs: &Range<usize>) -> Vec<Range<usize>> {
+        let mut ranges: Vec<Range<usize>> = Vec::new();
+        for i in (0..self.extended()).filter(|&i| self.copies_one_of(i, inputs)) {
+            match ranges.last_mut() {
+                Some(range) if range.end == i => range.end += 1,
+                _ => ranges.push(i..i + 1),
+            }
+        }
+        ranges
+    }
+
+    /// Those samples with the input that each is added to, in the order of the sums: the input itself, then its copies.
+    pub(super) fn folds(&self, inputs: &Range<usize>) -> impl Iterator<Item = (usize, usize)> {
+        let end = self.begin + self.input;
+        let itself = (inputs.clone()).map(|input| (self.begin + input, input));
+        let border = (0..self.begin).chain(end..self.extended());
+        let inputs = inputs.clone();
+        let copies = border.filter_map(move |i| {
+            self.sources[i].filter(|source| inputs.contains(source)).map(|source| (i, source))
+        });
+        itself.chain(copies)
     }
 
     /// Writes the extension of `input` at the beginning of `extended`, whose rest stays as it is.
@@ -76,6 +142,13 @@ impl Axis {
             }
         }
     }
+}
+
+/// From the first to the last of all ranges; empty ones do not count.
+fn hull(ranges: impl Iterator<Item = Range<usize>>) -> Range<isize> {
+    let ranges = ranges.filter(|range| !range.is_empty());
+    let hull = ranges.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0);
+    hull.start as isize..hull.end as isize
 }
 
 /// The sample of an axis of `len` that stands at `i`, which may be far outside.

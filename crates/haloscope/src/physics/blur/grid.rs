@@ -33,7 +33,8 @@ impl Grid {
     /// The image's own grid, on which a circular blur is diagonal.
     pub(super) fn periodic(input: usize, kernel: usize) -> Self {
         let sources = (0..input).map(Some).collect();
-        let axis = Axis { input, kernel, output: input, sources, begin: 0 };
+        let (begin, first, circular) = (0, 0, true);
+        let axis = Axis { input, kernel, output: input, sources, begin, circular, first };
         let shift = (kernel / 2) % input;
         Self { axis, len: input, offset: 0, kernel: (input - shift) % input }
     }
@@ -61,7 +62,7 @@ impl Grid {
 }
 
 /// The shortest length from `len` on whose transform is fast: no prime factor above 5.
-fn fast_length(len: usize) -> usize {
+pub(super) fn fast_length(len: usize) -> usize {
     (len..=len.next_power_of_two()).find(|&len| greatest_factor(len) <= 5).unwrap_or(len)
 }
 

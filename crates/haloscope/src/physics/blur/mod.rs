@@ -6,7 +6,9 @@
 //! whichever is estimated to be faster.
 
 mod axis;
+mod blocks;
 mod correlate;
+mod diagonal;
 mod direct;
 mod fourier;
 mod grid;
@@ -15,25 +17,26 @@ mod lines;
 mod pairs;
 mod spectrum;
 mod width;
+mod window;
 
 use std::fmt;
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 
 use haloscope_nn::Stop;
 use rayon::prelude::*;
 use rustfft::num_complex::Complex;
 
-use super::{LinearPhysics, Physics, Reach, slice};
+use super::{LinearPhysics, Physics, Reach, WindowPhysics, slice};
 use crate::array::{Array, View};
 use crate::error::{Error, Result};
 pub use width::gaussian_width;
 
 use axis::Axis;
+use blocks::Blocks;
+use diagonal::Diagonal;
 use direct::{Direct, Taps};
-use fourier::Fourier;
 use grid::Grid;
 use lines::Filter;
-use spectrum::Spectrum;
 
 /// What the image is taken to be beyond its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,8 +60,11 @@ pub enum BlurMethod {
     Automatic,
     /// By its definition.
     Direct,
-    /// By Fourier transforms.
+    /// By Fourier transforms of the whole image.
     Fourier,
+    /// By Fourier transforms of blocks, which give parts of an image the bits of the whole; parts of a blur by
+    /// [`Fourier`](Self::Fourier) transforms are computed like that as well.
+    Blocks,
 }
 
 /// Below this number of samples per plane, planes run side by side rather than in pieces.
@@ -86,7 +92,10 @@ pub struct Blur {
     measurement: Vec<usize>,
     kernels: Kernels,
     padding: Padding,
+    axes: [Axis; 3],
     engine: Engine,
+    /// For parts of the image, if the engine transforms the whole.
+    blocks: OnceLock<Box<Blocks>>,
     /// For circular padding, the blur as a product in the Fourier domain, if the engine is not that.
     diagonal: OnceLock<Box<Diagonal>>,
 }
@@ -106,28 +115,7 @@ impl fmt::Debug for Blur {
 enum Engine {
     Direct(Box<Direct>, Vec<Taps>),
     Fourier(Box<Diagonal>),
-}
-
-/// Transforms and the kernels' spectra.
-struct Diagonal {
-    fourier: Fourier,
-    spectra: Vec<Spectrum>,
-    /// Scratch that is not in use: to allocate it anew costs a tenth of a blur of 2048².
-    scratch: Mutex<Vec<Vec<Complex<f32>>>>,
-}
-
-/// Scratch that goes back when it is dropped.
-struct Borrowed<'a> {
-    scratch: Vec<Complex<f32>>,
-    owner: &'a Diagonal,
-}
-
-impl Drop for Borrowed<'_> {
-    fn drop(&mut self) {
-        if let Ok(mut free) = self.owner.scratch.lock() {
-            free.push(std::mem::take(&mut self.scratch));
-        }
-    }
+    Blocks(Box<Blocks>),
 }
 
 /// All kernels of a blur.
@@ -174,17 +162,18 @@ impl Blur {
         let mut measurement = shape.to_vec();
         let spatial = axes.iter().map(|axis| axis.output).skip(4 - shape.len());
         measurement[1..].iter_mut().zip(spatial).for_each(|(to, output)| *to = output);
-        let engine = Engine::new(&kernels, axes, padding, method);
-        let shape = shape.to_vec();
-        Ok(Self { shape, measurement, kernels, padding, engine, diagonal: OnceLock::new() })
+        let engine = Engine::new(&kernels, axes.clone(), padding, method);
+        let (shape, blocks, diagonal) = (shape.to_vec(), OnceLock::new(), OnceLock::new());
+        Ok(Self { shape, measurement, kernels, padding, axes, engine, blocks, diagonal })
     }
 
-    /// How it is computed: direct or Fourier.
+    /// How it is computed: direct, by Fourier transforms or by blocks.
     #[must_use]
     pub fn method(&self) -> BlurMethod {
         match self.engine {
             Engine::Direct(..) => BlurMethod::Direct,
             Engine::Fourier(_) => BlurMethod::Fourier,
+            Engine::Blocks(_) => BlurMethod::Blocks,
         }
     }
 
@@ -212,16 +201,24 @@ impl Blur {
         Some(diagonal.spectra.iter().map(|spectrum| spectrum.whole(sides)).collect())
     }
 
-    fn run(&self, way: Filter, batch: usize, input: &[f32], output: &mut [f32]) -> Result<()> {
+    fn run(&self, adjoint: bool, batch: usize, input: &[f32], output: &mut [f32]) -> Result<()> {
         match &self.engine {
             Engine::Direct(direct, taps) => {
-                let adjoint = matches!(way, Filter::Adjoint);
+                let whole = direct.whole(adjoint);
                 let run = |kernel: usize, input: &[f32], output: &mut [f32], (): &mut ()| {
-                    direct.run(adjoint, &taps[kernel], input, output);
+                    direct.run(whole, &taps[kernel], input, output);
                 };
                 self.for_each_plane(batch, input, output, || (), run)
             }
-            Engine::Fourier(diagonal) => self.filter(diagonal, way, batch, input, output),
+            Engine::Fourier(diagonal) => {
+                let filter = if adjoint { Filter::Adjoint } else { Filter::Forward };
+                self.filter(diagonal, filter, batch, input, output)
+            }
+            Engine::Blocks(blocks) => {
+                let side = |axis: &Axis| if adjoint { axis.input } else { axis.output };
+                let whole = self.axes.each_ref().map(|axis| 0..side(axis));
+                self.run_blocks(blocks, adjoint, batch, &whole, input, output)
+            }
         }
     }
 
@@ -304,10 +301,14 @@ impl Physics for Blur {
     }
 
     fn apply_forward(&self, batch: usize, image: &[f32], measurement: &mut [f32]) -> Result<()> {
-        self.run(Filter::Forward, batch, image, measurement)
+        self.run(false, batch, image, measurement)
     }
 
     fn as_linear(&self) -> Option<&dyn LinearPhysics> {
+        Some(self)
+    }
+
+    fn as_window(&self) -> Option<&dyn WindowPhysics> {
         Some(self)
     }
 
@@ -325,13 +326,17 @@ impl Physics for Blur {
                 (work * samples) as f64 / taps.len() as f64
             }
             Engine::Fourier(diagonal) => channels * fourier_work(diagonal.fourier.grids()),
+            Engine::Blocks(blocks) => {
+                let (grids, number) = blocks.work();
+                channels * number as f64 * fourier_work(grids)
+            }
         }
     }
 }
 
 impl LinearPhysics for Blur {
     fn apply_adjoint(&self, batch: usize, measurement: &[f32], image: &mut [f32]) -> Result<()> {
-        self.run(Filter::Adjoint, batch, measurement, image)
+        self.run(true, batch, measurement, image)
     }
 
     /// For circular padding, the greatest squared magnitude of the kernel's transform.
@@ -367,6 +372,7 @@ impl Engine {
         match method {
             BlurMethod::Direct => Self::Direct(Box::new(Direct::new(axes)), taps()),
             BlurMethod::Fourier => fourier(grids),
+            BlurMethod::Blocks => Self::Blocks(Box::new(Blocks::new(kernels, axes))),
             BlurMethod::Automatic => {
                 let taps: Vec<Taps> = taps();
                 let outputs: usize = axes.iter().map(|axis| axis.output).product();
@@ -386,19 +392,6 @@ impl Engine {
 fn fourier_work(grids: &[Grid; 3]) -> f64 {
     let samples: usize = grids.iter().map(|grid| grid.len).product();
     samples as f64 * (10.0 + 5.0 * (samples as f64).log2())
-}
-
-impl Diagonal {
-    fn new(kernels: &Kernels, grids: [Grid; 3]) -> Self {
-        let spectra = kernels.each().map(|kernel| Spectrum::new(kernel, &grids)).collect();
-        Self { fourier: Fourier::new(grids), spectra, scratch: Mutex::default() }
-    }
-
-    fn borrow_scratch(&self) -> Borrowed<'_> {
-        let free = self.scratch.lock().ok().and_then(|mut free| free.pop());
-        let make = || vec![Complex::default(); self.fourier.scratch()];
-        Borrowed { scratch: free.unwrap_or_else(make), owner: self }
-    }
 }
 
 impl Kernels {

@@ -4,12 +4,15 @@
 //! first sample that is kept can be chosen, which makes the frames of multi-frame super-resolution.
 
 mod closed_form;
+mod window;
 
 use std::sync::OnceLock;
 
 use ndarray::{Axis, Slice};
 
-use super::{Blur, LinearPhysics, Padding, Physics, Reach, kernels, slice, slice_mut};
+use super::{
+    Blur, LinearPhysics, Padding, Physics, Reach, WindowPhysics, kernels, slice, slice_mut,
+};
 use crate::array::{Array, View};
 use crate::error::{Error, Result};
 use closed_form::Aliases;
@@ -217,17 +220,22 @@ impl Downsampling {
     /// Without a blur the normal operator is a mask.
     fn solve_mask(&self, b: &View, shift: f64) -> Result<Array> {
         self.check_image(b)?;
-        let inverse = |value: f64| if value > 0.0 { (1.0 / value) as f32 } else { 0.0 };
-        let (measured, missing) = (inverse(1.0 + shift), inverse(shift));
         let mut solution = Array::zeros(b.raw_dim());
         let kept = b.len() / self.blurred.iter().product::<usize>()
             * self.kept().iter().product::<usize>();
         let factors = slice_mut(&mut solution);
         self.spread(&vec![1.0; kept], factors);
-        for (factor, &b) in factors.iter_mut().zip(slice(b).iter()) {
-            *factor = b * if *factor > 0.0 { measured } else { missing };
-        }
+        divide_by_mask(factors, &slice(b), shift);
         Ok(solution)
+    }
+}
+
+/// Turns a mask into `b / (mask + shift)`, or with a shift of 0 into what is measured of b.
+fn divide_by_mask(mask: &mut [f32], b: &[f32], shift: f64) {
+    let inverse = |value: f64| if value > 0.0 { (1.0 / value) as f32 } else { 0.0 };
+    let (measured, missing) = (inverse(1.0 + shift), inverse(shift));
+    for (factor, &b) in mask.iter_mut().zip(b) {
+        *factor = b * if *factor > 0.0 { measured } else { missing };
     }
 }
 
@@ -257,6 +265,10 @@ impl Physics for Downsampling {
     }
 
     fn as_linear(&self) -> Option<&dyn LinearPhysics> {
+        Some(self)
+    }
+
+    fn as_window(&self) -> Option<&dyn WindowPhysics> {
         Some(self)
     }
 
