@@ -57,12 +57,7 @@ pub fn norm(a: &[f32]) -> f64 {
 /// If the arrays differ in length.
 #[must_use]
 pub fn distance(a: &[f32], b: &[f32]) -> f64 {
-    distance_of_rows(a, b, a.len())
-}
-
-/// √Σ (aᵢ − bᵢ)² over arrays whose rows have `row` elements.
-pub(crate) fn distance_of_rows(a: &[f32], b: &[f32], row: usize) -> f64 {
-    sum_of([a, b], row, |[a, b]| (f64::from(a) - f64::from(b)).powi(2)).value().sqrt()
+    sum_of([a, b], a.len(), |[a, b]| (f64::from(a) - f64::from(b)).powi(2)).value().sqrt()
 }
 
 /// The elements of a row of an array.

@@ -198,7 +198,8 @@ fn methods_for_total_variation_agree_and_nothing_near_is_better() {
     assert!(relative(&one, &flat(&other)) < 1e-4, "{}", relative(&one, &flat(&other)));
     let problem = problem(&Context::solo()).expect("a problem");
     let value = |image: &Array| {
-        problem.value(&image.clone().into()).expect("a value") + weight * TotalVariation::value(image)
+        problem.value(&image.clone().into()).expect("a value")
+            + weight * TotalVariation::value(image)
     };
     let mut random = fastrand::Rng::with_seed(3);
     for _ in 0..50 {
@@ -281,7 +282,12 @@ fn a_normalised_denoiser_does_not_depend_on_the_units_of_the_data() {
         methods.map(|method| {
             let start = State::new(problem.start(&Start::Adjoint).expect("a start"));
             let stopping = Stopping { iterations: 6, ..Stopping::default() };
-            solve(&problem, &*method, start, &stopping, None).expect("solved").state.image.into_local() / unit
+            solve(&problem, &*method, start, &stopping, None)
+                .expect("solved")
+                .state
+                .image
+                .into_local()
+                / unit
         })
     };
     // Powers of two change no bits.
@@ -290,6 +296,7 @@ fn a_normalised_denoiser_does_not_depend_on_the_units_of_the_data() {
 
     let flat = Array::from_elem(vec![1, 1, COLUMNS], 0.02_f32);
     let plug = Plug::new(denoiser.clone(), 0.2).range(Range::Normalise);
+    let flat = Image::from(flat);
     assert_eq!(plug.denoise(&flat).expect("a flat image"), flat);
 }
 

@@ -6,8 +6,9 @@ use std::borrow::Cow;
 use haloscope_comm::Collectives;
 
 use super::agree::agree;
+use super::has_pointwise_solution;
 use super::stack::{DistributedStack, linear, part};
-use crate::array::{Array, row_of, slice, squared_norm_of_rows, standard};
+use crate::array::{Array, row_of, slice, slice_mut, squared_norm_of_rows, standard};
 use crate::error::Result;
 use crate::least_squares::{
     self, LeastSquaresOptions, LinearMap, NormOptions, Solution, SquaredNorm,
@@ -156,12 +157,19 @@ impl LinearMap for DistributedMap<'_> {
 
     /// A stack of one operator has its closed form, which its owner computes.
     fn solve_normal(&self, b: &Array, shift: f64) -> Option<Result<Array>> {
-        let ([owner], true) = (self.stack.owners(), self.closed) else { return None };
-        let solution = self
-            .stack
-            .local_operators()
-            .first()
-            .and_then(|(_, one)| one.as_linear()?.solve_normal(b, shift));
+        let [owner] = self.stack.owners() else { return None };
+        let solution = self.stack.local_operators().first().and_then(|(_, one)| {
+            if self.closed {
+                return one.as_linear()?.solve_normal(b, shift);
+            }
+            // Pixel by pixel, as images in shards have it.
+            let operator = one.as_window().filter(|one| has_pointwise_solution(*one))?;
+            let whole: Vec<_> = b.shape()[2..].iter().map(|side| 0..*side).collect();
+            let mut image = Array::zeros(b.raw_dim());
+            let (batch, to) = (b.shape()[0], slice_mut(&mut image));
+            let solved = operator.solve_normal_window(batch, &whole, &slice(b), shift, to)?;
+            Some(solved.map(|()| image))
+        });
         if self.stack.context().size() == 1 {
             return solution.map(|solution| solution.map(standard));
         }

@@ -17,11 +17,11 @@ use haloscope_comm::Collectives;
 use crate::array::{self, Array, View, slice_mut, standard};
 use crate::error::{Error, Result};
 
-pub use layout::{Layout, Region, Shards};
+pub use layout::{Layout, Region, Space};
 pub use sum::{RUN, Sum};
 
-pub(crate) use layout::{cut, place};
-pub(crate) use sum::{add_row, sum_of};
+pub(crate) use layout::{cut, is_empty, place, totals};
+pub(crate) use sum::{add_row, add_runs, sum_of};
 pub(crate) use window::{Needed, WindowPlan};
 
 /// An image, or any array, in a layout.
@@ -51,34 +51,34 @@ impl From<Array> for Image {
 
 impl Image {
     /// This rank's part of an image in shards.
-    pub fn sharded(shards: &Arc<Shards>, local: Array) -> Result<Self> {
-        if local.shape() != shards.own_shape() {
+    pub fn sharded(space: &Arc<Space>, local: Array) -> Result<Self> {
+        if local.shape() != space.own_shape() {
             return Err(Error::Shape {
                 what: "the part of an image".into(),
-                expected: format!("{:?} is this rank's part", shards.own_shape()),
+                expected: format!("{:?} is this rank's part", space.own_shape()),
                 found: local.shape().to_vec(),
             });
         }
-        Ok(Self { layout: Layout::Sharded(shards.clone()), local: standard(local) })
+        Ok(Self { layout: Layout::Sharded(space.clone()), local: standard(local) })
     }
 
     /// This rank's part of an array that it has as a whole.
-    pub fn cut(shards: &Arc<Shards>, whole: &View) -> Result<Self> {
-        if whole.shape() != shards.whole() {
+    pub fn cut(space: &Arc<Space>, whole: &View) -> Result<Self> {
+        if whole.shape() != space.whole() {
             return Err(Error::Shape {
                 what: "the image to cut into shards".into(),
-                expected: format!("{:?} was planned for", shards.whole()),
+                expected: format!("{:?} was planned for", space.whole()),
                 found: whole.shape().to_vec(),
             });
         }
-        Self::sharded(shards, cut(whole, shards.own()))
+        Self::sharded(space, cut(whole, space.own()))
     }
 
     /// Other values in the same layout: this rank's part of them.
     pub fn with(&self, local: Array) -> Result<Self> {
         match &self.layout {
             Layout::Replicated => Ok(local.into()),
-            Layout::Sharded(shards) => Self::sharded(shards, local),
+            Layout::Sharded(space) => Self::sharded(space, local),
         }
     }
 
@@ -95,7 +95,7 @@ impl Image {
         shape.insert(at, places);
         let layout = match &self.layout {
             Layout::Replicated => Layout::Replicated,
-            Layout::Sharded(shards) => Layout::Sharded(shards.with_axis(at, places)),
+            Layout::Sharded(space) => Layout::Sharded(space.with_axis(at, places)),
         };
         Self { layout, local: Array::zeros(shape) }
     }
@@ -111,7 +111,7 @@ impl Image {
     pub fn shape(&self) -> &[usize] {
         match &self.layout {
             Layout::Replicated => self.local.shape(),
-            Layout::Sharded(shards) => shards.whole(),
+            Layout::Sharded(space) => space.whole(),
         }
     }
 
@@ -120,7 +120,7 @@ impl Image {
     pub fn region(&self) -> Region {
         match &self.layout {
             Layout::Replicated => self.local.shape().iter().map(|side| 0..*side).collect(),
-            Layout::Sharded(shards) => shards.own().clone(),
+            Layout::Sharded(space) => space.own().clone(),
         }
     }
 
@@ -165,14 +165,14 @@ impl Image {
 
     /// The whole image on every rank, which takes the memory that shards are there to save. All ranks call it.
     pub fn gather(&self) -> Result<Array> {
-        let Layout::Sharded(shards) = &self.layout else { return Ok(self.local.clone()) };
+        let Layout::Sharded(space) = &self.layout else { return Ok(self.local.clone()) };
         let volume = |region: &Region| region.iter().map(Range::len).product::<usize>();
-        let counts: Vec<usize> = shards.regions().iter().map(volume).collect();
+        let counts: Vec<usize> = space.regions().iter().map(volume).collect();
         let mut parts = vec![0.0; counts.iter().sum()];
-        shards.context().comm().all_gather_into(self.values(), &counts, &mut parts)?;
-        let mut whole = Array::zeros(shards.whole());
+        space.context().comm().all_gather_into(self.values(), &counts, &mut parts)?;
+        let mut whole = Array::zeros(space.whole());
         let mut rest = &parts[..];
-        for (region, count) in shards.regions().iter().zip(counts) {
+        for (region, count) in space.regions().iter().zip(counts) {
             let (part, others) = rest.split_at(count);
             rest = others;
             let shape: Vec<usize> = region.iter().map(Range::len).collect();
@@ -266,7 +266,10 @@ impl Image {
     ///
     /// # Errors
     /// If the images are not in one layout.
-    pub fn sum<const N: usize>(images: [&Self; N], f: impl Fn([f32; N]) -> f64 + Sync) -> Result<f64> {
+    pub fn sum<const N: usize>(
+        images: [&Self; N],
+        f: impl Fn([f32; N]) -> f64 + Sync,
+    ) -> Result<f64> {
         let Some(first) = images.first() else { return Ok(0.0) };
         let [total] = first.layout.totals([Self::share(images, f)?])?;
         Ok(total)
@@ -296,7 +299,11 @@ impl Image {
                 format!("in shards, of shape {:?}, {:?} of it here", image.shape(), image.region())
             }
         };
-        let reason = format!("one is {}, the other {}; images of one layout can be combined", words(self), words(other));
+        let reason = format!(
+            "one is {}, the other {}; images of one layout can be combined",
+            words(self),
+            words(other)
+        );
         Err(Error::argument("images", reason))
     }
 }

@@ -226,7 +226,12 @@ pub(crate) fn add_row(sum: &mut Sum, row: &[f64]) {
     }
 }
 
-fn add_runs<const N: usize>(sum: &mut Sum, arrays: [&[f32]; N], f: &impl Fn([f32; N]) -> f64) {
+/// Adds `f` over the runs of one row.
+pub(crate) fn add_runs<const N: usize>(
+    sum: &mut Sum,
+    arrays: [&[f32]; N],
+    f: &impl Fn([f32; N]) -> f64,
+) {
     let split = arrays.map(|array| array.as_chunks::<RUN>());
     let (runs, rests) = (split.map(|(runs, _)| runs), split.map(|(_, rest)| rest));
     for index in 0..runs[0].len() {
@@ -362,7 +367,8 @@ mod tests {
     #[test]
     fn sums_of_arrays_follow_rows_and_not_threads() {
         let mut random = fastrand::Rng::with_seed(4);
-        for (rows, row) in [(1, 5), (3, 8), (700, 61), (2, 40_003), (5, 1), (1, 16_384), (9, 16_385)]
+        for (rows, row) in
+            [(1, 5), (3, 8), (700, 61), (2, 40_003), (5, 1), (1, 16_384), (9, 16_385)]
         {
             let mut draw = || (0..rows * row).map(|_| random.f32() - 0.5).collect::<Vec<f32>>();
             let (a, b) = (draw(), draw());

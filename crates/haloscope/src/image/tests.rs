@@ -9,15 +9,13 @@ const RANKS: [usize; 5] = [1, 2, 3, 5, 8];
 
 fn array(shape: &[usize], seed: u64) -> Array {
     let mut random = fastrand::Rng::with_seed(seed);
-    Array::from_shape_simple_fn(shape, || {
-        (random.f32() - 0.5) * 10_f32.powi(random.i32(-6..6))
-    })
+    Array::from_shape_simple_fn(shape, || (random.f32() - 0.5) * 10_f32.powi(random.i32(-6..6)))
 }
 
 /// Parts of any grid that may be cut at these steps.
-fn shards(ctx: &Context, shape: &[usize], steps: &[usize]) -> Result<Arc<Shards>> {
+fn space_of(ctx: &Context, shape: &[usize], steps: &[usize]) -> Result<Arc<Space>> {
     let grains: Vec<Grain> = steps.iter().map(|step| Grain { step: *step, last: 1 }).collect();
-    Shards::new(ctx, &ShardPlan::new(shape, &grains, ctx.size())?)
+    Space::new(ctx, &ShardPlan::new(shape, &grains, ctx.size())?)
 }
 
 const CASES: [(&[usize], &[usize]); 5] = [
@@ -28,22 +26,23 @@ const CASES: [(&[usize], &[usize]); 5] = [
     (&[1, 1, 3, 3], &[8, 8]),
 ];
 
+fn numbers(a: &Image, b: &Image) -> Result<Vec<u64>> {
+    let (low, high) = a.extremes()?;
+    let sums = [a.dot(b)?, a.norm()?, a.distance(b)?, a.squared_norm()?];
+    let ends = [f64::from(low), f64::from(high)];
+    Ok(sums.iter().chain(&ends).map(|number| number.to_bits()).collect())
+}
+
 #[test]
 fn sums_of_parts_have_the_bits_of_the_whole() {
     for (shape, steps) in CASES {
         let (a, b) = (array(shape, 1), array(shape, 2));
-        let numbers = |a: &Image, b: &Image| -> Result<Vec<u64>> {
-            let (low, high) = a.extremes()?;
-            let sums = [a.dot(b)?, a.norm()?, a.distance(b)?, a.squared_norm()?];
-            let ends = [f64::from(low), f64::from(high)];
-            Ok(sums.iter().chain(&ends).map(|number| number.to_bits()).collect())
-        };
         let expected = numbers(&a.clone().into(), &b.clone().into()).expect("no ranks, no failure");
-        let [a, b] = &[a, b];
         for ranks in RANKS {
-            let found = Context::threads(ranks, |ctx| {
-                let shards = shards(ctx, shape, steps)?;
-                numbers(&Image::cut(&shards, a)?, &Image::cut(&shards, b)?)
+            let (a, b) = (a.clone(), b.clone());
+            let found = Context::threads(ranks, move |ctx| {
+                let space = space_of(ctx, shape, steps)?;
+                numbers(&Image::cut(&space, &a)?, &Image::cut(&space, &b)?)
             });
             for found in found.expect("no rank fails") {
                 assert_eq!(found, expected, "{shape:?} on {ranks} ranks");
@@ -59,12 +58,13 @@ fn parts_make_the_whole_and_are_changed_where_they_are() {
         let mut expected = Image::from(a.clone());
         expected.add_scaled(0.3, &b.clone().into()).expect("one layout");
         expected.clamp(Some((-1.0, 1.0)));
-        let (a, b, expected) = (&a, &b, expected.whole().expect("replicated"));
+        let expected = expected.whole().expect("replicated");
         for ranks in RANKS {
-            let found = Context::threads(ranks, |ctx| {
-                let shards = shards(ctx, shape, steps)?;
-                let mut image = Image::cut(&shards, a)?;
-                image.add_scaled(0.3, &Image::cut(&shards, b)?)?;
+            let (a, b) = (a.clone(), b.clone());
+            let found = Context::threads(ranks, move |ctx| {
+                let space = space_of(ctx, shape, steps)?;
+                let mut image = Image::cut(&space, &a)?;
+                image.add_scaled(0.3, &Image::cut(&space, &b)?)?;
                 image.clamp(Some((-1.0, 1.0)));
                 assert_eq!(image.shape(), shape);
                 assert!(image.whole().is_err());
@@ -80,14 +80,16 @@ fn images_of_other_layouts_or_shapes_are_refused() {
     let whole = array(&[1, 1, 16, 16], 5);
     let error = Image::from(whole.clone()).dot(&array(&[1, 1, 16, 8], 5).into());
     assert!(error.expect_err("another shape").to_string().contains("[1, 1, 16, 8]"));
-    let outcome = Context::threads(2, |ctx| {
-        let rows = Image::cut(&shards(ctx, &[1, 1, 16, 16], &[8, 1000])?, &whole)?;
-        let columns = Image::cut(&shards(ctx, &[1, 1, 16, 16], &[1000, 8])?, &whole)?;
+    let outcome = Context::threads(2, move |ctx| {
+        let rows = Image::cut(&space_of(ctx, &[1, 1, 16, 16], &[8, 1000])?, &whole)?;
+        let columns = Image::cut(&space_of(ctx, &[1, 1, 16, 16], &[1000, 8])?, &whole)?;
         let error = rows.clone().add_scaled(1.0, &columns).expect_err("other parts").to_string();
         assert!(error.contains("in shards"), "{error}");
         let error = rows.dot(&whole.clone().into()).expect_err("replicated").to_string();
         assert!(error.contains("replicated, of shape [1, 1, 16, 16]"), "{error}");
-        let error = shards(ctx, &[1, 1, 16, 16], &[1000, 4]).expect_err("cut at 4").to_string();
+        let halves = [0..4, 4..16].map(|columns| vec![0..1, 0..1, 0..16, columns]).to_vec();
+        let error =
+            Space::of_regions(ctx, &[1, 1, 16, 16], halves).expect_err("cut at 4").to_string();
         assert!(error.contains("multiples of 8"), "{error}");
         Ok::<_, Error>(())
     });
@@ -100,9 +102,9 @@ fn windows_show_what_other_ranks_have() {
     for (case, (shape, steps)) in CASES.into_iter().enumerate() {
         let whole = array(shape, 6);
         for ranks in RANKS {
-            let whole = &whole;
-            let outcome = Context::threads(ranks, |ctx| {
-                let shards = shards(ctx, shape, steps)?;
+            let whole = whole.clone();
+            let outcome = Context::threads(ranks, move |ctx| {
+                let space = space_of(ctx, shape, steps)?;
                 let mut random = fastrand::Rng::with_seed((case * 10 + ranks) as u64);
                 let mut needed = Vec::new();
                 for is_periodic in [true, false] {
@@ -119,10 +121,10 @@ fn windows_show_what_other_ranks_have() {
                         };
                         region.iter().enumerate().map(reach).collect()
                     };
-                    let windows = shards.regions().iter().map(window).collect();
-                    needed.push(Needed { shards: shards.clone(), windows });
+                    let windows = space.regions().iter().map(window).collect();
+                    needed.push(Needed { space: space.clone(), windows });
                 }
-                let part = Image::cut(&shards, whole)?;
+                let part = Image::cut(&space, &whole)?;
                 let before = ctx.comm().statistics().total().bytes_sent;
                 let plan = WindowPlan::new(ctx, &needed);
                 let windows = plan.gather(&[part.local(), part.local()])?;

@@ -7,8 +7,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use haloscope_comm::{Collectives, Context};
+use ndarray::ArrayViewD;
 
-use super::layout::{Region, Shards, cut, is_empty, place};
+use super::layout::{Region, Space, cut, is_empty, place};
 use crate::array::{Array, View};
 use crate::error::Result;
 
@@ -18,7 +19,7 @@ pub(crate) type Window = Vec<Range<isize>>;
 /// An array in parts, and the window that each rank needs of it; an empty one for nothing.
 #[derive(Clone, Debug)]
 pub(crate) struct Needed {
-    pub(crate) shards: Arc<Shards>,
+    pub(crate) space: Arc<Space>,
     pub(crate) windows: Vec<Window>,
 }
 
@@ -77,28 +78,48 @@ impl WindowPlan {
 
     /// This rank's windows, from its own parts. All ranks call it. What no part has is zero.
     pub(crate) fn gather(&self, parts: &[&View]) -> Result<Vec<Array>> {
-        let _span = self.ctx.span("halo");
         let mut windows: Vec<Array> =
             self.shapes.iter().map(|shape| Array::zeros(&shape[..])).collect();
         for piece in &self.own {
             place(&mut windows[piece.array], &piece.to, &cut(parts[piece.array], &piece.from));
         }
-        if self.ctx.size() == 1 {
-            return Ok(windows);
-        }
-        let pack = |pieces: &Vec<Piece>| {
+        let packed = self.pack(|piece| cut(parts[piece.array], &piece.from));
+        self.exchange(&packed, |piece, part| place(&mut windows[piece.array], &piece.to, part))?;
+        Ok(windows)
+    }
+
+    /// Brings up to date what a window of the only array has of other ranks' parts; its own part begins at `own` in it. A rank
+    /// that needs nothing has no window, and calls it, too.
+    pub(crate) fn refresh(&self, window: Option<&mut View>, own: &[usize]) -> Result<()> {
+        let Some(window) = window else { return self.exchange(&[], |_, _| ()) };
+        let packed = self.pack(|piece| {
+            let shift = |(range, own): (&Range<usize>, &usize)| range.start + own..range.end + own;
+            cut(window, &piece.from.iter().zip(own).map(shift).collect::<Region>())
+        });
+        self.exchange(&packed, |piece, part| place(window, &piece.to, part))
+    }
+
+    /// What is sent to each rank.
+    fn pack(&self, values: impl Fn(&Piece) -> Array) -> Vec<Vec<f32>> {
+        let of_rank = |(_, pieces): &(usize, Vec<Piece>)| {
             let mut packed = Vec::with_capacity(pieces.iter().map(Piece::len).sum());
-            for piece in pieces {
-                packed.extend(cut(parts[piece.array], &piece.from));
-            }
+            pieces.iter().for_each(|piece| packed.extend(values(piece)));
             packed
         };
-        let packed: Vec<Vec<f32>> = self.sends.iter().map(|(_, pieces)| pack(pieces)).collect();
+        self.sends.iter().map(of_rank).collect()
+    }
+
+    /// Sends what is packed, and calls `arrive` for each piece that the others send.
+    fn exchange(&self, packed: &[Vec<f32>], mut arrive: impl FnMut(&Piece, &View)) -> Result<()> {
+        if self.ctx.size() == 1 {
+            return Ok(());
+        }
+        let _span = self.ctx.span("halo");
         let room = |pieces: &Vec<Piece>| vec![0.0_f32; pieces.iter().map(Piece::len).sum()];
         let mut arrived: Vec<Vec<f32>> =
             self.receives.iter().map(|(_, pieces)| room(pieces)).collect();
         let sends: Vec<(usize, &[f32])> =
-            self.sends.iter().zip(&packed).map(|((to, _), values)| (*to, &values[..])).collect();
+            self.sends.iter().zip(packed).map(|((to, _), values)| (*to, &values[..])).collect();
         let mut receives: Vec<(usize, &mut [f32])> = (self.receives.iter().zip(&mut arrived))
             .map(|((from, _), values)| (*from, &mut values[..]))
             .collect();
@@ -109,11 +130,11 @@ impl WindowPlan {
                 let (values, others) = rest.split_at(piece.len());
                 rest = others;
                 let shape: Vec<usize> = piece.to.iter().map(Range::len).collect();
-                let part = Array::from_shape_vec(shape, values.to_vec()).expect("its length");
-                place(&mut windows[piece.array], &piece.to, &part);
+                let part = ArrayViewD::from_shape(shape, values).expect("its length");
+                arrive(piece, &part);
             }
         }
-        Ok(windows)
+        Ok(())
     }
 }
 
@@ -125,13 +146,13 @@ fn length(range: &Range<isize>) -> usize {
 fn pieces(needed: &[Needed], from: usize, to: usize) -> Vec<Piece> {
     let mut all = Vec::new();
     for (array, needed) in needed.iter().enumerate() {
-        let (own, window) = (&needed.shards.regions()[from], &needed.windows[to]);
+        let (own, window) = (&needed.space.regions()[from], &needed.windows[to]);
         if is_empty(own) || window.iter().any(|range| length(range) == 0) {
             continue;
         }
         let mut found = vec![(Region::new(), Region::new())];
         for axis in 0..own.len() {
-            let side = needed.shards.whole()[axis];
+            let side = needed.space.whole()[axis];
             let along = overlaps(&own[axis], &window[axis], side);
             found = found
                 .iter()

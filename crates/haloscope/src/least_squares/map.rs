@@ -1,8 +1,6 @@
 //! What an iterative method needs to know about an operator, a stack, or a distributed stack.
 
-use crate::array::{
-    Array, add_scaled, dot_of_rows, elements, row_of, scale, squared_norm_of_rows,
-};
+use crate::array::{Array, add_scaled, dot_of_rows, elements, row_of, scale, squared_norm_of_rows};
 use crate::error::{Error, Result};
 use crate::measurements::Measurements;
 use crate::physics::{LinearPhysics, Physics, Stack};
@@ -17,6 +15,15 @@ pub trait LinearMap {
 
     /// The shape of an image, without the batch.
     fn image_shape(&self) -> &[usize];
+
+    /// This rank's part of an image with these elements, in the order of the whole.
+    fn image_of(&self, element: &dyn Fn(u64) -> f32) -> Array {
+        let mut index = 0;
+        Array::from_shape_simple_fn([&[1], self.image_shape()].concat(), || {
+            index += 1;
+            element(index - 1)
+        })
+    }
 
     /// `A x`.
     fn forward(&self, image: &Array) -> Result<Self::Data>;

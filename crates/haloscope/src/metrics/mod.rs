@@ -5,6 +5,7 @@
 //! values, because a metric that guesses it from the data changes when the data does. Sums are those
 //! of [`image`](crate::image): the result does not depend on the number of threads or ranks.
 
+pub mod of_images;
 mod ssim;
 
 use crate::array::{View, row_of};

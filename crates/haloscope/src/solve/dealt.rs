@@ -87,8 +87,14 @@ impl DataTerm for Dealt {
         closed: bool,
     ) -> Result<Image> {
         let (image, adjoint) = (image.whole()?, adjoint.whole()?);
-        let solution =
-            self.fidelity.prox_from_adjoint(&self.physics, image, adjoint, step, options, closed)?;
+        let solution = self.fidelity.prox_from_adjoint(
+            &self.physics,
+            image,
+            adjoint,
+            step,
+            options,
+            closed,
+        )?;
         Ok(solution.image.into())
     }
 

@@ -5,11 +5,14 @@
 //! `AᵀA1`, the weight with which each pixel is seen, the adjoint becomes a mean of the data around each pixel; what is
 //! not seen at all is interpolated from what is, coarse to fine and then smoothed until it is nearly harmonic.
 
+use std::sync::Arc;
+
 use rayon::prelude::*;
 
+use super::fill_parts;
 use crate::array::{Array, slice, slice_mut};
 use crate::error::Result;
-use crate::image::Image;
+use crate::image::{Image, Layout, Space};
 
 /// A pixel that is seen with less than this part of the largest weight is not seen: rounding errors of operators that
 /// use Fourier transforms are below it.
@@ -20,7 +23,7 @@ const SEEN: f32 = 1e-4;
 const SEES_CONSTANTS: f64 = 1e-2;
 
 /// How often unseen pixels are replaced by the mean of their neighbours at the end, and at each coarser level.
-const SWEEPS: usize = 16;
+pub(super) const SWEEPS: usize = 16;
 
 /// `adjoint / weights` where pixels are seen, and an interpolation elsewhere; `None` if `weights` (`AᵀA1`) do not say
 /// what is seen, because some are clearly negative or all are tiny. `square` is that of the adjoint, and `curvature` its product
@@ -41,7 +44,29 @@ pub(super) fn fill(
     if !is_weight {
         return Ok(None);
     }
-    Ok(fill_whole(adjoint.whole()?, weights.whole()?, most).map(Image::from))
+    match adjoint.layout() {
+        Layout::Replicated => {
+            Ok(fill_whole(adjoint.local(), weights.local(), most).map(Image::from))
+        }
+        Layout::Sharded(space) => fill_part(space, adjoint, weights, most),
+    }
+}
+
+/// This rank's part of the image, if all parts are finite; `most` is the largest weight.
+fn fill_part(
+    space: &Arc<Space>,
+    adjoint: &Image,
+    weights: &Image,
+    most: f32,
+) -> Result<Option<Image>> {
+    let seen = weights.local().mapv(|weight| f32::from(weight > SEEN * most));
+    let mut image = adjoint.clone();
+    image.update(weights, |value, weight| {
+        *value = if weight > SEEN * most { *value / weight } else { 0.0 };
+    })?;
+    fill_parts::interpolate(space, image.local_mut(), &seen)?;
+    let is_finite = image.norm()?.is_finite();
+    Ok(is_finite.then_some(image))
 }
 
 /// The image, if all of it is here and finite; `most` is the largest weight.

@@ -7,8 +7,9 @@ use haloscope_comm::Context;
 use super::data_term::DataTerm;
 use super::dealt::Dealt;
 use super::fill::fill;
+use super::sharded::Sharded;
 use crate::array::Array;
-use crate::distribute::{DistributedFidelity, DistributedStack, Workers};
+use crate::distribute::{DistributedFidelity, DistributedStack, ShardedStack, Workers};
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::least_squares::{LeastSquaresOptions, NormOptions};
@@ -68,6 +69,16 @@ impl Problem {
         fidelity: DistributedFidelity,
     ) -> Result<Self> {
         Ok(Self::of(Box::new(Dealt::new(physics, data, fidelity)?)))
+    }
+
+    /// A problem for images in shards. Each rank gives its parts of the measurements, or the whole ones, of which it keeps its
+    /// parts. All ranks call it.
+    pub fn sharded(
+        physics: ShardedStack,
+        data: &Measurements,
+        fidelity: DistributedFidelity,
+    ) -> Result<Self> {
+        Ok(Self::of(Box::new(Sharded::new(physics, data, fidelity)?)))
     }
 
     fn of(term: Box<dyn DataTerm>) -> Self {

@@ -69,14 +69,7 @@ pub(crate) fn add_gradient(dual: &mut [f32], factor: f32, image: &[f32], shape: 
     });
 }
 
-/// The adjoint of [`gradient`].
-pub(crate) fn gradient_adjoint(dual: &[f32], shape: &[usize]) -> Vec<f32> {
-    let mut result = vec![0.0; dual.len() / Rows::of(shape).dimensions()];
-    gradient_adjoint_into(&mut result, dual, shape, &vec![true; shape.len() - 2]);
-    result
-}
-
-/// The same over whatever `result` holds, for a part of an image: along an axis where it does not end here, its last difference
+/// Writes the adjoint of [`gradient`] over whatever `result` holds, for a part of an image: along an axis where it does not end here, its last difference
 /// is one to a pixel that is elsewhere.
 pub(crate) fn gradient_adjoint_into(
     result: &mut [f32],
@@ -156,7 +149,9 @@ mod tests {
             let image: Vec<f32> = (0..count).map(|_| random.f32() - 0.5).collect();
             let rise = gradient(&image, shape);
             let dual: Vec<f32> = rise.iter().map(|_| random.f32() - 0.5).collect();
-            let (left, right) = (dot(&rise, &dual), dot(&image, &gradient_adjoint(&dual, shape)));
+            let mut back = vec![0.0; count];
+            gradient_adjoint_into(&mut back, &dual, shape, &vec![true; shape.len() - 2]);
+            let (left, right) = (dot(&rise, &dual), dot(&image, &back));
             assert!((left - right).abs() < 1e-5, "{shape:?}: {left}, {right}");
         }
     }

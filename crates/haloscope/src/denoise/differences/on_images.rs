@@ -1,19 +1,20 @@
 //! Differences of images in any layout. A part needs one pixel of its neighbours: the dual before it, the image after it.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::array::{Array, slice, slice_mut};
 use crate::error::Result;
-use crate::image::{Image, Layout, Needed, Shards, WindowPlan, cut, place};
+use crate::image::{Image, Layout, Needed, Region, Space, WindowPlan, cut, is_empty, place};
 
 /// `dual ← dual + factor · ∇image`.
 pub(crate) fn add_gradient(dual: &mut Image, factor: f32, image: &Image) -> Result<()> {
-    let Layout::Sharded(shards) = image.layout() else {
+    let Layout::Sharded(space) = image.layout() else {
         let shape = image.shape().to_vec();
         super::add_gradient(slice_mut(dual.local_mut()), factor, &slice(image.local()), &shape);
         return Ok(());
     };
-    let (window, _) = beside(shards, image.local(), 2, [0, 1])?;
+    let (window, _) = beside(space, image.local(), 2, [0, 1])?;
     if window.is_empty() {
         return Ok(());
     }
@@ -31,22 +32,21 @@ pub(crate) fn add_gradient(dual: &mut Image, factor: f32, image: &Image) -> Resu
 /// The adjoint of the gradient, in the layout of `like`.
 pub(crate) fn gradient_adjoint(dual: &Image, like: &Image) -> Result<Image> {
     let mut result = like.zeros_like();
-    let Layout::Sharded(shards) = dual.layout() else {
+    let Layout::Sharded(space) = dual.layout() else {
         let ends = vec![true; like.shape().len() - 2];
         let to = slice_mut(result.local_mut());
         super::gradient_adjoint_into(to, &slice(dual.local()), like.shape(), &ends);
         return Ok(result);
     };
-    let (window, before) = beside(shards, dual.local(), 3, [1, 0])?;
+    let (window, before) = beside(space, dual.local(), 3, [1, 0])?;
     if window.is_empty() {
         return Ok(result);
     }
     let mut shape = window.shape().to_vec();
     shape.remove(2);
     let mut extended = Array::zeros(&shape[..]);
-    let own = shards.own();
-    let ends: Vec<bool> =
-        (3..own.len()).map(|axis| own[axis].end == shards.whole()[axis]).collect();
+    let own = space.own();
+    let ends: Vec<bool> = (3..own.len()).map(|axis| own[axis].end == space.whole()[axis]).collect();
     super::gradient_adjoint_into(slice_mut(&mut extended), &slice(&window), &shape, &ends);
     let inner: Vec<_> = (shape.iter().enumerate())
         .map(|(axis, side)| if axis < 2 { 0..*side } else { before[axis + 1]..*side })
@@ -65,30 +65,35 @@ pub(crate) fn project(dual: &mut Image, like: &Image, radius: f32) {
 
 /// This rank's part with so many pixels before it and after it along each axis from `first` on, as far as the image has them;
 /// and how many there are before it.
-fn beside(
-    shards: &Arc<Shards>,
+pub(crate) fn beside(
+    space: &Arc<Space>,
     part: &Array,
     first: usize,
-    [before, after]: [usize; 2],
+    margins: [usize; 2],
 ) -> Result<(Array, Vec<usize>)> {
-    let whole = shards.whole();
-    let window = |region: &Vec<std::ops::Range<usize>>| {
-        let is_empty = region.iter().any(std::ops::Range::is_empty);
-        let along = |(axis, range): (usize, &std::ops::Range<usize>)| {
+    let needed = [around(space, first, margins)];
+    let window = &needed[0].windows[space.context().rank()];
+    let begins =
+        space.own().iter().zip(window).map(|(own, window)| own.start - window.start as usize);
+    let begins = begins.collect();
+    let mut found = WindowPlan::new(space.context(), &needed).gather(&[part])?;
+    Ok((found.remove(0), begins))
+}
+
+/// The windows of all ranks that have so many pixels more before and after.
+pub(crate) fn around(space: &Arc<Space>, first: usize, [before, after]: [usize; 2]) -> Needed {
+    let whole = space.whole();
+    let window = |region: &Region| {
+        let is_empty = is_empty(region);
+        let along = |(axis, range): (usize, &Range<usize>)| {
             if axis < first || is_empty {
                 return range.start as isize..range.end as isize;
             }
             let end = (range.end + after).min(whole[axis]);
             range.start.saturating_sub(before) as isize..end as isize
         };
-        region.iter().enumerate().map(along).collect::<Vec<_>>()
+        region.iter().enumerate().map(along).collect()
     };
-    let windows: Vec<_> = shards.regions().iter().map(window).collect();
-    let own = &windows[shards.context().rank()];
-    let begins =
-        shards.own().iter().zip(own).map(|(part, window)| part.start - window.start as usize);
-    let begins = begins.collect();
-    let needed = [Needed { shards: shards.clone(), windows }];
-    let mut found = WindowPlan::new(shards.context(), &needed).gather(&[part])?;
-    Ok((found.remove(0), begins))
+    let windows = space.regions().iter().map(window).collect();
+    Needed { space: space.clone(), windows }
 }
