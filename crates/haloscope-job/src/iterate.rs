@@ -59,7 +59,7 @@ pub(crate) fn iterate(
         Some(&mut |record, state| {
             let clock = Instant::now();
             let quality = if *has_truth && record.iteration.is_multiple_of(every) {
-                let compare = |truth| Quality::of(&state.image, truth);
+                let compare = |truth| Quality::of(state.image.whole()?, truth);
                 agree_on_root(ctx, || truth.as_ref().map(compare).transpose())?.flatten()
             } else {
                 None

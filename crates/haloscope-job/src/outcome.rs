@@ -86,7 +86,7 @@ impl Outcome {
     /// What was found, (batch, channel, spatial…).
     #[must_use]
     pub fn image(&self) -> &Array {
-        &self.state.image
+        self.state.image.local()
     }
 
     /// Iterations of which the image is the result, those of an earlier run included.

@@ -214,17 +214,19 @@ impl Prepared {
                 Start::Image(image) => image,
                 start => problem.start(&start)?,
             };
-            notes.extend(job.prior.clamp_note(&image));
+            notes.extend(job.prior.clamp_note(image.whole()?));
             // Zeros say nothing of the image's values.
             let seen = || match &job.start {
-                StartPlan::Zeros => problem.start(&Start::Adjoint).map(Cow::Owned),
-                _ => Ok(Cow::Borrowed(&image)),
+                StartPlan::Zeros => problem.start(&Start::Adjoint)?.into_whole().map(Cow::Owned),
+                _ => image.whole().map(Cow::Borrowed),
             };
             scale = job.prior.scale(seen)?;
             let is_scan = recipes[0].scan().is_some();
-            notes.extend(scale.and_then(|scale| job.prior.scale_note(scale, &image, is_scan)));
-            if let (true, Some((low, high))) = (job.solver.method.is_direct(), job.prior.clamp) {
-                image.mapv_inplace(|value| value.clamp(low, high));
+            if let Some(scale) = scale {
+                notes.extend(job.prior.scale_note(scale, image.whole()?, is_scan));
+            }
+            if job.solver.method.is_direct() {
+                image.clamp(job.prior.clamp);
             }
             let mut state = State::new(image);
             if let Some((black, white)) = scale {
@@ -297,12 +299,12 @@ fn start_of(
     back_projection: Option<Array>,
 ) -> Result<Start> {
     Ok(match (&job.start, back_projection) {
-        (_, Some(image)) => Start::Image(image),
-        (StartPlan::Zeros, _) => Start::Image(Array::zeros(layout.image.clone())),
+        (_, Some(image)) => Start::Image(image.into()),
+        (StartPlan::Zeros, _) => Start::Image(Array::zeros(layout.image.clone()).into()),
         (StartPlan::PseudoInverse(iterations), _) => Start::PseudoInverse(*iterations),
         (StartPlan::File(file), _) => {
             let image = agree(ctx, layout.load_start(file))?;
-            Start::Image(image)
+            Start::Image(image.into())
         }
         (StartPlan::Filled, None) => Start::Filled,
         (StartPlan::Adjoint | StartPlan::BackProjection(..), None) => Start::Adjoint,

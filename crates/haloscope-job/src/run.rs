@@ -196,7 +196,7 @@ impl Ready {
             truth: prepared.truth.take(),
             operators,
             bytes_moved: statistics.iter().map(|costs| costs.total().bytes_sent).sum(),
-            bits: Digest::of(&state.image).to_string(),
+            bits: Digest::of(state.image.local()).to_string(),
             depends_on_ranks: job.prior.depends_on_ranks(),
             files: Vec::new(),
             pictures: Vec::new(),

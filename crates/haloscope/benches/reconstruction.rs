@@ -203,7 +203,7 @@ fn run(request: &Request) -> Result<()> {
     reconstruct(1)?;
     let first = begin.elapsed();
     let begin = Instant::now();
-    let image = reconstruct(request.iterations)?.state.image;
+    let image = reconstruct(request.iterations)?.state.image.into_local();
     let seconds = begin.elapsed();
 
     let (side, iterations, threads) = (side(&truth), request.iterations, request.threads);

@@ -46,7 +46,7 @@ fn job(ctx: &Context) -> Result<()> {
     let method = Fista { step: problem.step_size()?, prior: Arc::new(prior) };
     let start = State::new(problem.start(&Start::Adjoint)?);
     let stopping = Stopping { iterations: 20, ..Stopping::default() };
-    let found = solve(&problem, &method, start, &stopping, None)?.state.image;
+    let found = solve(&problem, &method, start, &stopping, None)?.state.image.into_whole()?;
 
     if ctx.is_root() {
         let shapes: Vec<_> = data.iter().map(|(_, part)| part.shape().to_vec()).collect();

@@ -1,7 +1,6 @@
 //! Arithmetic over whole arrays, with the same bits on any number of threads.
 //!
-//! Sums are taken in f64 over pieces of a fixed length, and the pieces are added in order, so the
-//! result does not depend on the number of threads.
+//! Sums are those of [`image`](crate::image): they do not depend on how the elements are divided.
 
 use std::borrow::Cow;
 
@@ -9,6 +8,7 @@ use ndarray::{ArrayD, ArrayRef, IxDyn};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
+use crate::image::sum_of;
 
 /// An image, a volume, or the output of an operator, with axes (batch, channel, spatial…).
 pub type Array = ArrayD<f32>;
@@ -17,45 +17,52 @@ pub type Array = ArrayD<f32>;
 /// foreign memory coerce.
 pub type View = ArrayRef<f32, IxDyn>;
 
-/// The elements of one piece of a sum: long enough to be worth a thread's while.
+/// The elements that a thread takes at a time.
 const PIECE: usize = 1 << 14;
 
-/// Σ aᵢ bᵢ, in f64.
+/// Σ aᵢ bᵢ, in f64; all elements are one row.
 ///
 /// # Panics
 /// If the arrays differ in length.
 #[must_use]
 pub fn dot(a: &[f32], b: &[f32]) -> f64 {
-    assert_eq!(a.len(), b.len(), "a product of arrays of different lengths");
-    ordered_sum(a.len(), |range| {
-        lanes(a[range.clone()].iter().zip(&b[range]).map(|(&a, &b)| f64::from(a) * f64::from(b)))
-    })
+    dot_of_rows(a, b, a.len())
 }
 
-/// Σ aᵢ², in f64.
+/// Σ aᵢ bᵢ over arrays whose rows have `row` elements.
+pub(crate) fn dot_of_rows(a: &[f32], b: &[f32], row: usize) -> f64 {
+    sum_of([a, b], row, |[a, b]| f64::from(a) * f64::from(b)).value()
+}
+
+/// Σ aᵢ², in f64; all elements are one row.
 #[must_use]
 pub fn squared_norm(a: &[f32]) -> f64 {
-    dot(a, a)
+    squared_norm_of_rows(a, a.len())
 }
 
-/// √Σ aᵢ², in f64.
+/// Σ aᵢ² over an array whose rows have `row` elements.
+pub(crate) fn squared_norm_of_rows(a: &[f32], row: usize) -> f64 {
+    sum_of([a], row, |[a]| f64::from(a) * f64::from(a)).value()
+}
+
+/// √Σ aᵢ², in f64; all elements are one row.
 #[must_use]
 pub fn norm(a: &[f32]) -> f64 {
     squared_norm(a).sqrt()
 }
 
-/// √Σ (aᵢ − bᵢ)², in f64.
+/// √Σ (aᵢ − bᵢ)², in f64; all elements are one row.
 ///
 /// # Panics
 /// If the arrays differ in length.
 #[must_use]
 pub fn distance(a: &[f32], b: &[f32]) -> f64 {
-    assert_eq!(a.len(), b.len(), "a distance of arrays of different lengths");
-    let squares = ordered_sum(a.len(), |range| {
-        let differences = a[range.clone()].iter().zip(&b[range]);
-        lanes(differences.map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2)))
-    });
-    squares.sqrt()
+    sum_of([a, b], a.len(), |[a, b]| (f64::from(a) - f64::from(b)).powi(2)).value().sqrt()
+}
+
+/// The elements of a row of an array.
+pub(crate) fn row_of(array: &View) -> usize {
+    array.shape().last().copied().unwrap_or(1)
 }
 
 /// The smallest and the largest value, ignoring NaN; +∞ and −∞ for an empty array.
@@ -64,17 +71,6 @@ pub fn extremes(image: &View) -> (f32, f32) {
     image.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), value| {
         (low.min(*value), high.max(*value))
     })
-}
-
-/// `sum` of ranges of `0..len`, added up in order.
-pub fn ordered_sum(len: usize, sum: impl Fn(std::ops::Range<usize>) -> f64 + Sync) -> f64 {
-    let piece = |i: usize| sum(i * PIECE..((i + 1) * PIECE).min(len));
-    let pieces = len.div_ceil(PIECE);
-    if pieces <= 1 {
-        return if len == 0 { 0.0 } else { piece(0) };
-    }
-    let sums: Vec<f64> = (0..pieces).into_par_iter().map(piece).collect();
-    sums.iter().sum()
 }
 
 /// `y ← a x + y`.

@@ -4,7 +4,7 @@
 //! rank's share of the list cannot be mistaken for a shorter list. Nothing here communicates: sums and
 //! norms are over the parts that are present.
 
-use crate::array::{Array, add_scaled, scale, squared_norm};
+use crate::array::{Array, add_scaled, row_of, scale, slice, squared_norm_of_rows};
 use crate::error::{Error, Result};
 
 /// The outputs of a stack's operators, some of which may be held elsewhere.
@@ -139,10 +139,7 @@ impl Measurements {
     /// their order.
     #[must_use]
     pub fn squared_norm(&self) -> f64 {
-        let squares = |part: &Array| match part.as_slice() {
-            Some(slice) => squared_norm(slice),
-            None => squared_norm(&part.iter().copied().collect::<Vec<_>>()),
-        };
+        let squares = |part: &Array| squared_norm_of_rows(&slice(part), row_of(part));
         self.iter().map(|(_, part)| squares(part)).sum()
     }
 

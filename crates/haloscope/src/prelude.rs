@@ -7,6 +7,7 @@ pub use crate::denoise::{Denoiser, NetworkDenoiser, NoiseLevel, TotalVariation};
 pub use crate::distribute::{distribute, distribute_with};
 pub use crate::error::{Error, Result};
 pub use crate::fidelity::{Fidelities, Fidelity, L1, L2, Poisson};
+pub use crate::image::Image;
 pub use crate::io;
 pub use crate::measurements::Measurements;
 pub use crate::noise::Noise;

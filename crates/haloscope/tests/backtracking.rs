@@ -14,7 +14,7 @@ use haloscope::solve::{
     Backtracking, Outcome, Prior, Problem, ProxPrimalDual, State, Stopping, TotalVariationPrior,
     solve,
 };
-use haloscope::{Array, Error, Measurements, Result};
+use haloscope::{Error, Image, Measurements, Result};
 use haloscope_comm::Context;
 
 const COLUMNS: usize = 6;
@@ -72,8 +72,9 @@ fn most_likely(background: f64) -> Vec<f64> {
 struct NotNegative;
 
 impl Prior for NotNegative {
-    fn prox(&self, image: Array, _step: f64) -> Result<Array> {
-        Ok(image.mapv(|value| value.max(0.0)))
+    fn prox(&self, mut image: Image, _step: f64) -> Result<Image> {
+        image.map(|value| value.max(0.0));
+        Ok(image)
     }
 }
 
@@ -111,7 +112,8 @@ fn steps_that_are_found_reach_the_most_likely_image() {
             [(false, 1.0), (true, 1.0), (true, 0.0), (false, 100.0), (true, -1.0)]
         {
             let found = run(&Context::solo(), background, accelerated, start, 4000).expect("a run");
-            let image: Vec<f64> = found.state.image.iter().map(|value| f64::from(*value)).collect();
+            let image: Vec<f64> =
+                found.state.image.local().iter().map(|value| f64::from(*value)).collect();
             let error = image.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
             let largest = expected.iter().copied().fold(0.0, f64::max);
             assert!(
@@ -163,7 +165,8 @@ fn duals_of_the_measurements_agree_with_steps_that_are_found() {
     let squares = |dense: &Dense| dense.entries.iter().map(|a| f64::from(a * a)).sum::<f64>();
     let norm = matrices().iter().map(squares).sum();
     let dual = ProxPrimalDual { squared_norm: norm, weight, step: 0.5, range: Some((0.0, 1e6)) };
-    let one = solve(&problem, &dual, start(), &stopping, None).expect("duals").state.image;
+    let one =
+        solve(&problem, &dual, start(), &stopping, None).expect("duals").state.image.into_local();
     let prior = TotalVariationPrior {
         weight,
         denoiser: TotalVariation { iterations: 500, tolerance: 1e-9 },
@@ -177,7 +180,8 @@ fn duals_of_the_measurements_agree_with_steps_that_are_found() {
         name: "test",
     };
     let stopping = Stopping { iterations: 3000, ..Stopping::default() };
-    let other = solve(&problem, &steps, start(), &stopping, None).expect("steps").state.image;
+    let other =
+        solve(&problem, &steps, start(), &stopping, None).expect("steps").state.image.into_local();
     let error = one.iter().zip(&other).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
     assert!(error < 0.02 * one.iter().copied().fold(0.0, f32::max), "{one:?} and {other:?}");
 }

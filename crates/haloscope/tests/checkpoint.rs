@@ -21,9 +21,9 @@ fn state(iteration: usize) -> State {
     let values = bits.map(f32::from_bits);
     let mut state = State::new(Array::from_shape_vec(vec![1, 1, 2, 3], values.to_vec()).unwrap());
     state.iteration = iteration;
-    state.arrays.insert("dual".into(), Array::from_elem(vec![2, 2], -0.0));
-    state.arrays.insert(String::new(), Array::zeros(vec![3, 0]));
-    state.arrays.insert("scalar".into(), Array::from_elem(vec![], 1.5));
+    state.arrays.insert("dual".into(), Array::from_elem(vec![2, 2], -0.0).into());
+    state.arrays.insert(String::new(), Array::zeros(vec![3, 0]).into());
+    state.arrays.insert("scalar".into(), Array::from_elem(vec![], 1.5).into());
     state.numbers.insert("momentum".into(), f64::from_bits(0x7ff8_dead_beef_0001));
     state.numbers.insert("größe".into(), -0.0);
     state
@@ -82,7 +82,7 @@ fn arrays_that_are_not_in_standard_layout_are_saved_in_their_own_order() {
         .permuted_axes(vec![2, 0, 1]);
     checkpoints.save(&State::new(turned.clone()), &job()).unwrap();
     let found = checkpoints.load_latest(&Context::solo(), &job()).unwrap().unwrap();
-    assert_eq!(found.state.image, turned);
+    assert_eq!(found.state.image.local(), turned);
 }
 
 #[test]

@@ -217,7 +217,7 @@ fn a_reconstruction_sends_what_was_foretold_and_computes_nothing_twice() {
     for ranks in [1, 2, 3, 5] {
         let job = small.clone();
         let results = Context::threads(ranks, move |ctx| {
-            let image = job.run(ctx, 2)?.state.image;
+            let image = job.run(ctx, 2)?.state.image.into_local();
             Ok::<_, Error>((image, ctx.comm().statistics().total().bytes_sent))
         })
         .expect("no rank fails");

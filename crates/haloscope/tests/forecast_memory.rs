@@ -21,7 +21,7 @@ use haloscope::solve::{
     TotalVariationPrior, solve,
 };
 use haloscope::tiling::{Batch, Strategy, Tiling};
-use haloscope::{Array, Result};
+use haloscope::{Array, Image, Result};
 use haloscope_comm::Context;
 use haloscope_nn::engine::EngineOptions;
 use haloscope_nn::models::{Architecture, Dncnn};
@@ -233,7 +233,7 @@ impl Case {
 struct Nothing;
 
 impl Prior for Nothing {
-    fn prox(&self, image: Array, _step: f64) -> Result<Array> {
+    fn prox(&self, image: Image, _step: f64) -> Result<Image> {
         Ok(image)
     }
 }

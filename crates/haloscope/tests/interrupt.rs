@@ -109,7 +109,7 @@ fn a_method_ends_before_the_iteration_that_comes() -> Result<()> {
             let method = Landweber { step: 0.5, range: None };
             solve(&problem, &method, start, &stopping, Some(&mut watch))
         });
-        Ok::<_, Error>((outcome.map(|outcome| outcome.state.image), seen))
+        Ok::<_, Error>((outcome.map(|outcome| outcome.state.image.into_local()), seen))
     };
     let (whole, iterations) = run(&Stop::default(), 9)?;
     assert_eq!(iterations, 5);

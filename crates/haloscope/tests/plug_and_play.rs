@@ -49,7 +49,8 @@ fn errors(tensors: &Arc<StateDict>, name: &'static str, level: f32, ranks: usize
             let stopping = Stopping { iterations, ..Stopping::default() };
             state = solve(&problem, &algorithm, state, &stopping, None)?.state;
             let expected = get(&format!("{name} iterate {iterations}"));
-            let distance = (&state.image - &expected).mapv(|value| value * value).sum().sqrt();
+            let distance =
+                (state.image.local() - &expected).mapv(|value| value * value).sum().sqrt();
             errors.push(distance / expected.mapv(|value| value * value).sum().sqrt());
         }
         Ok::<_, Error>(errors)

@@ -76,8 +76,13 @@ fn least_absolute_deviations_with_total_variation_reach_the_least_value() {
     let problem = problem(&Context::solo()).expect("a problem");
     let start = State::new(problem.start(&Start::Zeros).expect("zeros"));
     let stopping = Stopping { iterations: 8_000, ..Stopping::default() };
-    let image = solve(&problem, &method(), start, &stopping, None).expect("solved").state.image;
-    let value = problem.value(&image).expect("a value") + WEIGHT * TotalVariation::value(&image);
+    let image = solve(&problem, &method(), start, &stopping, None)
+        .expect("solved")
+        .state
+        .image
+        .into_local();
+    let value = problem.value(&image.clone().into()).expect("a value")
+        + WEIGHT * TotalVariation::value(&image);
     let least = least_value();
     assert!((value - least).abs() < 1e-4 * least, "{value} instead of {least}");
 }
@@ -106,7 +111,8 @@ fn a_ball_around_the_data_gives_the_flattest_image_in_it() {
     let start = State::new(problem.start(&Start::Zeros).expect("zeros"));
     let method = ProxPrimalDual { squared_norm: 1.0, weight: 1.0, step: 0.3, range: None };
     let stopping = Stopping { iterations: 8_000, ..Stopping::default() };
-    let image = solve(&problem, &method, start, &stopping, None).expect("solved").state.image;
+    let image =
+        solve(&problem, &method, start, &stopping, None).expect("solved").state.image.into_local();
     assert!(relative(&image, &expected) < 1e-3, "{}", relative(&image, &expected));
 }
 
@@ -129,7 +135,9 @@ fn a_checkpoint_of_three_ranks_continues_to_the_same_bits_on_any_number() {
                 checkpoints.save_together(ctx, &state, &job)?;
             }
             let stopping = Stopping { iterations: 20, ..Stopping::default() };
-            Ok::<_, Error>(solve(&problem, &method(), state, &stopping, None)?.state.image)
+            Ok::<_, Error>(
+                solve(&problem, &method(), state, &stopping, None)?.state.image.into_local(),
+            )
         });
         images.expect("no rank fails").swap_remove(0)
     };

@@ -15,7 +15,7 @@ use haloscope::solve::{
     PrimalDual, Prior, Problem, ProxPrimalDual, ProximalGradient, Range, Reason, Record,
     RedFixedPoint, RedGradient, Schedule, Start, State, Stopping, TotalVariationPrior, solve,
 };
-use haloscope::{Array, Error, Measurements, Result};
+use haloscope::{Array, Error, Image, Measurements, Result};
 use haloscope_comm::Context;
 
 const COLUMNS: usize = 12;
@@ -79,12 +79,15 @@ fn problem_in_units(ctx: &Context, unit: f32) -> Result<Problem> {
 struct Ridge(f64);
 
 impl Prior for Ridge {
-    fn prox(&self, image: Array, step: f64) -> Result<Array> {
-        Ok(image * (1.0 / (1.0 + step * self.0)) as f32)
+    fn prox(&self, mut image: Image, step: f64) -> Result<Image> {
+        image.scale((1.0 / (1.0 + step * self.0)) as f32);
+        Ok(image)
     }
 
-    fn gradient(&self, image: &Array) -> Result<Array> {
-        Ok(image * self.0 as f32)
+    fn gradient(&self, image: &Image) -> Result<Image> {
+        let mut gradient = image.clone();
+        gradient.scale(self.0 as f32);
+        Ok(gradient)
     }
 }
 
@@ -97,7 +100,7 @@ fn run(algorithm: &dyn Algorithm, iterations: usize) -> Array {
     let problem = problem(&Context::solo()).expect("a problem");
     let start = State::new(problem.start(&Start::Zeros).expect("zeros"));
     let stopping = Stopping { iterations, ..Stopping::default() };
-    solve(&problem, algorithm, start, &stopping, None).expect("solved").state.image
+    solve(&problem, algorithm, start, &stopping, None).expect("solved").state.image.into_local()
 }
 
 /// The minimiser of `½ ‖A x − y‖² + shift/2 ‖x‖²`.
@@ -195,7 +198,8 @@ fn methods_for_total_variation_agree_and_nothing_near_is_better() {
     assert!(relative(&one, &flat(&other)) < 1e-4, "{}", relative(&one, &flat(&other)));
     let problem = problem(&Context::solo()).expect("a problem");
     let value = |image: &Array| {
-        problem.value(image).expect("a value") + weight * TotalVariation::value(image)
+        problem.value(&image.clone().into()).expect("a value")
+            + weight * TotalVariation::value(image)
     };
     let mut random = fastrand::Rng::with_seed(3);
     for _ in 0..50 {
@@ -248,8 +252,10 @@ fn methods_that_keep_to_a_range_find_the_best_image_in_it() {
 struct InRange(TotalVariationPrior, f32, f32);
 
 impl Prior for InRange {
-    fn prox(&self, image: Array, step: f64) -> Result<Array> {
-        Ok(self.0.prox(image, step)?.mapv(|value| value.clamp(self.1, self.2)))
+    fn prox(&self, image: Image, step: f64) -> Result<Image> {
+        let mut result = self.0.prox(image, step)?;
+        result.clamp(Some((self.1, self.2)));
+        Ok(result)
     }
 }
 
@@ -276,7 +282,12 @@ fn a_normalised_denoiser_does_not_depend_on_the_units_of_the_data() {
         methods.map(|method| {
             let start = State::new(problem.start(&Start::Adjoint).expect("a start"));
             let stopping = Stopping { iterations: 6, ..Stopping::default() };
-            solve(&problem, &*method, start, &stopping, None).expect("solved").state.image / unit
+            solve(&problem, &*method, start, &stopping, None)
+                .expect("solved")
+                .state
+                .image
+                .into_local()
+                / unit
         })
     };
     // Powers of two change no bits.
@@ -285,6 +296,7 @@ fn a_normalised_denoiser_does_not_depend_on_the_units_of_the_data() {
 
     let flat = Array::from_elem(vec![1, 1, COLUMNS], 0.02_f32);
     let plug = Plug::new(denoiser.clone(), 0.2).range(Range::Normalise);
+    let flat = Image::from(flat);
     assert_eq!(plug.denoise(&flat).expect("a flat image"), flat);
 }
 
@@ -324,7 +336,7 @@ fn runs_have_the_same_bits_on_any_number_of_ranks_and_when_they_are_continued() 
                 assert_eq!(outcome.reason, Reason::Iterations);
                 state = outcome.state;
             }
-            bits.extend(state.image.iter().map(|value| value.to_bits()));
+            bits.extend(state.image.local().iter().map(|value| value.to_bits()));
         }
         Ok(bits)
     };

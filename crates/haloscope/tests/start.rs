@@ -37,7 +37,7 @@ fn start(ctx: &Context, operators: Vec<Arc<dyn Physics>>, start: &Start) -> Resu
     let parts = own.into_iter().filter_map(|index| Some((index, all.get(index)?.clone())));
     let data = Measurements::partial(all.len(), parts)?;
     let fidelity = distribute(Fidelities::from(L2::default()), ctx)?;
-    Problem::new(physics, data, fidelity)?.start(start)
+    Problem::new(physics, data, fidelity)?.start(start)?.into_whole()
 }
 
 fn decibels(image: &Array) -> f64 {

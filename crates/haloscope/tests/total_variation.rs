@@ -112,7 +112,7 @@ fn a_reconstruction_has_the_bits_of_the_prior_that_is_not_shared() {
             let prior = Arc::new(TotalVariationPrior { weight, denoiser });
             solve(&problem, &Fista { step, prior }, state, &stopping, None)
         };
-        Ok(outcome?.state.image)
+        Ok(outcome?.state.image.into_local())
     };
     let alone = run(&Context::solo(), false).expect("a run");
     for ranks in [1, 2, 3, 5, 8] {

@@ -11,7 +11,7 @@ use haloscope::denoise::{Denoiser, NetworkDenoiser, TotalVariation};
 use haloscope::distribute::{DistributedTotalVariation, distribute_with};
 use haloscope::solve::{self, Plug, Prior, PriorForms, Range, TotalVariationPrior};
 use haloscope::tiling::{Batch, Border, Extent, Overlap, Patch, Shards, Strategy, Tiling};
-use haloscope::{Array, Error, Result};
+use haloscope::{Array, Error, Image, Result};
 use haloscope_comm::Context;
 use haloscope_nn::engine::{Accuracy, EngineOptions};
 use haloscope_nn::models::{Model, ModelName};
@@ -588,14 +588,12 @@ struct Clamped {
 }
 
 impl Prior for Clamped {
-    fn prox(&self, image: Array, step: f64) -> Result<Array> {
+    fn prox(&self, image: Image, step: f64) -> Result<Image> {
         let mut result = match &self.inner {
             Some(prior) => prior.prox(image, step)?,
             None => image,
         };
-        if let Some((low, high)) = self.clamp {
-            result.mapv_inplace(|value| value.clamp(low, high));
-        }
+        result.clamp(self.clamp);
         Ok(result)
     }
 }

@@ -207,9 +207,8 @@ impl SolverPlan {
 
     /// The noise of the measurements, of all operators on average: the same on any number of ranks.
     fn noise_of(&self, problem: &Problem) -> Result<f64> {
-        let physics = problem.physics();
-        let mut squares = vec![0.0; physics.len()];
-        let mut typical = vec![0.0; physics.len()];
+        let mut squares = vec![0.0; problem.operators()];
+        let mut typical = vec![0.0; problem.operators()];
         for (index, part) in problem.data().iter() {
             let axes = if self.is_scan && part.ndim() == 4 { 1 } else { 2 };
             squares[index] = estimate_deviation(part, axes).powi(2);
@@ -217,7 +216,7 @@ impl SolverPlan {
             typical[index] = sum / part.len().max(1) as f64;
         }
         // Each number has one rank, so that the sums are exact.
-        let comm = physics.context().comm();
+        let comm = problem.context().comm();
         comm.all_reduce(Reduction::Sum, &mut squares)?;
         comm.all_reduce(Reduction::Sum, &mut typical)?;
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use haloscope::memory::peak_resident_bytes;
 use haloscope::metrics::psnr;
 use haloscope::solve::{Algorithm, Record, Setting, State, Stopping, solve};
-use haloscope::{Array, Digest};
+use haloscope::{Array, Digest, Image};
 use haloscope_comm::{CallCost, Collectives, Context};
 use haloscope_job::Prepared;
 
@@ -52,7 +52,7 @@ fn run(ctx: &Context, trial: &Trial, tell: &Tell<'_>) -> Result<()> {
             Ok(ControlFlow::Continue(()))
         };
         let outcome = solve(&prepared.problem, &method, start.clone(), stopping, Some(watch))?;
-        Ok(outcome.state.image)
+        Ok(outcome.state.image.into_whole()?)
     };
     let warm_up = Stopping { iterations: settings.warm_up, ..prepared.stopping };
     iterate(&warm_up, &mut |_, _, _| Ok(()))?;
@@ -62,7 +62,7 @@ fn run(ctx: &Context, trial: &Trial, tell: &Tell<'_>) -> Result<()> {
             let (seconds, cost) = (&record.seconds, method.cost());
             let quality = truth
                 .as_ref()
-                .map(|truth| psnr(&state.image, &truth.image, truth.range))
+                .map(|truth| psnr(state.image.whole()?, &truth.image, truth.range))
                 .transpose()?;
             rows.push(Row {
                 iteration: Some(record.iteration),
@@ -113,7 +113,7 @@ impl Algorithm for Counted<'_> {
         self.method.name()
     }
 
-    fn step(&self, setting: &Setting<'_>, state: &mut State) -> haloscope::Result<Array> {
+    fn step(&self, setting: &Setting<'_>, state: &mut State) -> haloscope::Result<Image> {
         let before = self.ctx.comm().statistics().total();
         let result = self.method.step(setting, state);
         let after = self.ctx.comm().statistics().total();

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use crate::array::{Array, View};
 use crate::error::{Error, Result};
+use crate::image::{Image, Layout};
 
 pub use function::{FunctionDenoiser, denoiser_fn};
 pub use level::NoiseLevel;
@@ -34,6 +35,20 @@ pub trait Denoiser: Send + Sync + fmt::Debug {
 
     /// The images without their noise, whose standard deviation is `level`.
     fn denoise(&self, image: &View, level: &NoiseLevel) -> Result<Array>;
+
+    /// The same for images in any layout. All ranks that share an image call it.
+    ///
+    /// # Errors
+    /// If the image is in shards and the denoiser needs whole images.
+    fn denoise_image(&self, image: &Image, level: &NoiseLevel) -> Result<Image> {
+        match image.layout() {
+            Layout::Replicated => Ok(self.denoise(image.local(), level)?.into()),
+            Layout::Sharded(_) => Err(Error::argument(
+                self.name(),
+                "it denoises whole images, and this one is in shards; replicate the image, or use a network or total variation",
+            )),
+        }
+    }
 
     /// [`denoise`](Self::denoise), where `observe` is called for each part of the work as it ends, with the time that it
     /// took: a network's layers.
@@ -92,6 +107,10 @@ impl<D: Denoiser + ?Sized> Denoiser for Arc<D> {
 
     fn denoise(&self, image: &View, level: &NoiseLevel) -> Result<Array> {
         (**self).denoise(image, level)
+    }
+
+    fn denoise_image(&self, image: &Image, level: &NoiseLevel) -> Result<Image> {
+        (**self).denoise_image(image, level)
     }
 
     fn denoise_observed(

@@ -1,20 +1,22 @@
-//! Total variation of some rows of an image: what a rank computes of it, or all of it.
+//! Total variation of some rows of an image, or of a box of it: what a rank computes of it, or all of it.
 //!
 //! Rows are those of the first spatial axis, slices of a volume. All that a row needs of others are differences along that axis:
-//! the dual of the row before it, and the row after it. A slab has a copy of these two, which [`Neighbours`] keep up to date, and
-//! every element is computed by the same operations as in the whole image. The sums that decide when to stop are taken row by row
-//! and added in the order of the rows, so that they do not depend on the cut either.
+//! the dual of the row before it, and the row after it. A slab has a copy of these two, and a box has one of the pixels around
+//! it; [`Neighbours`] keep them up to date, and every element is computed by the same operations as in the whole image. The sums
+//! that decide when to stop are those of images in any layout, so that they do not depend on the cut either.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use haloscope_nn::Stop;
+use ndarray::ArrayViewMutD;
 use rayon::prelude::*;
 
 use super::TotalVariation;
 use super::differences::{add_gradient, gradient_adjoint_into, project};
-use crate::array::{lanes, update};
+use crate::array::update;
 use crate::error::Result;
+use crate::image::{Sum, add_runs};
 
 /// Those who have the other rows.
 pub(crate) trait Neighbours {
@@ -22,8 +24,8 @@ pub(crate) trait Neighbours {
     /// nothing to send or receive, but the call is made.
     fn exchange(&mut self, slab: Option<&mut Slab<'_>>, field: Field) -> Result<()>;
 
-    /// The sums of all rows, in their order, from those of the slab's own.
-    fn gather(&mut self, own: Vec<[f64; 2]>) -> Result<Vec<[f64; 2]>>;
+    /// The totals of sums of which this is the slab's own share.
+    fn totals(&mut self, own: [Sum; 2]) -> Result<[f64; 2]>;
 }
 
 /// Nobody: the slab is the whole image.
@@ -34,8 +36,8 @@ impl Neighbours for Alone {
         Ok(())
     }
 
-    fn gather(&mut self, own: Vec<[f64; 2]>) -> Result<Vec<[f64; 2]>> {
-        Ok(own)
+    fn totals(&mut self, own: [Sum; 2]) -> Result<[f64; 2]> {
+        Ok(own.map(|sum| sum.value()))
     }
 }
 
@@ -48,14 +50,14 @@ pub(crate) enum Field {
     Dual,
 }
 
-/// Rows of one image. The image has a batch of 1, and two spatial axes at least if it is cut.
+/// Rows of one image, or a box of it. The image has a batch of 1, and two spatial axes at least if it is cut into rows.
 pub(crate) struct Slab<'a> {
-    /// (1, channel, rows with those beside them, …).
+    /// (1, channel, spatial…), with what lies beside the own pixels.
     shape: Vec<usize>,
-    /// The own rows among them.
-    own: Range<usize>,
-    /// Whether the last of them is the image's last.
-    ends: bool,
+    /// The own pixels along each spatial axis.
+    own: Vec<Range<usize>>,
+    /// Whether the last of them are the image's last.
+    ends: Vec<bool>,
     image: Cow<'a, [f32]>,
     weight: f32,
     dual: Vec<f32>,
@@ -84,10 +86,8 @@ impl TotalVariation {
             if is_first {
                 continue;
             }
-            let sums = neighbours.gather(slab.as_ref().map(Slab::sums).unwrap_or_default())?;
-            let add =
-                |[change, square]: [f64; 2], row: &[f64; 2]| [change + row[0], square + row[1]];
-            let [change, square] = sums.iter().fold([0.0; 2], add);
+            let own = slab.as_ref().map(Slab::sums).unwrap_or_default();
+            let [change, square] = neighbours.totals(own)?;
             if change.sqrt() <= self.tolerance * square.sqrt() {
                 break;
             }
@@ -104,8 +104,8 @@ impl TotalVariation {
 impl<'a> Slab<'a> {
     /// The whole image.
     pub(crate) fn whole(image: &'a [f32], shape: &[usize], weight: f32) -> Self {
-        let rows = if shape.len() > 3 { shape[2] } else { 1 };
-        Self::with(Cow::Borrowed(image), shape.to_vec(), 0..rows, true, weight)
+        let own = shape[2..].iter().map(|side| 0..*side).collect();
+        Self::with(Cow::Borrowed(image), shape.to_vec(), own, vec![true; shape.len() - 2], weight)
     }
 
     /// Some rows of it, at least one.
@@ -117,15 +117,18 @@ impl<'a> Slab<'a> {
         let part = planes.flat_map(|plane| &plane[taken.start * length..taken.end * length]);
         let mut cut = shape.to_vec();
         cut[2] = taken.len();
-        let (own, ends) = (rows.start - first..rows.end - first, taken.end == count);
+        let mut own: Vec<_> = shape[2..].iter().map(|side| 0..*side).collect();
+        let mut ends = vec![true; own.len()];
+        (own[0], ends[0]) = (rows.start - first..rows.end - first, taken.end == count);
         Self::with(part.copied().collect(), cut, own, ends, weight)
     }
 
-    fn with(
+    /// A box of an image with the pixels around it: where its own pixels are, and along which axes they go to the image's end.
+    pub(crate) fn with(
         image: Cow<'a, [f32]>,
         shape: Vec<usize>,
-        own: Range<usize>,
-        ends: bool,
+        own: Vec<Range<usize>>,
+        ends: Vec<bool>,
         weight: f32,
     ) -> Self {
         let dual = vec![0.0; image.len() * (shape.len() - 2)];
@@ -146,7 +149,7 @@ impl<'a> Slab<'a> {
             &self.image,
             &self.ahead,
             &self.shape,
-            self.ends,
+            &self.ends,
             self.weight,
         );
         add_gradient(&mut self.ahead, step, &self.estimate, &self.shape);
@@ -162,35 +165,52 @@ impl<'a> Slab<'a> {
         self.momentum = following;
     }
 
-    /// `image − weight ∇ᵀ dual`. The row before the own ones is wrong, and is not used.
+    /// `image − weight ∇ᵀ dual`. What lies before the own pixels is wrong, and is not used.
     fn primal(
         to: &mut [f32],
         image: &[f32],
         dual: &[f32],
         shape: &[usize],
-        ends: bool,
+        ends: &[bool],
         weight: f32,
     ) {
         gradient_adjoint_into(to, dual, shape, ends);
         update(to, image, |to, image| *to = image + -weight * *to);
     }
 
-    /// Of each own row, the squares of the last change and of the estimate.
-    fn sums(&self) -> Vec<[f64; 2]> {
-        let length = self.row_len();
-        let sum = |row: usize| {
-            let mut sums = [0.0; 2];
-            for channel in 0..self.shape[1] {
-                let begin = (channel * self.rows() + row) * length;
-                let here = &self.estimate[begin..begin + length];
-                let before = &self.before[begin..begin + length];
-                let pairs = here.iter().zip(before);
-                sums[0] += lanes(pairs.map(|(a, b)| (f64::from(*a) - f64::from(*b)).powi(2)));
-                sums[1] += lanes(here.iter().map(|a| f64::from(*a) * f64::from(*a)));
-            }
+    /// The squares of the last change and of the estimate, of the own pixels.
+    fn sums(&self) -> [Sum; 2] {
+        let (columns, outer) = self.own.split_last().expect("there is an axis");
+        let sides = &self.shape[2..];
+        let length = sides[outer.len()];
+        // Lines of all channels, of which the own ones count.
+        let lines = self.shape[1] * sides[..outer.len()].iter().product::<usize>();
+        let is_own = |line: usize| {
+            let mut rest = line;
+            outer.iter().zip(sides).rev().all(|(own, side)| {
+                let place = rest % side;
+                rest /= side;
+                own.contains(&place)
+            })
+        };
+        let add = |mut sums: [Sum; 2], line: usize| {
+            let row = line * length + columns.start..line * length + columns.end;
+            let (here, before) = (&self.estimate[row.clone()], &self.before[row]);
+            add_runs(&mut sums[0], [here, before], &|[a, b]: [f32; 2]| {
+                (f64::from(a) - f64::from(b)).powi(2)
+            });
+            add_runs(&mut sums[1], [here], &|[a]: [f32; 1]| f64::from(a) * f64::from(a));
             sums
         };
-        self.own.clone().into_par_iter().map(sum).collect()
+        (0..lines)
+            .into_par_iter()
+            .with_min_len(64)
+            .filter(|line| is_own(*line))
+            .fold(Default::default, add)
+            .reduce(Default::default, |mut sums: [Sum; 2], others| {
+                sums.iter_mut().zip(&others).for_each(|(sum, other)| sum.merge(other));
+                sums
+            })
     }
 
     /// Makes the estimate the one of the dual.
@@ -201,7 +221,7 @@ impl<'a> Slab<'a> {
             &self.image,
             &self.dual,
             &self.shape,
-            self.ends,
+            &self.ends,
             self.weight,
         );
     }
@@ -213,8 +233,19 @@ impl<'a> Slab<'a> {
 
     /// What was found in the own rows of a channel.
     pub(crate) fn result(&self, channel: usize) -> &[f32] {
-        let (begin, length) = (channel * self.rows(), self.row_len());
-        &self.estimate[(begin + self.own.start) * length..(begin + self.own.end) * length]
+        let (begin, length, own) = (channel * self.rows(), self.row_len(), self.own_rows());
+        &self.estimate[(begin + own.start) * length..(begin + own.end) * length]
+    }
+
+    /// A dual, with that of the pixels around the own ones: (1, channel, axis, spatial…).
+    pub(crate) fn field(&mut self, field: Field) -> ArrayViewMutD<'_, f32> {
+        let mut shape = self.shape.clone();
+        shape.insert(2, shape.len() - 2);
+        let values = match field {
+            Field::Ahead => &mut self.ahead,
+            Field::Dual => &mut self.dual,
+        };
+        ArrayViewMutD::from_shape(shape, values).expect("an axis more than the image")
     }
 
     /// What those before need of the first own row: all of its dual. And what those after need of the last one: its differences
@@ -227,27 +258,28 @@ impl<'a> Slab<'a> {
         let copy = |places: Vec<Range<usize>>| {
             places.into_iter().flat_map(|place| &values[place]).copied().collect()
         };
-        let [all, along] = self.reach();
-        [copy(self.places(self.own.start, all)), copy(self.places(self.own.end - 1, along))]
+        let ([all, along], own) = (self.reach(), self.own_rows());
+        [copy(self.places(own.start, all)), copy(self.places(own.end - 1, along))]
     }
 
     /// The lengths of what those before and those after send, 0 where there is nobody.
     pub(crate) fn awaited(&self) -> [usize; 2] {
         let [all, along] = self.reach();
         let values = |axes: usize| axes * self.shape[1] * self.row_len();
-        let (before, after) = (self.own.start > 0, self.own.end < self.rows());
+        let own = self.own_rows();
+        let (before, after) = (own.start > 0, own.end < self.rows());
         [if before { values(along) } else { 0 }, if after { values(all) } else { 0 }]
     }
 
     /// Takes what those before and those after have sent.
     pub(crate) fn receive(&mut self, field: Field, arrived: [&[f32]; 2]) {
-        let [all, along] = self.reach();
+        let ([all, along], own) = (self.reach(), self.own_rows());
         let mut places = Vec::new();
         if !arrived[0].is_empty() {
-            places.push((self.places(self.own.start - 1, along), arrived[0]));
+            places.push((self.places(own.start - 1, along), arrived[0]));
         }
         if !arrived[1].is_empty() {
-            places.push((self.places(self.own.end, all), arrived[1]));
+            places.push((self.places(own.end, all), arrived[1]));
         }
         let values = match field {
             Field::Ahead => &mut self.ahead,
@@ -274,6 +306,11 @@ impl<'a> Slab<'a> {
             (0..self.shape[1]).flat_map(|channel| (0..axes).map(move |axis| channel * all + axis));
         let begin = |plane: usize| (plane * rows + row) * length;
         planes.map(|plane| begin(plane)..begin(plane) + length).collect()
+    }
+
+    /// The own rows. An image of one axis is one row.
+    fn own_rows(&self) -> Range<usize> {
+        if self.shape.len() > 3 { self.own[0].clone() } else { 0..1 }
     }
 
     /// Its rows with those beside them. An image of one axis is one row.

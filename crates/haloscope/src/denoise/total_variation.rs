@@ -4,11 +4,18 @@
 //! (Beck and Teboulle's fast gradient projection), in any number of dimensions. TV is isotropic: the sum over
 //! pixels of the length of the gradient of all channels together.
 
+use std::sync::Arc;
+
+use haloscope_comm::Context;
+use ndarray::{ArrayD, Axis};
+
+use super::differences::on_images::{around, beside};
 use super::differences::{gradient, lengths};
-use super::slab::{Alone, Slab};
+use super::slab::{Alone, Field, Neighbours, Slab};
 use super::{Denoiser, NoiseLevel, check_finite};
-use crate::array::{Array, View, ordered_sum, slice};
+use crate::array::{Array, View, row_of, slice};
 use crate::error::{Error, Result};
+use crate::image::{Image, Layout, Space, Sum, WindowPlan, cut, is_empty, sum_of, totals};
 
 /// The denoiser whose prior is total variation; the noise level is the weight `λ` of TV.
 ///
@@ -40,9 +47,7 @@ impl TotalVariation {
     pub fn value(image: &View) -> f64 {
         let rise = gradient(&slice(image), image.shape());
         let lengths = lengths(&rise, image.shape());
-        ordered_sum(lengths.len(), |range| {
-            lengths[range].iter().map(|length| f64::from(*length)).sum()
-        })
+        sum_of([&lengths], row_of(image), |[length]| f64::from(length)).value()
     }
 
     /// The images without their noise, each by `minimise(image, shape, weight)`; the shape has a batch of 1.
@@ -68,12 +73,7 @@ impl TotalVariation {
             let weight = match level {
                 NoiseLevel::Uniform(level) => *level,
                 NoiseLevel::PerImage(levels) => levels[index],
-                NoiseLevel::Map(_) => {
-                    return Err(Error::argument(
-                        "total variation",
-                        "a map of levels was given; a number, or one for each image, is possible",
-                    ));
-                }
+                NoiseLevel::Map(_) => return Err(no_map()),
             };
             let next =
                 if weight == 0.0 { values.to_vec() } else { minimise(values, &shape, weight)? };
@@ -92,12 +92,104 @@ impl Denoiser for TotalVariation {
         "total variation"
     }
 
+    fn denoise_image(&self, image: &Image, level: &NoiseLevel) -> Result<Image> {
+        match image.layout() {
+            Layout::Replicated => Ok(self.denoise(image.local(), level)?.into()),
+            Layout::Sharded(space) => self.denoise_part(space, image, level),
+        }
+    }
+
     fn denoise(&self, image: &View, level: &NoiseLevel) -> Result<Array> {
         Self::denoise_each(image, level, |values, shape, weight| {
             let slab = Slab::whole(values, shape, weight);
             let slab = self.minimise(Some(slab), &mut Alone)?;
             Ok(slab.map(Slab::into_result).unwrap_or_default())
         })
+    }
+}
+
+impl TotalVariation {
+    /// This rank's part of the images without their noise; all ranks that share them call it.
+    fn denoise_part(&self, space: &Arc<Space>, image: &Image, level: &NoiseLevel) -> Result<Image> {
+        let whole = space.whole();
+        let is_possible =
+            level.check(whole).and_then(|()| check_finite("total variation", image.local()));
+        image.layout().agree(is_possible)?;
+        let weight = |index: usize| match level {
+            NoiseLevel::Uniform(level) => Ok(*level),
+            NoiseLevel::PerImage(levels) => Ok(levels[index]),
+            NoiseLevel::Map(_) => Err(no_map()),
+        };
+        let (window, begins) = beside(space, image.local(), 2, [1, 1])?;
+        let own = space.own();
+        let ends: Vec<bool> = (2..whole.len()).map(|axis| own[axis].end == whole[axis]).collect();
+        let inner: Vec<_> =
+            (2..whole.len()).map(|axis| begins[axis]..begins[axis] + own[axis].len()).collect();
+        let mut ranks = Parts::new(space, &begins)?;
+        let mut result = image.clone();
+        let shape = [&[1], &window.shape()[1..]].concat();
+        for index in 0..whole[0] {
+            let weight = weight(index)?;
+            if weight == 0.0 {
+                continue;
+            }
+            let values = (!is_empty(own)).then(|| window.index_axis(Axis(0), index));
+            let slab = values.as_ref().and_then(|values| values.as_slice()).map(|values| {
+                Slab::with(values.into(), shape.clone(), inner.clone(), ends.clone(), weight)
+            });
+            if let Some(slab) = self.minimise(slab, &mut ranks)? {
+                let found = ArrayD::from_shape_vec(shape.clone(), slab.into_result());
+                let found = found.expect("as many as the window has");
+                let own_pixels: Vec<_> =
+                    [0..1, 0..shape[1]].into_iter().chain(inner.iter().cloned()).collect();
+                let mut place: Vec<_> = image.local().shape().iter().map(|side| 0..*side).collect();
+                place[0] = index..index + 1;
+                crate::image::place(result.local_mut(), &place, &cut(&found, &own_pixels));
+            }
+        }
+        Ok(result)
+    }
+}
+
+fn no_map() -> Error {
+    Error::argument(
+        "total variation",
+        "a map of levels was given; a number, or one for each image, is possible",
+    )
+}
+
+/// The ranks that have the other parts of an image.
+struct Parts {
+    ctx: Context,
+    plan: WindowPlan,
+    /// Where the own part begins in a dual with what lies around it.
+    begins: Vec<usize>,
+}
+
+impl Parts {
+    fn new(space: &Arc<Space>, begins: &[usize]) -> Result<Self> {
+        let dual = Arc::new(space.with_batch(1)?).with_axis(2, space.whole().len() - 2);
+        let needed = [around(&dual, 3, [1, 1])];
+        let mut begins = begins.to_vec();
+        begins.insert(2, 0);
+        Ok(Self {
+            ctx: space.context().clone(),
+            plan: WindowPlan::new(space.context(), &needed),
+            begins,
+        })
+    }
+}
+
+impl Neighbours for Parts {
+    fn exchange(&mut self, slab: Option<&mut Slab<'_>>, field: Field) -> Result<()> {
+        match slab {
+            Some(slab) => self.plan.refresh(Some(&mut *slab.field(field)), &self.begins),
+            None => self.plan.refresh(None, &self.begins),
+        }
+    }
+
+    fn totals(&mut self, own: [Sum; 2]) -> Result<[f64; 2]> {
+        totals(&self.ctx, own)
     }
 }
 

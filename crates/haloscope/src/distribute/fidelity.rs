@@ -157,10 +157,7 @@ impl DistributedFidelity {
     /// `w` where the whole is `w/2 ‖A x − y‖²`.
     #[must_use]
     pub fn quadratic_weight(&self, stack: &DistributedStack) -> Option<f64> {
-        match &self.source {
-            Source::List(list) => Some(list.quadratic_weight()? / self.divisor(stack)),
-            Source::Factory(_) => None,
-        }
+        self.weight_of(stack.len())
     }
 
     /// The least of the fidelities' [curvatures](Fidelity::curvature_at_best), if all have one. All ranks call it.
@@ -169,16 +166,7 @@ impl DistributedFidelity {
         stack: &DistributedStack,
         data: &Measurements,
     ) -> Result<Option<f64>> {
-        let curvatures = || -> Result<f64> {
-            let mut least = f64::INFINITY;
-            for (index, part) in data.iter() {
-                let own = self.with(index, |fidelity| Ok(fidelity.curvature_at_best(part)))?;
-                // What has none makes all of it unknown.
-                least = least.min(own.unwrap_or(0.0));
-            }
-            Ok(least)
-        };
-        let mut least = [agree(stack.context(), curvatures())?];
+        let mut least = [agree(stack.context(), self.least_curvature(data))?];
         stack.context().comm().all_reduce(Reduction::Min, &mut least)?;
         let least = least[0] / self.divisor(stack);
         Ok((least > 0.0 && least.is_finite()).then_some(least))
@@ -200,7 +188,7 @@ impl DistributedFidelity {
     }
 
     /// [`prox`](Self::prox) for data of which `Aᵀy` is known: it is all that the prox needs of them, and stays the same from one
-    /// prox to the next.
+    /// prox to the next. Without `closed`, closed forms that need the whole image are not used.
     pub(crate) fn prox_from_adjoint(
         &self,
         stack: &DistributedStack,
@@ -208,10 +196,12 @@ impl DistributedFidelity {
         adjoint: &Array,
         gamma: f64,
         options: &LeastSquaresOptions,
+        closed: bool,
     ) -> Result<Solution> {
         let weight = self.prox_weight(stack)?;
         stack.check_image(image)?;
-        prox_l2_from_adjoint(&stack.as_map()?, image, adjoint, gamma * weight, options)
+        let map = if closed { stack.as_map()? } else { stack.as_open_map()? };
+        prox_l2_from_adjoint(&map, image, adjoint, gamma * weight, options)
     }
 
     fn prox_weight(&self, stack: &DistributedStack) -> Result<f64> {
@@ -267,26 +257,36 @@ impl DistributedFidelity {
     }
 
     fn check(&self, stack: &DistributedStack, image: &View, data: &Measurements) -> Result<usize> {
+        self.check_operators(stack.len())?;
+        stack.check_count(data)?;
+        stack.check_image(image)
+    }
+
+    /// Refuses another number of operators than there are fidelities for.
+    pub(crate) fn check_operators(&self, operators: usize) -> Result<()> {
         match &self.source {
-            Source::List(list) => list.check_count(stack.len())?,
-            Source::Factory(factory) if factory.count != stack.len() => {
+            Source::List(list) => list.check_count(operators),
+            Source::Factory(factory) if factory.count != operators => {
                 let reason = format!(
                     "the factory makes {} for {}; one for each is expected",
                     match factory.count {
                         1 => "1 fidelity".to_owned(),
                         number => format!("{number} fidelities"),
                     },
-                    count(stack.len(), "operator")
+                    count(operators, "operator")
                 );
-                return Err(Error::argument("fidelities", reason));
+                Err(Error::argument("fidelities", reason))
             }
-            Source::Factory(_) => (),
+            Source::Factory(_) => Ok(()),
         }
-        stack.check_count(data)?;
-        stack.check_image(image)
     }
 
-    fn with<T>(&self, operator: usize, f: impl FnOnce(&dyn Fidelity) -> Result<T>) -> Result<T> {
+    /// Calls `f` with the fidelity of an operator.
+    pub(crate) fn with<T>(
+        &self,
+        operator: usize,
+        f: impl FnOnce(&dyn Fidelity) -> Result<T>,
+    ) -> Result<T> {
         match &self.source {
             Source::Factory(factory) => f(&*factory.get(operator)?),
             Source::List(list) => match list.get(operator) {
@@ -308,10 +308,34 @@ impl DistributedFidelity {
     }
 
     fn divisor(&self, stack: &DistributedStack) -> f64 {
+        self.divisor_of(stack.len())
+    }
+
+    /// What the sum over so many operators is divided by.
+    pub(crate) fn divisor_of(&self, operators: usize) -> f64 {
         match self.reduction {
             FidelityReduction::Sum => 1.0,
-            FidelityReduction::Mean => stack.len() as f64,
+            FidelityReduction::Mean => operators as f64,
         }
+    }
+
+    /// `w` where the whole is `w/2 ‖A x − y‖²` for so many operators.
+    pub(crate) fn weight_of(&self, operators: usize) -> Option<f64> {
+        match &self.source {
+            Source::List(list) => Some(list.quadratic_weight()? / self.divisor_of(operators)),
+            Source::Factory(_) => None,
+        }
+    }
+
+    /// The least curvature of the fidelities of these measurements where it is best; 0 if one has none.
+    pub(crate) fn least_curvature(&self, data: &Measurements) -> Result<f64> {
+        let mut least = f64::INFINITY;
+        for (index, part) in data.iter() {
+            let own = self.with(index, |fidelity| Ok(fidelity.curvature_at_best(part)))?;
+            // What has none makes all of it unknown.
+            least = least.min(own.unwrap_or(0.0));
+        }
+        Ok(least)
     }
 }
 

@@ -6,8 +6,9 @@ use std::borrow::Cow;
 use haloscope_comm::Collectives;
 
 use super::agree::agree;
+use super::has_pointwise_solution;
 use super::stack::{DistributedStack, linear, part};
-use crate::array::{Array, slice, squared_norm, standard};
+use crate::array::{Array, row_of, slice, slice_mut, squared_norm_of_rows, standard};
 use crate::error::Result;
 use crate::least_squares::{
     self, LeastSquaresOptions, LinearMap, NormOptions, Solution, SquaredNorm,
@@ -16,13 +17,21 @@ use crate::measurements::Measurements;
 
 /// A [`DistributedStack`] whose data are each rank's own measurements.
 #[derive(Clone, Copy, Debug)]
-pub struct DistributedMap<'a>(&'a DistributedStack);
+pub struct DistributedMap<'a> {
+    stack: &'a DistributedStack,
+    closed: bool,
+}
 
 impl DistributedStack {
     /// The stack for the methods of [`least_squares`], which all ranks run side by side.
     pub fn as_map(&self) -> Result<DistributedMap<'_>> {
         self.check_linear("least squares")?;
-        Ok(DistributedMap(self))
+        Ok(DistributedMap { stack: self, closed: true })
+    }
+
+    /// The same without closed forms that need the whole image.
+    pub(crate) fn as_open_map(&self) -> Result<DistributedMap<'_>> {
+        Ok(DistributedMap { closed: false, ..self.as_map()? })
     }
 
     /// The least-squares solution of least norm, exactly: the ranks iterate together.
@@ -111,24 +120,25 @@ impl LinearMap for DistributedMap<'_> {
     type Data = Measurements;
 
     fn image_shape(&self) -> &[usize] {
-        self.0.image_shape()
+        self.stack.image_shape()
     }
 
     fn forward(&self, image: &Array) -> Result<Measurements> {
-        agree(self.0.context(), self.0.forward_terms(image)?.into_local())
+        agree(self.stack.context(), self.stack.forward_terms(image)?.into_local())
     }
 
     fn adjoint(&self, data: &Measurements) -> Result<Array> {
-        self.0.adjoint(data)
+        self.stack.adjoint(data)
     }
 
     fn normal(&self, image: &Array) -> Result<Array> {
-        self.0.normal(image)
+        self.stack.normal(image)
     }
 
     fn data_squared_norm(&self, data: &Measurements) -> Result<f64> {
-        let squares = data.iter().map(|(index, part)| (index, squared_norm(&slice(part))));
-        self.0.sum_values(Ok(squares.collect()))
+        let square = |part: &Array| squared_norm_of_rows(&slice(part), row_of(part));
+        let squares = data.iter().map(|(index, part)| (index, square(part)));
+        self.stack.sum_values(Ok(squares.collect()))
     }
 
     fn data_add_scaled(
@@ -147,24 +157,31 @@ impl LinearMap for DistributedMap<'_> {
 
     /// A stack of one operator has its closed form, which its owner computes.
     fn solve_normal(&self, b: &Array, shift: f64) -> Option<Result<Array>> {
-        let [owner] = self.0.owners() else { return None };
-        let solution = self
-            .0
-            .local_operators()
-            .first()
-            .and_then(|(_, one)| one.as_linear()?.solve_normal(b, shift));
-        if self.0.context().size() == 1 {
+        let [owner] = self.stack.owners() else { return None };
+        let solution = self.stack.local_operators().first().and_then(|(_, one)| {
+            if self.closed {
+                return one.as_linear()?.solve_normal(b, shift);
+            }
+            // Pixel by pixel, as images in shards have it.
+            let operator = one.as_window().filter(|one| has_pointwise_solution(*one))?;
+            let whole: Vec<_> = b.shape()[2..].iter().map(|side| 0..*side).collect();
+            let mut image = Array::zeros(b.raw_dim());
+            let (batch, to) = (b.shape()[0], slice_mut(&mut image));
+            let solved = operator.solve_normal_window(batch, &whole, &slice(b), shift, to)?;
+            Some(solved.map(|()| image))
+        });
+        if self.stack.context().size() == 1 {
             return solution.map(|solution| solution.map(standard));
         }
         let mut exists = [u8::from(solution.is_some())];
-        if let Err(error) = self.0.context().comm().broadcast(*owner, &mut exists) {
+        if let Err(error) = self.stack.context().comm().broadcast(*owner, &mut exists) {
             return Some(Err(error.into()));
         }
         (exists[0] == 1).then(|| {
-            self.0.check_image(b)?;
+            self.stack.check_image(b)?;
             let own = solution.transpose().map(|own| own.map(|image| (0, image)));
             let local = own.and_then(|own| Measurements::partial(1, own));
-            self.0.terms(vec![b.shape().to_vec()], local).sum()
+            self.stack.terms(vec![b.shape().to_vec()], local).sum()
         })
     }
 }

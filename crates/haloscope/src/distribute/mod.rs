@@ -16,6 +16,8 @@ mod halo;
 mod map;
 mod parameters;
 mod rounds;
+mod sharded_denoiser;
+mod sharded_stack;
 mod stack;
 mod terms;
 mod total_variation;
@@ -34,9 +36,14 @@ pub use fidelity::{DistributedFidelity, FidelityFactory, FidelityReduction};
 pub use gather::Gather;
 pub use map::DistributedMap;
 pub use parameters::{Parameter, Parameters};
+pub use sharded_denoiser::ShardedNetwork;
+pub use sharded_stack::ShardedStack;
 pub use stack::{DistributedStack, StackOptions};
 pub use terms::Terms;
 pub use total_variation::DistributedTotalVariation;
+
+pub(crate) use sharded_stack::has_pointwise_solution;
+pub(crate) use workers::Workers;
 
 /// Something that ranks can share.
 pub trait Distribute: Sized {

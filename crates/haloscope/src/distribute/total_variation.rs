@@ -1,8 +1,7 @@
 //! Total variation whose rows are shared by the ranks.
 //!
 //! Every rank holds the image and computes a slab of it. Before each of its iterations it exchanges one row with the ranks beside
-//! it; once in an iteration all ranks gather two numbers for each row, to decide together when to stop. At the end the slabs are
-//! gathered. The result has the bits of [`TotalVariation`] on one rank.
+//! it; once in an iteration all ranks add up two sums, to decide together when to stop. At the end the slabs are gathered. The result has the bits of [`TotalVariation`] on one rank.
 
 use std::ops::Range;
 
@@ -14,6 +13,7 @@ use crate::array::{Array, View};
 use crate::denoise::slab::{Alone, Field, Neighbours, Slab};
 use crate::denoise::{Denoiser, NoiseLevel, TotalVariation};
 use crate::error::Result;
+use crate::image::{Image, Layout, Sum, totals};
 
 /// [`TotalVariation`] over ranks, used like any denoiser: all ranks call it with the same image.
 ///
@@ -74,6 +74,13 @@ impl Denoiser for DistributedTotalVariation {
         self.denoiser.name()
     }
 
+    fn denoise_image(&self, image: &Image, level: &NoiseLevel) -> Result<Image> {
+        match image.layout() {
+            Layout::Replicated => Ok(self.denoise(image.local(), level)?.into()),
+            Layout::Sharded(_) => self.denoiser.denoise_image(image, level),
+        }
+    }
+
     fn denoise(&self, image: &View, level: &NoiseLevel) -> Result<Array> {
         let _span = self.ctx.span("total variation");
         self.workers.run(|| {
@@ -122,10 +129,7 @@ impl Neighbours for Ranks<'_> {
         Ok(())
     }
 
-    fn gather(&mut self, own: Vec<[f64; 2]>) -> Result<Vec<[f64; 2]>> {
-        let counts: Vec<usize> = self.rows.iter().map(|rows| 2 * rows.len()).collect();
-        let mut all = vec![0.0; counts.iter().sum()];
-        self.ctx.comm().all_gather_into(own.as_flattened(), &counts, &mut all)?;
-        Ok(all.as_chunks().0.to_vec())
+    fn totals(&mut self, own: [Sum; 2]) -> Result<[f64; 2]> {
+        totals(self.ctx, own)
     }
 }

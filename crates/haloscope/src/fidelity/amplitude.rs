@@ -1,8 +1,9 @@
 //! The distance between amplitudes where intensities are measured, as in phase retrieval.
 
-use super::{Fidelity, Pair, check_gamma};
+use super::{Fidelity, Pair, check_gamma, whole_value};
 use crate::array::{Array, View};
 use crate::error::{Error, Result};
+use crate::image::{Layout, Sum};
 
 /// `d(u, y) = Σ (√uᵢ − √yᵢ)²`, for intensities of at least 0.
 ///
@@ -22,13 +23,16 @@ pub struct Amplitude;
 const FLOOR: f64 = 1e-12;
 
 impl Amplitude {
-    fn pair<'a>(self, u: &'a View, y: &'a View) -> Result<Pair<'a>> {
+    fn pair<'a>(self, layout: &Layout, u: &'a View, y: &'a View) -> Result<Pair<'a>> {
         let pair = Pair::new(self.name(), u, y)?;
-        if let Some((i, _, y)) = pair.find(|_, y| !(y.is_finite() && y >= 0.0)) {
-            let reason =
-                format!("element {i} of the data is {y}; intensities are finite and at least 0");
-            return Err(Error::argument(self.name(), reason));
-        }
+        let outcome = match pair.find(|_, y| !(y.is_finite() && y >= 0.0)) {
+            None => Ok(()),
+            Some((i, _, y)) => Err(Error::argument(
+                self.name(),
+                format!("element {i} of the data is {y}; intensities are finite and at least 0"),
+            )),
+        };
+        layout.agree(outcome)?;
         Ok(pair)
     }
 }
@@ -40,29 +44,49 @@ impl Fidelity for Amplitude {
 
     /// Infinite where an intensity is negative.
     fn value(&self, u: &View, y: &View) -> Result<f64> {
+        Ok(whole_value(self.value_share(&Layout::Replicated, u, y)?))
+    }
+
+    fn value_share(&self, layout: &Layout, u: &View, y: &View) -> Result<(f64, Sum)> {
         let term =
             |u: f64, y: f64| if u < 0.0 { f64::INFINITY } else { (u.sqrt() - y.sqrt()).powi(2) };
-        Ok(self.pair(u, y)?.sum(term))
+        Ok((1.0, self.pair(layout, u, y)?.sum(term)))
     }
 
     fn gradient(&self, u: &View, y: &View) -> Result<Array> {
-        let pair = self.pair(u, y)?;
-        if let Some((i, u, _)) = pair.find(|u, _| u.is_nan() || u < 0.0) {
-            let reason =
-                format!("element {i} of the measurement is {u}; intensities are at least 0");
-            return Err(Error::Numeric { what: self.name().into(), reason });
-        }
+        self.gradient_share(&Layout::Replicated, u, y)
+    }
+
+    fn gradient_share(&self, layout: &Layout, u: &View, y: &View) -> Result<Array> {
+        let pair = self.pair(layout, u, y)?;
+        let outcome = match pair.find(|u, _| u.is_nan() || u < 0.0) {
+            None => Ok(()),
+            Some((i, u, _)) => {
+                let reason =
+                    format!("element {i} of the measurement is {u}; intensities are at least 0");
+                Err(Error::Numeric { what: self.name().into(), reason })
+            }
+        };
+        layout.agree(outcome)?;
         Ok(pair.map(|u, y| (1.0 - (f64::from(y) / (f64::from(u) + FLOOR)).sqrt()) as f32))
     }
 
     /// The amplitude `s` of the minimiser has `s³ + (γ − u) s − γ √y = 0`, `s ≥ 0`.
     fn prox(&self, u: &View, y: &View, gamma: f64) -> Result<Array> {
+        self.prox_share(&Layout::Replicated, u, y, gamma)
+    }
+
+    fn prox_share(&self, layout: &Layout, u: &View, y: &View, gamma: f64) -> Result<Array> {
         check_gamma(self.name(), gamma)?;
-        let pair = self.pair(u, y)?;
-        if let Some((i, u, _)) = pair.find(|u, _| !u.is_finite()) {
-            let reason = format!("element {i} of the measurement is {u}; it must be finite");
-            return Err(Error::Numeric { what: self.name().into(), reason });
-        }
+        let pair = self.pair(layout, u, y)?;
+        let outcome = match pair.find(|u, _| !u.is_finite()) {
+            None => Ok(()),
+            Some((i, u, _)) => {
+                let reason = format!("element {i} of the measurement is {u}; it must be finite");
+                Err(Error::Numeric { what: self.name().into(), reason })
+            }
+        };
+        layout.agree(outcome)?;
         Ok(pair.map(|u, y| {
             let root = largest_root(gamma - f64::from(u), gamma * f64::from(y).sqrt());
             (root * root) as f32

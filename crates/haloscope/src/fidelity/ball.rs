@@ -2,9 +2,10 @@
 
 use rayon::prelude::*;
 
-use super::{Fidelity, Pair, check_gamma};
-use crate::array::{Array, View, distance};
+use super::{Fidelity, Pair, check_gamma, whole_value};
+use crate::array::{Array, View};
 use crate::error::{Error, Result};
+use crate::image::{Layout, Sum, sum_of};
 
 /// 0 where `‖u − y‖ ≤ radius`, for each image of the batch, and infinite elsewhere.
 ///
@@ -39,9 +40,20 @@ impl Ball {
     }
 
     /// The distances from the data of the batch's images.
-    fn distances(pair: &Pair) -> Vec<f64> {
+    fn distances(layout: &Layout, pair: &Pair) -> Result<Vec<f64>> {
         let len = image_len(pair);
-        pair.u.chunks(len).zip(pair.y.chunks(len)).map(|(u, y)| distance(u, y)).collect()
+        // A rank without a part has a share in the sums of all images, too.
+        let part = |values: &'_ [f32], image: usize| {
+            let begin = (image * len).min(values.len());
+            begin..(begin + len).min(values.len())
+        };
+        let square = |[u, y]: [f32; 2]| (f64::from(u) - f64::from(y)).powi(2);
+        let sums = (0..pair.shape.first().copied().unwrap_or(1)).map(|image| {
+            let at = part(&pair.u, image);
+            sum_of([&pair.u[at.clone()], &pair.y[at]], pair.row(), square)
+        });
+        let squares = layout.totals_of(sums.collect())?;
+        Ok(squares.into_iter().map(f64::sqrt).collect())
     }
 }
 
@@ -51,16 +63,30 @@ impl Fidelity for Ball {
     }
 
     fn value(&self, u: &View, y: &View) -> Result<f64> {
+        Ok(whole_value(self.value_share(&Layout::Replicated, u, y)?))
+    }
+
+    fn value_share(&self, layout: &Layout, u: &View, y: &View) -> Result<(f64, Sum)> {
         let pair = Pair::new(self.name(), u, y)?;
-        let inside = |&distance: &f64| distance <= self.radius * (1.0 + SLACK);
-        let all = Self::distances(&pair).iter().all(inside);
-        Ok(if all { 0.0 } else { f64::INFINITY })
+        let outside = |&distance: &f64| {
+            let is_inside = distance <= self.radius * (1.0 + SLACK);
+            !is_inside
+        };
+        let mut sum = Sum::default();
+        if Self::distances(layout, &pair)?.iter().any(outside) {
+            sum.add(f64::INFINITY);
+        }
+        Ok((1.0, sum))
     }
 
     fn prox(&self, u: &View, y: &View, gamma: f64) -> Result<Array> {
+        self.prox_share(&Layout::Replicated, u, y, gamma)
+    }
+
+    fn prox_share(&self, layout: &Layout, u: &View, y: &View, gamma: f64) -> Result<Array> {
         check_gamma(self.name(), gamma)?;
         let pair = Pair::new(self.name(), u, y)?;
-        let distances = Self::distances(&pair);
+        let distances = Self::distances(layout, &pair)?;
         if let Some(i) = distances.iter().position(|distance| !distance.is_finite()) {
             let reason = format!("image {i} of the batch or its data are not finite");
             return Err(Error::Numeric { what: self.name().into(), reason });

@@ -1,8 +1,9 @@
 //! Least absolute deviations: the likelihood of Laplacian noise, which is robust to outliers.
 
-use super::{Fidelity, Pair, check_gamma};
+use super::{Fidelity, Pair, check_gamma, whole_value};
 use crate::array::{Array, View};
 use crate::error::Result;
+use crate::image::{Layout, Sum};
 
 /// `d(u, y) = Σ |uᵢ − yᵢ|`.
 ///
@@ -25,7 +26,19 @@ impl Fidelity for L1 {
     }
 
     fn value(&self, u: &View, y: &View) -> Result<f64> {
-        Ok(Pair::new(self.name(), u, y)?.sum(|u, y| (u - y).abs()))
+        Ok(whole_value(self.value_share(&Layout::Replicated, u, y)?))
+    }
+
+    fn value_share(&self, _: &Layout, u: &View, y: &View) -> Result<(f64, Sum)> {
+        Ok((1.0, Pair::new(self.name(), u, y)?.sum(|u, y| (u - y).abs())))
+    }
+
+    fn gradient_share(&self, _: &Layout, u: &View, y: &View) -> Result<Array> {
+        self.gradient(u, y)
+    }
+
+    fn prox_share(&self, _: &Layout, u: &View, y: &View, gamma: f64) -> Result<Array> {
+        self.prox(u, y, gamma)
     }
 
     fn gradient(&self, u: &View, y: &View) -> Result<Array> {

@@ -1,8 +1,9 @@
 //! Least squares: the likelihood of Gaussian noise.
 
-use super::{Fidelity, Pair, check_gamma, check_positive};
+use super::{Fidelity, Pair, check_gamma, check_positive, whole_value};
 use crate::array::{Array, View};
 use crate::error::Result;
+use crate::image::{Layout, Sum};
 
 /// `d(u, y) = ‖u − y‖² / (2σ²)`.
 ///
@@ -42,7 +43,20 @@ impl Fidelity for L2 {
     }
 
     fn value(&self, u: &View, y: &View) -> Result<f64> {
-        Ok(0.5 * self.weight * Pair::new(self.name(), u, y)?.sum(|u, y| (u - y) * (u - y)))
+        Ok(whole_value(self.value_share(&Layout::Replicated, u, y)?))
+    }
+
+    fn value_share(&self, _: &Layout, u: &View, y: &View) -> Result<(f64, Sum)> {
+        let squares = Pair::new(self.name(), u, y)?.sum(|u, y| (u - y) * (u - y));
+        Ok((0.5 * self.weight, squares))
+    }
+
+    fn gradient_share(&self, _: &Layout, u: &View, y: &View) -> Result<Array> {
+        self.gradient(u, y)
+    }
+
+    fn prox_share(&self, _: &Layout, u: &View, y: &View, gamma: f64) -> Result<Array> {
+        self.prox(u, y, gamma)
     }
 
     fn gradient(&self, u: &View, y: &View) -> Result<Array> {

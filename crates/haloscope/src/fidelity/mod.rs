@@ -16,8 +16,9 @@ use std::fmt;
 
 use rayon::prelude::*;
 
-use crate::array::{Array, View, lanes, ordered_sum, slice_mut, standard, update};
+use crate::array::{Array, View, slice_mut, standard, update};
 use crate::error::{Error, Result};
+use crate::image::{Layout, Sum, sum_of};
 use crate::physics::Physics;
 
 pub use amplitude::Amplitude;
@@ -35,6 +36,41 @@ pub trait Fidelity: Send + Sync + fmt::Debug {
     /// `d(u, y)`, which may be infinite.
     fn value(&self, u: &View, y: &View) -> Result<f64>;
 
+    /// A factor, and this rank's share of a sum: the factor times the sum is `d(u, y)`, of measurements that ranks may have in
+    /// parts. All ranks that share them call it.
+    ///
+    /// # Errors
+    /// If they are in parts, and the fidelity needs them as a whole.
+    fn value_share(&self, layout: &Layout, u: &View, y: &View) -> Result<(f64, Sum)> {
+        self.check_whole(layout)?;
+        let mut sum = Sum::default();
+        sum.add(self.value(u, y)?);
+        Ok((1.0, sum))
+    }
+
+    /// [`gradient`](Self::gradient) of measurements that ranks may have in parts, as [`value_share`](Self::value_share).
+    fn gradient_share(&self, layout: &Layout, u: &View, y: &View) -> Result<Array> {
+        self.check_whole(layout)?;
+        self.gradient(u, y)
+    }
+
+    /// [`prox`](Self::prox) of measurements that ranks may have in parts, as [`value_share`](Self::value_share).
+    fn prox_share(&self, layout: &Layout, u: &View, y: &View, gamma: f64) -> Result<Array> {
+        self.check_whole(layout)?;
+        self.prox(u, y, gamma)
+    }
+
+    /// Refuses measurements in parts.
+    fn check_whole(&self, layout: &Layout) -> Result<()> {
+        match layout {
+            Layout::Replicated => Ok(()),
+            Layout::Sharded(_) => Err(Error::argument(
+                self.name(),
+                "this fidelity compares whole measurements, and these are in shards; replicate the image",
+            )),
+        }
+    }
+
     /// `∇d(u, y)` with respect to `u`.
     fn gradient(&self, u: &View, y: &View) -> Result<Array> {
         let _ = (u, y);
@@ -50,9 +86,20 @@ pub trait Fidelity: Send + Sync + fmt::Debug {
     /// The prox of the convex conjugate, by Moreau's identity:
     /// `prox of γd* at u = u − γ · (prox of d/γ at u/γ)`.
     fn prox_conjugate(&self, u: &View, y: &View, gamma: f64) -> Result<Array> {
+        self.prox_conjugate_share(&Layout::Replicated, u, y, gamma)
+    }
+
+    /// The same for measurements that ranks may have in parts, as [`value_share`](Self::value_share).
+    fn prox_conjugate_share(
+        &self,
+        layout: &Layout,
+        u: &View,
+        y: &View,
+        gamma: f64,
+    ) -> Result<Array> {
         check_gamma(self.name(), gamma)?;
         let scaled = standard(u * (1.0 / gamma) as f32);
-        let mut prox = standard(self.prox(&scaled, y, 1.0 / gamma)?);
+        let mut prox = standard(self.prox_share(layout, &scaled, y, 1.0 / gamma)?);
         drop(scaled);
         let factor = gamma as f32;
         update(slice_mut(&mut prox), &in_order(u), |prox, u| *prox = u - *prox * factor);
@@ -101,18 +148,22 @@ impl<'a> Pair<'a> {
         })
     }
 
-    /// The largest size of a finite element of `u`. It is the same in whichever order they are compared.
-    fn largest(&self) -> f64 {
+    /// The largest size of a finite element of `u`, of all ranks that have a part of it. It is the same in whichever order they
+    /// are compared.
+    fn largest(&self, layout: &Layout) -> Result<f64> {
         let sizes = self.u.par_iter().map(|u| u.abs()).filter(|size| size.is_finite());
-        f64::from(sizes.reduce(|| 0.0, f32::max))
+        let (_, largest) = layout.extremes((0.0, sizes.reduce(|| 0.0, f32::max)))?;
+        Ok(f64::from(largest))
+    }
+
+    /// The elements of a row.
+    fn row(&self) -> usize {
+        self.shape.last().copied().unwrap_or(1)
     }
 
     /// `Σ f(uᵢ, yᵢ)`.
-    fn sum(&self, f: impl Fn(f64, f64) -> f64 + Sync) -> f64 {
-        ordered_sum(self.u.len(), |range| {
-            let pairs = self.u[range.clone()].iter().zip(&self.y[range]);
-            lanes(pairs.map(|(&u, &y)| f(f64::from(u), f64::from(y))))
-        })
+    fn sum(&self, f: impl Fn(f64, f64) -> f64 + Sync) -> Sum {
+        sum_of([&self.u, &self.y], self.row(), |[u, y]| f(f64::from(u), f64::from(y)))
     }
 
     /// The array of `f(uᵢ, yᵢ)`.
@@ -142,6 +193,11 @@ fn in_order(array: &View) -> Cow<'_, [f32]> {
         Some(slice) => slice.into(),
         None => array.iter().copied().collect::<Vec<_>>().into(),
     }
+}
+
+/// The value of a measurement that is here as a whole.
+fn whole_value((factor, sum): (f64, Sum)) -> f64 {
+    factor * sum.value()
 }
 
 fn check_gamma(name: &str, gamma: f64) -> Result<()> {

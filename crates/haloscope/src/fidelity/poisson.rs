@@ -4,9 +4,10 @@
 //! its prox does not minimise what a prox minimises; those given here do, and agree with it where it
 //! is right (the gradient for a gain of 1).
 
-use super::{Fidelity, Pair, check_gamma, check_positive};
+use super::{Fidelity, Pair, check_gamma, check_positive, whole_value};
 use crate::array::{Array, View};
 use crate::error::{Error, Result};
+use crate::image::{Layout, Sum};
 
 /// `d(u, y) = Σ vᵢ − zᵢ − zᵢ ln vᵢ`, where `v = u / gain + background` are the expected and `z` the
 /// measured counts.
@@ -63,18 +64,21 @@ impl Poisson {
     }
 
     /// The expected counts that rounding may make of none.
-    fn least(&self, pair: &Pair<'_>) -> f64 {
-        -f64::from(16.0 * f32::EPSILON) * pair.largest() / self.gain
+    fn least(&self, layout: &Layout, pair: &Pair<'_>) -> Result<f64> {
+        Ok(-f64::from(16.0 * f32::EPSILON) * pair.largest(layout)? / self.gain)
     }
 
-    fn pair<'a>(&self, u: &'a View, y: &'a View) -> Result<Pair<'a>> {
+    fn pair<'a>(&self, layout: &Layout, u: &'a View, y: &'a View) -> Result<Pair<'a>> {
         let pair = Pair::new(self.name(), u, y)?;
         let negative = |_, y: f32| !(y.is_finite() && y >= 0.0);
-        if let Some((i, _, y)) = pair.find(negative) {
-            let reason =
-                format!("element {i} of the data is {y}; counts are finite and at least 0");
-            return Err(Error::argument(self.name(), reason));
-        }
+        let outcome = match pair.find(negative) {
+            None => Ok(()),
+            Some((i, _, y)) => Err(Error::argument(
+                self.name(),
+                format!("element {i} of the data is {y}; counts are finite and at least 0"),
+            )),
+        };
+        layout.agree(outcome)?;
         Ok(pair)
     }
 }
@@ -87,9 +91,13 @@ impl Fidelity for Poisson {
     /// Infinite where counts are expected to be negative by more than rounding, or not to be above zero where some were
     /// measured.
     fn value(&self, u: &View, y: &View) -> Result<f64> {
-        let pair = self.pair(u, y)?;
-        let least = self.least(&pair);
-        Ok(pair.sum(|u, y| {
+        Ok(whole_value(self.value_share(&Layout::Replicated, u, y)?))
+    }
+
+    fn value_share(&self, layout: &Layout, u: &View, y: &View) -> Result<(f64, Sum)> {
+        let pair = self.pair(layout, u, y)?;
+        let least = self.least(layout, &pair)?;
+        let sum = pair.sum(|u, y| {
             let (v, z) = (self.expected(u), self.measured(y));
             if v < least || (v <= 0.0 && z > 0.0) {
                 f64::INFINITY
@@ -98,24 +106,33 @@ impl Fidelity for Poisson {
             } else {
                 v - z - z * v.ln()
             }
-        }))
+        });
+        Ok((1.0, sum))
     }
 
     fn gradient(&self, u: &View, y: &View) -> Result<Array> {
-        let pair = self.pair(u, y)?;
-        let least = self.least(&pair);
+        self.gradient_share(&Layout::Replicated, u, y)
+    }
+
+    fn gradient_share(&self, layout: &Layout, u: &View, y: &View) -> Result<Array> {
+        let pair = self.pair(layout, u, y)?;
+        let least = self.least(layout, &pair)?;
         let outside = |u: f32, y: f32| {
             let v = self.expected(f64::from(u));
             !(v > 0.0 || (v >= least && y == 0.0))
         };
-        if let Some((i, u, _)) = pair.find(outside) {
-            let reason = format!(
-                "element {i} of the measurement is {u}, where {} counts are expected and there is no \
-                 gradient; keep the image above 0, or give a larger background",
-                self.expected(f64::from(u))
-            );
-            return Err(Error::Numeric { what: self.name().into(), reason });
-        }
+        let outcome = match pair.find(outside) {
+            None => Ok(()),
+            Some((i, u, _)) => {
+                let reason = format!(
+                    "element {i} of the measurement is {u}, where {} counts are expected and there is no \
+                     gradient; keep the image above 0, or give a larger background",
+                    self.expected(f64::from(u))
+                );
+                Err(Error::Numeric { what: self.name().into(), reason })
+            }
+        };
+        layout.agree(outcome)?;
         Ok(pair.map(|u, y| {
             let (v, z) = (self.expected(f64::from(u)), self.measured(f64::from(y)));
             let ratio = if z == 0.0 { 0.0 } else { z / v };
@@ -125,10 +142,14 @@ impl Fidelity for Poisson {
 
     /// With `u = g (v − b)`, the minimiser has `g² v² + B v − γ z = 0`, `B = γ − g u − g² b`, `v ≥ 0`.
     fn prox(&self, u: &View, y: &View, gamma: f64) -> Result<Array> {
+        self.prox_share(&Layout::Replicated, u, y, gamma)
+    }
+
+    fn prox_share(&self, layout: &Layout, u: &View, y: &View, gamma: f64) -> Result<Array> {
         check_gamma(self.name(), gamma)?;
         let (gain, background) = (self.gain, self.background);
         let square = gain * gain;
-        Ok(self.pair(u, y)?.map(|u, y| {
+        Ok(self.pair(layout, u, y)?.map(|u, y| {
             let z = self.measured(f64::from(y));
             let middle = gamma - gain * f64::from(u) - square * background;
             let root = middle.hypot(2.0 * gain * (gamma * z).sqrt());

@@ -1,5 +1,6 @@
 //! The bytes that ranks send in one iteration: the calls of `solve`, `distribute` and their parts, one after the other.
 
+use crate::image::Sum;
 use haloscope_comm::{ElementKind, partition, traffic};
 
 /// What a method asks of the data term in an iteration.
@@ -88,8 +89,8 @@ pub(super) fn total_variation(image: &[usize], ranks: usize, iterations: usize) 
     let rows: Vec<usize> =
         partition::even(image[2], ranks).into_iter().map(|rows| rows.len()).collect();
     let filled = rows.iter().filter(|rows| **rows > 0).count();
-    // Two sums of each row, in every iteration but the first; in the end the rows themselves, channel by channel.
-    let sums = traffic::all_gather(&rows.iter().map(|rows| 16 * rows).collect::<Vec<_>>());
+    // Two sums in every iteration but the first; in the end the rows themselves, channel by channel.
+    let sums = traffic::all_reduce(ElementKind::U64, 2 * Sum::WORDS, ranks);
     let result =
         traffic::all_gather(&rows.iter().map(|rows| 4 * rows * length).collect::<Vec<_>>());
     let rank = |rank: usize| {

@@ -1,6 +1,6 @@
 //! What an iterative method needs to know about an operator, a stack, or a distributed stack.
 
-use crate::array::{Array, add_scaled, dot, elements, scale, squared_norm};
+use crate::array::{Array, add_scaled, dot_of_rows, elements, row_of, scale, squared_norm_of_rows};
 use crate::error::{Error, Result};
 use crate::measurements::Measurements;
 use crate::physics::{LinearPhysics, Physics, Stack};
@@ -15,6 +15,15 @@ pub trait LinearMap {
 
     /// The shape of an image, without the batch.
     fn image_shape(&self) -> &[usize];
+
+    /// This rank's part of an image with these elements, in the order of the whole.
+    fn image_of(&self, element: &dyn Fn(u64) -> f32) -> Array {
+        let mut index = 0;
+        Array::from_shape_simple_fn([&[1], self.image_shape()].concat(), || {
+            index += 1;
+            element(index - 1)
+        })
+    }
 
     /// `A x`.
     fn forward(&self, image: &Array) -> Result<Self::Data>;
@@ -73,7 +82,7 @@ impl<P: LinearPhysics + ?Sized> LinearMap for P {
     }
 
     fn data_squared_norm(&self, data: &Array) -> Result<f64> {
-        Ok(squared_norm(elements("least squares", data)?))
+        Ok(squared_norm_of_rows(elements("least squares", data)?, row_of(data)))
     }
 
     fn data_add_scaled(&self, to: &mut Array, factor: f32, data: &Array) -> Result<()> {
@@ -138,7 +147,7 @@ impl LinearMap for Stack {
 /// The inner product of two images of one shape that are here as a whole.
 pub(super) fn local_dot(a: &Array, b: &Array) -> Result<f64> {
     check_shape(a.shape(), b)?;
-    Ok(dot(elements("least squares", a)?, elements("least squares", b)?))
+    Ok(dot_of_rows(elements("least squares", a)?, elements("least squares", b)?, row_of(a)))
 }
 
 /// The elements of an array that must have this shape, in logical order.

@@ -10,7 +10,6 @@ use std::f64::consts::PI;
 use super::map::LinearMap;
 use super::refine::finite;
 use super::system::{add, is_zero, multiply};
-use crate::array::Array;
 use crate::error::{Error, Result};
 use crate::random::Draws;
 
@@ -68,14 +67,17 @@ pub fn squared_norm<M: LinearMap + ?Sized>(map: &M, options: &NormOptions) -> Re
     if let Some(exact) = map.exact_squared_norm() {
         return Ok(known(exact, 0));
     }
-    let mut v = random_image(map.image_shape(), options.seed);
+    // Normal numbers: their direction is uniform on the sphere. No operator has this index, so the start is independent of all
+    // noise.
+    let normal = |index| Draws::new(options.seed, u32::MAX, index + 1).normal() as f32;
+    let mut v = map.image_of(&normal);
     let length = map.image_dot(&v, &v)?.sqrt();
     if is_zero(length) {
         // An image without elements.
         return Ok(known(0.0, 0));
     }
     multiply(&mut v, 1.0 / length)?;
-    let dimensions = v.len() as f64;
+    let dimensions = map.image_shape().iter().product::<usize>() as f64;
     let unlikely = (2.0 * dimensions / (PI * options.failure * options.failure)).ln();
     // ln of v₀ᵀ (AᵀA)^(2k) v₀.
     let mut power = 0.0;
@@ -140,16 +142,4 @@ fn check(options: &NormOptions) -> Result<()> {
         return Err(Error::argument("the norm of an operator", reason));
     }
     Ok(())
-}
-
-/// Normal numbers: their direction is uniform on the sphere.
-fn random_image(shape: &[usize], seed: u64) -> Array {
-    let mut full = vec![1];
-    full.extend_from_slice(shape);
-    let mut element = 0;
-    Array::from_shape_simple_fn(full, || {
-        element += 1;
-        // No operator has this index, so the start is independent of all noise.
-        Draws::new(seed, u32::MAX, element).normal() as f32
-    })
 }

@@ -2,13 +2,15 @@
 //!
 //! Each function compares a batch (batch, channel, spatial…) with a reference of the same shape and
 //! returns one number per image; [`mean`] averages over the batch. The caller always gives the range of
-//! values, because a metric that guesses it from the data changes when the data does. Sums are taken in
-//! f64 in a fixed order, so the result does not depend on the number of threads.
+//! values, because a metric that guesses it from the data changes when the data does. Sums are those
+//! of [`image`](crate::image): the result does not depend on the number of threads or ranks.
 
+pub mod of_images;
 mod ssim;
 
-use crate::array::{View, ordered_sum};
+use crate::array::{View, row_of};
 use crate::error::{Error, Result};
+use crate::image::sum_of;
 
 pub use ssim::{Border, Ssim};
 
@@ -23,8 +25,9 @@ pub use ssim::{Border, Ssim};
 /// # Ok::<(), haloscope::Error>(())
 /// ```
 pub fn mse(image: &View, reference: &View) -> Result<Vec<f64>> {
+    let row = row_of(reference);
     per_image("mse", image, reference, |image, reference| {
-        mean_of(image, reference, |a, b| (a - b) * (a - b))
+        mean_of(row, image, reference, |a, b| (a - b) * (a - b))
     })
 }
 
@@ -39,8 +42,9 @@ pub fn mse(image: &View, reference: &View) -> Result<Vec<f64>> {
 /// # Ok::<(), haloscope::Error>(())
 /// ```
 pub fn mae(image: &View, reference: &View) -> Result<Vec<f64>> {
+    let row = row_of(reference);
     per_image("mae", image, reference, |image, reference| {
-        mean_of(image, reference, |a, b| (a - b).abs())
+        mean_of(row, image, reference, |a, b| (a - b).abs())
     })
 }
 
@@ -57,9 +61,10 @@ pub fn mae(image: &View, reference: &View) -> Result<Vec<f64>> {
 /// # Ok::<(), haloscope::Error>(())
 /// ```
 pub fn nmse(image: &View, reference: &View) -> Result<Vec<f64>> {
+    let row = row_of(reference);
     per_image("nmse", image, reference, |image, reference| {
-        let error = mean_of(image, reference, |a, b| (a - b) * (a - b));
-        if error == 0.0 { 0.0 } else { error / mean_of(reference, reference, |_, b| b * b) }
+        let error = mean_of(row, image, reference, |a, b| (a - b) * (a - b));
+        if error == 0.0 { 0.0 } else { error / mean_of(row, reference, reference, |_, b| b * b) }
     })
 }
 
@@ -136,12 +141,14 @@ fn per_image(
     Ok(image.chunks(len).zip(reference.chunks(len)).map(|(a, b)| metric(a, b)).collect())
 }
 
-fn mean_of(image: &[f32], reference: &[f32], term: impl Fn(f64, f64) -> f64 + Sync) -> f64 {
-    let sum = ordered_sum(image.len(), |range| {
-        let pairs = image[range.clone()].iter().zip(&reference[range]);
-        pairs.map(|(&a, &b)| term(f64::from(a), f64::from(b))).sum()
-    });
-    sum / image.len() as f64
+fn mean_of(
+    row: usize,
+    image: &[f32],
+    reference: &[f32],
+    term: impl Fn(f64, f64) -> f64 + Sync,
+) -> f64 {
+    let sum = sum_of([image, reference], row, |[a, b]| term(f64::from(a), f64::from(b)));
+    sum.value() / image.len() as f64
 }
 
 fn check_range(name: &'static str, data_range: f64) -> Result<()> {

@@ -5,11 +5,14 @@
 //! ring as long as the window, and summed over the ring; in three dimensions a row is first the
 //! weighted sum of the rows of several slices. So memory is a few rows per task whatever the size.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use super::{check_range, per_image};
 use crate::array::View;
 use crate::error::{Error, Result};
+use crate::image::{Sum, add_row};
 
 /// Output rows of one task; a task filters a window's length of rows more than it has results.
 const BAND: usize = 48;
@@ -103,6 +106,21 @@ impl Ssim {
     /// border, longer than half of it.
     pub fn per_image(&self, image: &View, reference: &View) -> Result<Vec<f64>> {
         let shape = image.shape();
+        self.check(shape)?;
+        let sides = &shape[2..];
+        let len: usize = sides.iter().product();
+        let whole: Vec<Range<usize>> = sides.iter().map(|side| 0..*side).collect();
+        let part = Part { sides, own: &whole, window: &whole };
+        let pixels = self.pixels(sides) as f64;
+        per_image("ssim", image, reference, |image, reference| {
+            let channels = image.chunks(len).zip(reference.chunks(len));
+            let means = channels.map(|(x, y)| self.of_channel(x, y, &part).value() / pixels);
+            super::mean(&means.collect::<Vec<f64>>())
+        })
+    }
+
+    /// Refuses shapes that the window does not fit.
+    pub(super) fn check(&self, shape: &[usize]) -> Result<()> {
         let least = match self.border {
             Border::Reflect => self.window.len() / 2 + 1,
             Border::Inside => self.window.len(),
@@ -118,58 +136,87 @@ impl Ssim {
                 found: shape.to_vec(),
             });
         }
-        let sides = &shape[2..];
-        let len: usize = sides.iter().product();
-        per_image("ssim", image, reference, |image, reference| {
-            let channels = image.chunks(len).zip(reference.chunks(len));
-            let sums: Vec<f64> = channels.map(|(x, y)| self.of_channel(x, y, sides)).collect();
-            super::mean(&sums)
-        })
+        Ok(())
     }
 
-    /// The mean over one channel.
-    fn of_channel(&self, x: &[f32], y: &[f32], sides: &[usize]) -> f64 {
-        let taps = self.window.len();
-        let pad = match self.border {
-            Border::Reflect => taps / 2,
+    /// The pixels that count.
+    pub(super) fn pixels(&self, sides: &[usize]) -> usize {
+        sides.iter().map(|side| self.results(*side)).product()
+    }
+
+    /// What of an axis of so many places is read for the results that belong to a part of it.
+    pub(super) fn reads(&self, side: usize, own: &Range<usize>) -> Range<usize> {
+        let (results, pad) = (self.results(side), self.pad());
+        let own = own.start.min(results)..own.end.min(results);
+        let places = own.start..own.end + self.window.len() - 1;
+        let seen = || places.clone().map(|at| mirrored(at, pad, side));
+        match (seen().min(), seen().max()) {
+            (Some(first), Some(last)) if !own.is_empty() => first..last + 1,
+            _ => 0..0,
+        }
+    }
+
+    fn pad(&self) -> usize {
+        match self.border {
+            Border::Reflect => self.window.len() / 2,
             Border::Inside => 0,
+        }
+    }
+
+    fn results(&self, side: usize) -> usize {
+        side + 2 * self.pad() - (self.window.len() - 1)
+    }
+
+    /// The sum over the part of one channel.
+    pub(super) fn of_channel(&self, x: &[f32], y: &[f32], part: &Part) -> Sum {
+        let (taps, pad) = (self.window.len(), self.pad());
+        let own = |axis: usize| {
+            let results = self.results(part.sides[axis]);
+            part.own[axis].start.min(results)..part.own[axis].end.min(results)
         };
-        let results = |side: usize| side + 2 * pad - (taps - 1);
-        let (height, width) = (sides[sides.len() - 2], sides[sides.len() - 1]);
+        let last = part.sides.len() - 1;
+        let (rows, columns) = (own(last - 1), own(last));
         // A picture is one slice that is seen through a window of one tap.
-        let (through, slices): (&[f64], usize) = match sides {
-            [depth, _, _] => (&self.window, results(*depth)),
-            _ => (&[1.0], 1),
-        };
-        let (rows, columns) = (results(height), results(width));
-        let bands = rows.div_ceil(BAND);
-        let sums: Vec<f64> = (0..slices * bands)
+        let (through, slices): (&[f64], Range<usize>) =
+            if last == 2 { (&self.window, own(0)) } else { (&[1.0], 0..1) };
+        if rows.is_empty() || columns.is_empty() || slices.is_empty() {
+            return Sum::default();
+        }
+        let bands = rows.len().div_ceil(BAND);
+        let places = columns.start..columns.end + taps - 1;
+        let places: Vec<usize> = places
+            .map(|at| mirrored(at, pad, part.sides[last]) - part.window[last].start)
+            .collect();
+        (0..slices.len() * bands)
             .into_par_iter()
             .map_init(
-                || Scratch::new(taps, width + 2 * pad, columns),
+                || Scratch::new(taps, part.window[last].len(), columns.len()),
                 |scratch, task| {
-                    let (slice, band) = (task / bands, task % bands);
-                    let seen = (slice..slice + through.len()).map(|at| match sides {
-                        [depth, _, _] => mirrored(at, pad, *depth),
+                    let (slice, band) = (slices.start + task / bands, task % bands);
+                    let seen = (slice..slice + through.len()).map(|at| match last {
+                        2 => mirrored(at, pad, part.sides[0]) - part.window[0].start,
                         _ => 0,
                     });
                     let slices = seen.zip(through.iter().copied()).collect();
-                    let planes = Planes { x, y, slices, height, width, pad };
-                    self.of_band(&planes, band * BAND..((band + 1) * BAND).min(rows), scratch)
+                    let planes = Planes { x, y, slices, part, pad, places: &places };
+                    let begin = rows.start + band * BAND;
+                    self.of_band(&planes, begin..(begin + BAND).min(rows.end), scratch)
                 },
             )
-            .collect();
-        sums.iter().sum::<f64>() / (slices * rows * columns) as f64
+            .reduce(Sum::default, |mut sum, other| {
+                sum.merge(&other);
+                sum
+            })
     }
 
     /// The sum over some rows of the result.
-    fn of_band(&self, planes: &Planes, rows: std::ops::Range<usize>, scratch: &mut Scratch) -> f64 {
+    fn of_band(&self, planes: &Planes, rows: Range<usize>, scratch: &mut Scratch) -> Sum {
         let taps = self.window.len();
-        let mut sum = 0.0;
+        let mut sum = Sum::default();
         for row in rows.start..rows.end + taps - 1 {
-            planes.fields_of_row(row, &mut scratch.fields);
+            planes.fields_of_row(row, &mut scratch.fields, &mut scratch.padded);
             let slot = row % taps;
-            for (field, filtered) in scratch.fields.iter().zip(&mut scratch.ring[slot]) {
+            for (field, filtered) in scratch.padded.iter().zip(&mut scratch.ring[slot]) {
                 filter(field, &self.window, filtered);
             }
             if row + 1 >= rows.start + taps {
@@ -180,27 +227,32 @@ impl Ssim {
                         add_weighted(total, weight, &scratch.ring[(first + tap) % taps][field]);
                     }
                 }
-                sum += self.of_row(&scratch.sums);
+                self.of_row(&scratch.sums, &mut scratch.row);
+                add_row(&mut sum, &scratch.row);
             }
         }
         sum
     }
 
-    /// The sum over one row, from its filtered fields.
-    fn of_row(&self, [x, y, squares, product]: &[Vec<f64>; FIELDS]) -> f64 {
+    /// The similarities along one row, from its filtered fields.
+    fn of_row(&self, [x, y, squares, product]: &[Vec<f64>; FIELDS], row: &mut [f64]) {
         let means = x.iter().zip(y);
         let moments = squares.iter().zip(product);
-        means
-            .zip(moments)
-            .map(|((&x, &y), (&squares, &product))| {
-                let (xy, xx_yy) = (x * y, x * x + y * y);
-                let structure = 2.0 * (product - xy) + self.c2;
-                // Rounding may leave a variance just below zero.
-                let variances = (squares - xx_yy).max(0.0) + self.c2;
-                (2.0 * xy + self.c1) * structure / ((xx_yy + self.c1) * variances)
-            })
-            .sum()
+        for (to, ((&x, &y), (&squares, &product))) in row.iter_mut().zip(means.zip(moments)) {
+            let (xy, xx_yy) = (x * y, x * x + y * y);
+            let structure = 2.0 * (product - xy) + self.c2;
+            // Rounding may leave a variance just below zero.
+            let variances = (squares - xx_yy).max(0.0) + self.c2;
+            *to = (2.0 * xy + self.c1) * structure / ((xx_yy + self.c1) * variances);
+        }
     }
+}
+
+/// Which part of an image is measured, and which is there: ranges along each spatial axis.
+pub(super) struct Part<'a> {
+    pub(super) sides: &'a [usize],
+    pub(super) own: &'a [Range<usize>],
+    pub(super) window: &'a [Range<usize>],
 }
 
 /// A channel, and what one slice of the result sees of it.
@@ -209,24 +261,31 @@ struct Planes<'a> {
     y: &'a [f32],
     /// Which slices, and how much of each.
     slices: Vec<(usize, f64)>,
-    height: usize,
-    width: usize,
+    part: &'a Part<'a>,
     /// Pixels beyond each border.
     pad: usize,
+    /// Where the columns of the padded part are.
+    places: &'a [usize],
 }
 
 impl Planes<'_> {
     /// The weighted sums over the slices of x, y, x² + y² and xy along one row of the padded image.
-    fn fields_of_row(&self, row: usize, fields: &mut [Vec<f64>; FIELDS]) {
+    fn fields_of_row(
+        &self,
+        row: usize,
+        fields: &mut [Vec<f64>; FIELDS],
+        padded: &mut [Vec<f64>; FIELDS],
+    ) {
         for field in fields.iter_mut() {
             field.fill(0.0);
         }
-        let (pad, width) = (self.pad, self.width);
-        let row = mirrored(row, pad, self.height);
-        let [xs, ys, squares, products] =
-            fields.each_mut().map(|field| &mut field[pad..pad + width]);
+        let last = self.part.sides.len() - 1;
+        let (height, width) = (self.part.window[last - 1].len(), self.part.window[last].len());
+        let row = mirrored(row, self.pad, self.part.sides[last - 1]);
+        let row = row - self.part.window[last - 1].start;
+        let [xs, ys, squares, products] = fields.each_mut();
         for &(slice, weight) in &self.slices {
-            let from = (slice * self.height + row) * width;
+            let from = (slice * height + row) * width;
             let x = &self.x[from..from + width];
             let y = &self.y[from..from + width];
             for i in 0..width {
@@ -238,10 +297,9 @@ impl Planes<'_> {
                 products[i] += weighted_x * y;
             }
         }
-        for field in fields {
-            for i in 0..pad {
-                field[i] = field[2 * pad - i];
-                field[pad + width + i] = field[pad + width - 2 - i];
+        for (field, padded) in fields.iter().zip(padded) {
+            for (to, place) in padded.iter_mut().zip(self.places) {
+                *to = field[*place];
             }
         }
     }
@@ -261,8 +319,10 @@ fn mirrored(at: usize, pad: usize, side: usize) -> usize {
 /// Rows of a task, made once per thread that works on it.
 struct Scratch {
     fields: [Vec<f64>; FIELDS],
+    padded: [Vec<f64>; FIELDS],
     ring: Vec<[Vec<f64>; FIELDS]>,
     sums: [Vec<f64>; FIELDS],
+    row: Vec<f64>,
 }
 
 impl Scratch {
@@ -270,8 +330,10 @@ impl Scratch {
         let rows = |length: usize| std::array::from_fn(|_| vec![0.0; length]);
         Self {
             fields: rows(width),
+            padded: rows(columns + taps - 1),
             ring: (0..taps).map(|_| rows(columns)).collect(),
             sums: rows(columns),
+            row: vec![0.0; columns],
         }
     }
 }

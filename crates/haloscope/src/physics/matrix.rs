@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::window::check_restriction;
 use super::{LinearPhysics, Physics, region, slice};
-use crate::array::{Array, View, dot};
+use crate::array::{Array, View, lanes};
 use crate::error::{Error, Result};
 
 /// `y = M x`, with the samples of an image in memory order.
@@ -86,7 +86,8 @@ impl Physics for Matrix {
         let pairs = image.chunks(samples).zip(measurement.chunks_mut(self.measurement[0]));
         for (image, measurement) in pairs {
             for (value, row) in measurement.iter_mut().zip(self.rows.chunks(samples)) {
-                *value = dot(row, image) as f32;
+                let products = row.iter().zip(image).map(|(a, x)| f64::from(*a) * f64::from(*x));
+                *value = lanes(products) as f32;
             }
         }
         Ok(())

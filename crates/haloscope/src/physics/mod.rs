@@ -14,7 +14,7 @@ mod identity;
 mod inpainting;
 mod matrix;
 mod reach;
-mod region;
+pub(crate) mod region;
 mod saturation;
 mod scaled;
 mod stack;

@@ -9,8 +9,8 @@ use haloscope_comm::{CallCost, Communicator, Span};
 use super::problem::Problem;
 use super::record::{Record, Seconds};
 use super::state::State;
-use crate::array::Array;
 use crate::error::Result;
+use crate::image::Image;
 use crate::memory::peak_resident_bytes;
 
 /// A method: one step from a state to the next.
@@ -22,7 +22,7 @@ pub trait Algorithm: Send + Sync + fmt::Debug {
 
     /// The image after the next iteration. The state keeps the one before, so that it need not be copied; everything else in the
     /// state advances by one iteration.
-    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Array>;
+    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Image>;
 }
 
 /// The problem, with a clock for each part of a step.
@@ -54,14 +54,14 @@ impl<'a> Setting<'a> {
     }
 
     /// The gradient of the data term; also records the term's value.
-    pub fn gradient(&self, image: &Array) -> Result<Array> {
+    pub fn gradient(&self, image: &Image) -> Result<Image> {
         let (value, gradient) = self.data(|| self.problem.value_and_gradient(image))?;
         self.data_term.set(Some(value));
         Ok(gradient)
     }
 
     /// The prox of `step` times the data term.
-    pub fn prox(&self, image: &Array, step: f64) -> Result<Array> {
+    pub fn prox(&self, image: &Image, step: f64) -> Result<Image> {
         self.data(|| self.problem.prox(image, step))
     }
 
@@ -78,7 +78,7 @@ impl<'a> Setting<'a> {
     }
 
     fn span(&self, name: &'static str) -> Span<'a> {
-        self.problem.physics().context().span(name)
+        self.problem.context().span(name)
     }
 
     /// Records a data term that a step computes anyway.

@@ -4,8 +4,8 @@ use super::algorithm::{Algorithm, Setting};
 use super::keys::{Key, KeyKind, KeyValue};
 use super::method::{DataUse, Held, Method, Priors, Taken, Traits, any_keys};
 use super::state::State;
-use crate::array::Array;
 use crate::error::Result;
+use crate::image::Image;
 use crate::physics::tomography::Window;
 
 /// Filtered back-projection of a scan, of cone beams by the method of Feldkamp, Davis and Kress:
@@ -45,7 +45,7 @@ impl Algorithm for FilteredBackProjection {
     }
 
     /// The image stays as it is: it is the result.
-    fn step(&self, _setting: &Setting<'_>, state: &mut State) -> Result<Array> {
+    fn step(&self, _setting: &Setting<'_>, state: &mut State) -> Result<Image> {
         Ok(state.image.clone())
     }
 }

@@ -6,19 +6,18 @@
 //! was accepted is a point where the data term is finite, and so has a gradient; a point ahead of it that has none is
 //! given up for it, and the momentum with it.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use super::algorithm::{Algorithm, Setting};
 use super::ingredients::Ingredients;
 use super::keys::{Key, KeyKind, STEP};
 use super::method::{DataUse, Held, Method, Priors, Taken, Traits, any_keys};
-use super::prior::{Prior, clamp};
+use super::prior::Prior;
 use super::problem::Start;
 use super::proximal_gradient::{extrapolate, relaxed_prox};
 use super::state::State;
-use crate::array::{Array, add_scaled, lanes, norm, ordered_sum, slice, slice_mut, standard};
 use crate::error::{Error, Result};
+use crate::image::Image;
 
 /// `x ← prox(x − γ ∇f(x))`, or its accelerated form, with a step that is found on the way.
 ///
@@ -129,7 +128,7 @@ impl Algorithm for Backtracking {
         self.name
     }
 
-    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Array> {
+    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Image> {
         let mut step = state.number("step").unwrap_or(self.first_step);
         let mut momentum = state.number("momentum").unwrap_or(1.0);
         let mut ahead = state.arrays.remove("ahead");
@@ -170,8 +169,8 @@ impl Algorithm for Backtracking {
         if !is_settling {
             let following = f64::midpoint(1.0, (1.0 + 4.0 * momentum * momentum).sqrt());
             let factor = ((momentum - 1.0) / following) as f32;
-            let mut ahead = extrapolate(&next, &state.image, factor);
-            clamp(&mut ahead, self.range);
+            let mut ahead = extrapolate(&next, &state.image, factor)?;
+            ahead.clamp(self.range);
             state.put("ahead", ahead);
             state.set_number("momentum", following);
         }
@@ -185,35 +184,39 @@ impl Backtracking {
     fn advance(
         &self,
         setting: &Setting<'_>,
-        from: &Array,
-        gradient: &Array,
+        from: &Image,
+        gradient: &Image,
         step: f64,
-    ) -> Result<Array> {
-        let mut point = from.as_standard_layout().into_owned();
-        add_scaled(slice_mut(&mut point), -step as f32, &slice(gradient));
-        let mut next = standard(relaxed_prox(setting, &*self.prior, point, step, self.relaxation)?);
-        clamp(&mut next, self.range);
+    ) -> Result<Image> {
+        let mut point = from.clone();
+        point.add_scaled(-step as f32, gradient)?;
+        let mut next = relaxed_prox(setting, &*self.prior, point, step, self.relaxation)?;
+        next.clamp(self.range);
         Ok(next)
     }
 
     /// The image to begin with, or one near it where the data term is finite: a back-projection has values below 0, and
     /// zeros expect no counts where some were measured.
-    fn defined(&self, setting: &Setting<'_>, image: &Array) -> Result<Array> {
+    fn defined(&self, setting: &Setting<'_>, image: &Image) -> Result<Image> {
         let mut candidate = image.clone();
-        clamp(&mut candidate, self.range);
+        candidate.clamp(self.range);
         if is_finite(setting, &candidate)? {
             return Ok(candidate);
         }
         // What an image of such data is on average; raised by too little, it is where the curvature is largest.
-        let typical = |image: &Array| norm(&slice(image)) / (image.len().max(1) as f64).sqrt();
-        let mut level = typical(&candidate);
+        let typical = |image: &Image| {
+            let values = image.shape().iter().product::<usize>().max(1);
+            Ok::<_, Error>(image.norm()? / (values as f64).sqrt())
+        };
+        let mut level = typical(&candidate)?;
         if level == 0.0 {
-            level = typical(&setting.data(|| setting.problem().start(&Start::Adjoint))?);
+            level = typical(&setting.data(|| setting.problem().start(&Start::Adjoint))?)?;
         }
         let highest = self.range.map_or(f32::INFINITY, |(_, high)| high);
         for share in [0.1, 1.0] {
             let floor = ((level * share) as f32).min(highest);
-            let lifted = candidate.mapv(|value| value.max(floor));
+            let mut lifted = candidate.clone();
+            lifted.map(|value| value.max(floor));
             if is_finite(setting, &lifted)? {
                 return Ok(lifted);
             }
@@ -230,26 +233,24 @@ impl Backtracking {
 /// `f(x⁺) ≤ f(x) + ⟨∇f(x), x⁺ − x⟩ + ‖x⁺ − x‖² / 2γ`, up to rounding.
 fn is_below_parabola(
     setting: &Setting<'_>,
-    (value, point, gradient): (f64, &Array, &Array),
-    next: &Array,
+    (value, point, gradient): (f64, &Image, &Image),
+    next: &Image,
     step: f64,
 ) -> Result<bool> {
     let reached = setting.data(|| setting.problem().value(next))?;
-    let (point, gradient, next) = (slice(point), slice(gradient), slice(next));
     // The way from one to the other is computed twice instead of being kept.
-    let way = |range: Range<usize>| {
-        next[range.clone()].iter().zip(&point[range]).map(|(next, point)| f64::from(next - point))
-    };
-    let along = ordered_sum(next.len(), |range| {
-        let slopes = gradient[range.clone()].iter().map(|slope| f64::from(*slope));
-        lanes(slopes.zip(way(range)).map(|(slope, way)| slope * way))
-    });
-    let square = ordered_sum(next.len(), |range| lanes(way(range).map(|way| way * way)));
+    let along = Image::share([gradient, next, point], |[slope, next, point]| {
+        f64::from(slope) * f64::from(next - point)
+    })?;
+    let square = |[next, point]: [f32; 2]| f64::from(next - point).powi(2);
+    let square = Image::share([next, point], square)?;
+    let size = Image::share([point], |[point]| f64::from(point).powi(2))?;
+    let [along, square, size] = next.layout().totals([along, square, size])?;
     let promised = value + along + square / (2.0 * step);
-    let is_still = || square.sqrt() <= STILL * norm(&point);
+    let is_still = || square.sqrt() <= STILL * size.sqrt();
     Ok(reached.is_finite() && (reached <= promised + ROUNDING * value.abs() || is_still()))
 }
 
-fn is_finite(setting: &Setting<'_>, image: &Array) -> Result<bool> {
+fn is_finite(setting: &Setting<'_>, image: &Image) -> Result<bool> {
     Ok(setting.data(|| setting.problem().value(image))?.is_finite())
 }

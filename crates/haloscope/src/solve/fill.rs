@@ -5,9 +5,14 @@
 //! `AᵀA1`, the weight with which each pixel is seen, the adjoint becomes a mean of the data around each pixel; what is
 //! not seen at all is interpolated from what is, coarse to fine and then smoothed until it is nearly harmonic.
 
+use std::sync::Arc;
+
 use rayon::prelude::*;
 
-use crate::array::{Array, dot, slice, slice_mut, squared_norm};
+use super::fill_parts;
+use crate::array::{Array, slice, slice_mut};
+use crate::error::Result;
+use crate::image::{Image, Layout, Space};
 
 /// A pixel that is seen with less than this part of the largest weight is not seen: rounding errors of operators that
 /// use Fourier transforms are below it.
@@ -18,23 +23,55 @@ const SEEN: f32 = 1e-4;
 const SEES_CONSTANTS: f64 = 1e-2;
 
 /// How often unseen pixels are replaced by the mean of their neighbours at the end, and at each coarser level.
-const SWEEPS: usize = 16;
+pub(super) const SWEEPS: usize = 16;
 
 /// `adjoint / weights` where pixels are seen, and an interpolation elsewhere; `None` if `weights` (`AᵀA1`) do not say
-/// what is seen, because some are clearly negative or all are tiny. `normal` is `AᵀA` of the adjoint.
-pub(super) fn fill(adjoint: &Array, normal: &Array, weights: &Array) -> Option<Array> {
-    let sides = &adjoint.shape()[2..];
-    let most = weights.iter().fold(0.0_f32, |most, weight| most.max(*weight));
-    let least = weights.iter().fold(0.0_f32, |least, weight| least.min(*weight));
-    let square = squared_norm(&slice(adjoint));
-    let gain = dot(&slice(adjoint), &slice(normal)) / square.max(f64::MIN_POSITIVE);
+/// what is seen, because some are clearly negative or all are tiny. `square` is that of the adjoint, and `curvature` its product
+/// with `AᵀA` of it.
+pub(super) fn fill(
+    adjoint: &Image,
+    weights: &Image,
+    square: f64,
+    curvature: f64,
+) -> Result<Option<Image>> {
+    let (least, most) = weights.extremes()?;
+    let (least, most) = (least.min(0.0), most.max(0.0));
+    let gain = curvature / square.max(f64::MIN_POSITIVE);
     let is_weight = most.is_finite()
         && least >= -SEEN * most
         && f64::from(most) > SEES_CONSTANTS * gain
         && square > 0.0;
     if !is_weight {
-        return None;
+        return Ok(None);
     }
+    match adjoint.layout() {
+        Layout::Replicated => {
+            Ok(fill_whole(adjoint.local(), weights.local(), most).map(Image::from))
+        }
+        Layout::Sharded(space) => fill_part(space, adjoint, weights, most),
+    }
+}
+
+/// This rank's part of the image, if all parts are finite; `most` is the largest weight.
+fn fill_part(
+    space: &Arc<Space>,
+    adjoint: &Image,
+    weights: &Image,
+    most: f32,
+) -> Result<Option<Image>> {
+    let seen = weights.local().mapv(|weight| f32::from(weight > SEEN * most));
+    let mut image = adjoint.clone();
+    image.update(weights, |value, weight| {
+        *value = if weight > SEEN * most { *value / weight } else { 0.0 };
+    })?;
+    fill_parts::interpolate(space, image.local_mut(), &seen)?;
+    let is_finite = image.norm()?.is_finite();
+    Ok(is_finite.then_some(image))
+}
+
+/// The image, if all of it is here and finite; `most` is the largest weight.
+fn fill_whole(adjoint: &Array, weights: &Array, most: f32) -> Option<Array> {
+    let sides = &adjoint.shape()[2..];
     let mut image = adjoint.as_standard_layout().into_owned();
     let weights = slice(weights);
     let plane: usize = sides.iter().product();

@@ -5,8 +5,8 @@ use super::keys::{INNER_ITERATIONS, INNER_TOLERANCE, Key, KeyKind, KeyValue, Key
 use super::method::{DataUse, Held, Method, Priors, SQUARES, Traits};
 use super::prior::Plug;
 use super::state::State;
-use crate::array::Array;
 use crate::error::{Error, Result};
+use crate::image::Image;
 
 /// `x = prox f(z)` with a step that falls with the level, `z = D(x, σ)`; the image is `z`.
 ///
@@ -123,7 +123,7 @@ impl Algorithm for HalfQuadratic {
         HQS.name
     }
 
-    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Array> {
+    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Image> {
         let (levels, steps) = (&self.schedule.levels, &self.schedule.steps);
         let (Some(last), true) = (levels.len().checked_sub(1), levels.len() == steps.len()) else {
             return Err(Error::argument(
@@ -132,7 +132,7 @@ impl Algorithm for HalfQuadratic {
             ));
         };
         let index = setting.iteration().min(last);
-        let unit = self.prior.unit(&state.image);
+        let unit = self.prior.unit(&state.image)?;
         let near_data = setting.prox(&state.image, unit * unit * steps[index])?;
         let denoiser = self.prior.with_level(levels[index]);
         setting.prior(|| denoiser.denoise_owned(near_data))

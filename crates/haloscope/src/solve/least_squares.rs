@@ -5,13 +5,10 @@ use super::algorithm::{Algorithm, Setting};
 use super::backtracking::Backtracking;
 use super::keys::STEP;
 use super::method::{DataUse, Held, Method, Priors, SQUARES, Taken, Traits, any_keys};
-use super::prior::clamp;
 use super::proximal_gradient::descend;
 use super::state::State;
-use crate::array::{
-    Array, add_scaled, dot, scale_and_add, slice, slice_mut, squared_norm, update, update_from_two,
-};
 use crate::error::Result;
+use crate::image::Image;
 
 /// `x ← x − γ ∇f(x)`, clamped to a range if there is one.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,9 +50,9 @@ impl Algorithm for Landweber {
         LANDWEBER.name
     }
 
-    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Array> {
+    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Image> {
         let mut next = descend(setting, &state.image, self.step)?;
-        clamp(&mut next, self.range);
+        next.clamp(self.range);
         Ok(next)
     }
 }
@@ -87,26 +84,26 @@ impl Algorithm for ConjugateGradient {
         CG.name
     }
 
-    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Array> {
-        let physics = setting.problem().physics();
+    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Image> {
+        let problem = setting.problem();
         let mut residual = match state.arrays.remove("residual") {
             Some(residual) => residual,
             None => setting.data(|| {
-                let mut residual = physics.adjoint(setting.problem().data())?;
-                let seen = physics.normal(&state.image)?;
-                update(slice_mut(&mut residual), &slice(&seen), |residual, seen| *residual -= seen);
+                let mut residual = problem.adjoint()?;
+                let seen = problem.normal(&state.image)?;
+                residual.update(&seen, |residual, seen| *residual -= seen)?;
                 Ok(residual)
             })?,
         };
         let mut data_term = match state.number("data term") {
             Some(value) => value,
-            None => setting.data(|| setting.problem().value(&state.image))?,
+            None => setting.data(|| problem.value(&state.image))?,
         };
-        let weight = setting.problem().quadratic_weight().unwrap_or(1.0);
+        let weight = problem.quadratic_weight().unwrap_or(1.0);
         let mut direction = state.take("direction", |_| residual.clone());
-        let square = squared_norm(&slice(&residual));
-        let mut mapped = setting.data(|| physics.normal(&direction))?;
-        let curvature = dot(&slice(&direction), &slice(&mapped));
+        let square = residual.squared_norm()?;
+        let mut mapped = setting.data(|| problem.normal(&direction))?;
+        let curvature = direction.dot(&mapped)?;
         // Nothing is left to do, or nothing that the operators see.
         if square == 0.0 || curvature == 0.0 {
             setting.note_data_term(data_term);
@@ -116,15 +113,14 @@ impl Algorithm for ConjugateGradient {
             return Ok(state.image.clone());
         }
         let step = square / curvature;
-        add_scaled(slice_mut(&mut residual), -step as f32, &slice(&mapped));
+        residual.add_scaled(-step as f32, &mapped)?;
         // The image moves along the direction, in the array that has been used.
-        let from = (&*slice(&state.image), &*slice(&direction));
         let along = step as f32;
-        update_from_two(slice_mut(&mut mapped), from, |to, image, direction| {
+        mapped.update_from_two((&state.image, &direction), |to, image, direction| {
             *to = image + along * direction;
-        });
-        let factor = squared_norm(&slice(&residual)) / square;
-        scale_and_add(slice_mut(&mut direction), factor as f32, &slice(&residual));
+        })?;
+        let factor = residual.squared_norm()? / square;
+        direction.scale_and_add(factor as f32, &residual)?;
         // Along the direction ½‖Ax − y‖² is a parabola, and the step goes to its lowest point.
         data_term = (data_term - 0.5 * weight * step * square).max(0.0);
         setting.note_data_term(data_term);

@@ -9,7 +9,10 @@ mod algorithm;
 mod back_projection;
 mod backtracking;
 mod checkpoint;
+mod data_term;
+mod dealt;
 mod fill;
+mod fill_parts;
 mod half_quadratic;
 mod ingredients;
 mod keys;
@@ -22,6 +25,7 @@ mod prox_primal_dual;
 mod proximal_gradient;
 mod record;
 mod red;
+mod sharded;
 mod splitting;
 mod state;
 mod stop;
@@ -32,8 +36,8 @@ use std::time::Instant;
 use haloscope_comm::{Collectives, Reduction};
 use haloscope_nn::Stop;
 
-use crate::array::{distance, norm, slice, standard};
 use crate::error::{Error, Result};
+use crate::image::Image;
 
 pub use algorithm::{Algorithm, Setting};
 pub use back_projection::FilteredBackProjection;
@@ -46,7 +50,7 @@ pub use least_squares::{ConjugateGradient, Landweber};
 pub use method::{Arrays, DataUse, Held, Method, PriorKind, Priors, Taken, Traits};
 pub use primal_dual::PrimalDual;
 pub use prior::{Plug, Prior, Range, TotalVariationPrior};
-pub use problem::{Problem, Start};
+pub use problem::{Problem, Prox, Start};
 pub use prox_primal_dual::ProxPrimalDual;
 pub use proximal_gradient::{Fista, ProximalGradient};
 pub use record::{Record, Seconds, gather_records};
@@ -106,7 +110,7 @@ pub struct Outcome {
 /// let start = State::new(problem.start(&Start::Zeros)?);
 /// let stopping = Stopping { iterations: 100, relative_change: 1e-7, ..Stopping::default() };
 /// let outcome = solve(&problem, &Landweber { step: 0.5, range: None }, start, &stopping, None)?;
-/// assert!(outcome.state.image.iter().all(|value| (value - 1.0).abs() < 1e-5));
+/// assert!(outcome.state.image.whole()?.iter().all(|value| (value - 1.0).abs() < 1e-5));
 /// # Ok::<(), haloscope::Error>(())
 /// ```
 pub fn solve(
@@ -117,15 +121,14 @@ pub fn solve(
     mut watch: Option<&mut Watch<'_>>,
 ) -> Result<Outcome> {
     stopping.check()?;
-    problem.physics().check_image(&state.image)?;
-    state.make_standard();
+    problem.check_image(&state.image)?;
     let begin = Instant::now();
     let mut records = Vec::new();
     let reason = loop {
         if state.iteration >= stopping.iterations {
             break Reason::Iterations;
         }
-        let record = problem.physics().workers().run(|| advance(problem, algorithm, &mut state))?;
+        let record = problem.workers().run(|| advance(problem, algorithm, &mut state))?;
         let wants_stop = match &mut watch {
             Some(watch) => watch(&record, &state)?.is_break(),
             None => false,
@@ -133,7 +136,7 @@ pub fn solve(
         let late = stopping.time_limit.is_some_and(|limit| begin.elapsed() >= limit);
         let reason = stopping.reason(&record);
         records.push(record);
-        let comm = problem.physics().context().comm();
+        let comm = problem.context().comm();
         // Clocks and callers differ between ranks; the others differ nowhere.
         let mut word = [u64::from(late), u64::from(wants_stop)];
         comm.all_reduce(Reduction::Max, &mut word)?;
@@ -150,18 +153,22 @@ pub fn solve(
 /// One iteration, on the threads of the rank.
 fn advance(problem: &Problem, algorithm: &dyn Algorithm, state: &mut State) -> Result<Record> {
     Stop::check()?;
-    let ctx = problem.physics().context();
+    let ctx = problem.context();
     let spent = ctx.comm().statistics().total();
     let span = ctx.span("iteration").with("number", (state.iteration + 1) as f64);
     let clock = Instant::now();
     let setting = Setting::new(problem, state.iteration);
-    let next = standard(algorithm.step(&setting, state)?);
+    let next = algorithm.step(&setting, state)?;
     let total = clock.elapsed();
     drop(span);
     state.iteration += 1;
     let before = std::mem::replace(&mut state.image, next);
 
-    let length = norm(&slice(&state.image));
+    let square = Image::share([&state.image], |[value]| f64::from(value).powi(2))?;
+    let change = Image::share([&state.image, &before], |[now, before]| {
+        (f64::from(now) - f64::from(before)).powi(2)
+    })?;
+    let [length, change] = state.image.layout().totals([square, change])?.map(f64::sqrt);
     if !length.is_finite() {
         return Err(Error::Numeric {
             what: algorithm.name().into(),
@@ -171,6 +178,6 @@ fn advance(problem: &Problem, algorithm: &dyn Algorithm, state: &mut State) -> R
             ),
         });
     }
-    let change = distance(&slice(&state.image), &slice(&before)) / length.max(f64::MIN_POSITIVE);
+    let change = change / length.max(f64::MIN_POSITIVE);
     Ok(setting.into_record(state.iteration, change, total, &spent, ctx.comm()))
 }

@@ -4,13 +4,12 @@
 use super::algorithm::{Algorithm, Setting};
 use super::keys::STEP;
 use super::method::{Arrays, DataUse, Held, Method, Priors, Taken, Traits, any_keys};
-use super::prior::clamp;
 use super::prox_primal_dual::ProxPrimalDual;
 use super::proximal_gradient::descend;
 use super::state::State;
-use crate::array::{Array, add_scaled, slice, slice_mut, update_from_two};
-use crate::denoise::differences::{add_gradient, gradient_adjoint, project};
+use crate::denoise::differences::on_images::{add_gradient, gradient_adjoint, project};
 use crate::error::Result;
+use crate::image::Image;
 
 /// `min f(x) + λ TV(x)` over all images, or over those in a range, for an `f` with a gradient.
 ///
@@ -66,24 +65,21 @@ impl Algorithm for PrimalDual {
         PRIMAL_DUAL.name
     }
 
-    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Array> {
-        let axes = state.image.ndim() - 2;
+    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Image> {
+        let axes = state.image.shape().len() - 2;
         let sigma = self.lipschitz / (8.0 * axes as f64);
         let tau = 0.99 / (self.lipschitz / 2.0 + 4.0 * axes as f64 * sigma);
-        let shape = state.image.shape().to_vec();
-        let mut dual_shape = shape.clone();
-        dual_shape.insert(2, axes);
-        let mut dual = state.take("dual", |_| Array::zeros(dual_shape));
+        let mut dual = state.take("dual", |image| image.zeros_with_axis(2, axes));
         let mut next = descend(setting, &state.image, tau)?;
         setting.prior(|| {
-            let mut back = gradient_adjoint(&slice(&dual), &shape);
-            add_scaled(slice_mut(&mut next), -tau as f32, &back);
-            clamp(&mut next, self.range);
+            let mut back = gradient_adjoint(&dual, &state.image)?;
+            next.add_scaled(-tau as f32, &back)?;
+            next.clamp(self.range);
             // 2 x⁺ − x, in the array that has been used.
-            let from = (&*slice(&next), &*slice(&state.image));
-            update_from_two(&mut back, from, |to, next, before| *to = next * 2.0 - before);
-            add_gradient(slice_mut(&mut dual), sigma as f32, &back, &shape);
-            project(slice_mut(&mut dual), &shape, self.weight as f32);
+            let from = (&next, &state.image);
+            back.update_from_two(from, |to, next, before| *to = next * 2.0 - before)?;
+            add_gradient(&mut dual, sigma as f32, &back)?;
+            project(&mut dual, &back, self.weight as f32);
             Ok(())
         })?;
         state.put("dual", dual);

@@ -4,17 +4,17 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::array::{Array, extremes, map_in_place, slice, slice_mut, standard, update};
 use crate::denoise::{Denoiser, NoiseLevel, TotalVariation, Work};
 use crate::error::{Error, Result};
+use crate::image::Image;
 
 /// The prior term, which has a prox, a gradient, or both.
 pub trait Prior: Send + Sync + fmt::Debug {
-    /// The prox of `step` times the prior. The array is the prior's to work in.
-    fn prox(&self, image: Array, step: f64) -> Result<Array>;
+    /// The prox of `step` times the prior. The image is the prior's to work in.
+    fn prox(&self, image: Image, step: f64) -> Result<Image>;
 
     /// The gradient of the prior; for a denoiser, what it removes.
-    fn gradient(&self, image: &Array) -> Result<Array> {
+    fn gradient(&self, image: &Image) -> Result<Image> {
         let _ = image;
         Err(Error::argument("prior", "this prior has no gradient; use a method with its prox"))
     }
@@ -76,23 +76,23 @@ impl Plug {
     }
 
     /// The denoised image.
-    pub fn denoise(&self, image: &Array) -> Result<Array> {
+    pub fn denoise(&self, image: &Image) -> Result<Image> {
         self.denoise_any(Cow::Borrowed(image))
     }
 
     /// [`denoise`](Self::denoise) of an image that is not needed any more: it is clamped and scaled where it is.
-    pub fn denoise_owned(&self, image: Array) -> Result<Array> {
+    pub fn denoise_owned(&self, image: Image) -> Result<Image> {
         self.denoise_any(Cow::Owned(image))
     }
 
     /// Copies the image only if it has to be changed and is somebody else's.
-    fn denoise_any(&self, mut image: Cow<'_, Array>) -> Result<Array> {
+    fn denoise_any(&self, mut image: Cow<'_, Image>) -> Result<Image> {
         let range = match self.range {
             Range::Clamp(low, high) => Some((low, high)),
             Range::AsIs | Range::Normalise => None,
         };
         let (black, white) = match self.range {
-            Range::Normalise => extremes(&image),
+            Range::Normalise => image.extremes()?,
             Range::AsIs | Range::Clamp(..) => self.scale,
         };
         // What is flat has nothing to remove.
@@ -100,18 +100,18 @@ impl Plug {
             return Ok(image.into_owned());
         }
         if range.is_some() {
-            clamp(image.to_mut(), range);
+            image.to_mut().clamp(range);
         }
         let (is_scaled, width) = ((black, white) != (0.0, 1.0), white - black);
         if is_scaled {
-            map_in_place(image.to_mut(), |value| (value - black) / width);
+            image.to_mut().map(|value| (value - black) / width);
         }
-        let mut result = self.denoiser.denoise(&image, &self.level)?;
+        let mut result = self.denoiser.denoise_image(&image, &self.level)?;
         drop(image);
         if is_scaled {
-            map_in_place(&mut result, |value| value * width + black);
+            result.map(|value| value * width + black);
         }
-        clamp(&mut result, range);
+        result.clamp(range);
         Ok(result)
     }
 
@@ -121,35 +121,25 @@ impl Plug {
     }
 
     /// What a noise level of 1 corresponds to in the values of this image.
-    #[must_use]
-    pub fn unit(&self, image: &Array) -> f64 {
+    pub fn unit(&self, image: &Image) -> Result<f64> {
         let (black, white) = match self.range {
-            Range::Normalise => extremes(image),
+            Range::Normalise => image.extremes()?,
             Range::AsIs | Range::Clamp(..) => self.scale,
         };
         // A flat image has no range.
-        if black < white { f64::from(white - black) } else { 1.0 }
-    }
-}
-
-/// Clamps an image to a range, if there is one.
-pub(super) fn clamp(image: &mut Array, range: Option<(f32, f32)>) {
-    if let Some((low, high)) = range {
-        map_in_place(image, |value| value.clamp(low, high));
+        Ok(if black < white { f64::from(white - black) } else { 1.0 })
     }
 }
 
 impl Prior for Plug {
     /// The denoised image. The step has no effect; the level determines how much is removed.
-    fn prox(&self, image: Array, _step: f64) -> Result<Array> {
+    fn prox(&self, image: Image, _step: f64) -> Result<Image> {
         self.denoise_owned(image)
     }
 
-    fn gradient(&self, image: &Array) -> Result<Array> {
-        let mut removed = standard(self.denoise(image)?);
-        update(slice_mut(&mut removed), &slice(image), |denoised, image| {
-            *denoised = image - *denoised;
-        });
+    fn gradient(&self, image: &Image) -> Result<Image> {
+        let mut removed = self.denoise(image)?;
+        removed.update(image, |denoised, image| *denoised = image - *denoised)?;
         Ok(removed)
     }
 }
@@ -167,7 +157,7 @@ pub struct TotalVariationPrior<D = TotalVariation> {
 }
 
 impl<D: Denoiser> Prior for TotalVariationPrior<D> {
-    fn prox(&self, image: Array, step: f64) -> Result<Array> {
-        self.denoiser.denoise(&image, &((step * self.weight) as f32).into())
+    fn prox(&self, image: Image, step: f64) -> Result<Image> {
+        self.denoiser.denoise_image(&image, &((step * self.weight) as f32).into())
     }
 }

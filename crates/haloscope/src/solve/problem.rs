@@ -2,22 +2,27 @@
 
 use std::sync::OnceLock;
 
-use super::super::distribute::{DistributedFidelity, DistributedStack};
+use haloscope_comm::Context;
+
+use super::data_term::DataTerm;
+use super::dealt::Dealt;
 use super::fill::fill;
-use crate::array::{Array, scale, slice, slice_mut};
+use super::sharded::Sharded;
+use crate::array::Array;
+use crate::distribute::{DistributedFidelity, DistributedStack, ShardedStack, Workers};
 use crate::error::{Error, Result};
+use crate::image::Image;
 use crate::least_squares::{LeastSquaresOptions, NormOptions};
 use crate::measurements::Measurements;
 
 /// `Σ dᵢ(Aᵢ x, yᵢ)` over ranks.
 #[derive(Debug)]
 pub struct Problem {
-    physics: DistributedStack,
-    data: Measurements,
-    fidelity: DistributedFidelity,
+    term: Box<dyn DataTerm>,
     inner: InnerOptions,
+    prox: Prox,
     /// `Aᵀy`, from the first prox on.
-    adjoint: OnceLock<Array>,
+    adjoint: OnceLock<Image>,
     /// `‖A‖²`, where it is known.
     squared_norm: Option<f64>,
 }
@@ -27,6 +32,17 @@ pub struct Problem {
 struct InnerOptions {
     tolerance: f64,
     iterations: usize,
+}
+
+/// How the prox of a quadratic data term is computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Prox {
+    /// By a closed form where the operator has one and the rank has what it needs, and by conjugate gradients elsewhere. Images
+    /// in shards have the closed forms that work pixel by pixel, but not those of Fourier transforms.
+    #[default]
+    Auto,
+    /// By a closed form that works pixel by pixel, or by conjugate gradients: the same bits in every layout.
+    Iterative,
 }
 
 /// The initial image of an iteration.
@@ -44,21 +60,32 @@ pub enum Start {
     /// The least-squares solution, after at most this many iterations.
     PseudoInverse(usize),
     /// This image, for example a filtered back-projection or one from a file.
-    Image(Array),
+    Image(Image),
 }
 
 impl Problem {
-    /// A problem. Each rank needs only the measurements of its own operators, and keeps no others.
+    /// A problem for replicated images. Each rank needs only the measurements of its own operators, and keeps no others.
     pub fn new(
         physics: DistributedStack,
-        mut data: Measurements,
+        data: Measurements,
         fidelity: DistributedFidelity,
     ) -> Result<Self> {
-        physics.check_count(&data)?;
-        let rank = physics.context().rank();
-        data.retain(|index| physics.owners()[index] == rank);
+        Ok(Self::of(Box::new(Dealt::new(physics, data, fidelity)?)))
+    }
+
+    /// A problem for images in shards. Each rank gives its parts of the measurements, or the whole ones, of which it keeps its
+    /// parts. All ranks call it.
+    pub fn sharded(
+        physics: ShardedStack,
+        data: &Measurements,
+        fidelity: DistributedFidelity,
+    ) -> Result<Self> {
+        Ok(Self::of(Box::new(Sharded::new(physics, data, fidelity)?)))
+    }
+
+    fn of(term: Box<dyn DataTerm>) -> Self {
         let inner = InnerOptions { tolerance: 1e-6, iterations: 50 };
-        Ok(Self { physics, data, fidelity, inner, adjoint: OnceLock::new(), squared_norm: None })
+        Self { term, inner, prox: Prox::default(), adjoint: OnceLock::new(), squared_norm: None }
     }
 
     /// Sets how accurately proxes are computed where there is no closed form: the relative residual and the maximum
@@ -77,58 +104,106 @@ impl Problem {
         self
     }
 
-    /// The squared norm of the operators, `‖A‖²`: the one that is known, or an estimate. All ranks call it.
-    pub fn squared_norm(&self) -> Result<f64> {
-        match self.squared_norm {
-            Some(known) => Ok(known),
-            None => Ok(self.physics.squared_norm(&NormOptions::default())?.estimate),
-        }
-    }
-
-    /// The operators.
+    /// Sets how proxes are computed.
     #[must_use]
-    pub fn physics(&self) -> &DistributedStack {
-        &self.physics
+    pub fn with_prox(mut self, prox: Prox) -> Self {
+        self.prox = prox;
+        self
     }
 
-    /// The measurements of the rank's own operators.
+    /// The ranks.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        self.term.context()
+    }
+
+    /// How many operators there are on all ranks.
+    #[must_use]
+    pub fn operators(&self) -> usize {
+        self.term.operators()
+    }
+
+    /// What this rank has of the measurements: those of its own operators, or its part of each.
     #[must_use]
     pub fn data(&self) -> &Measurements {
-        &self.data
+        self.term.data()
+    }
+
+    pub(super) fn workers(&self) -> &Workers {
+        self.term.workers()
+    }
+
+    /// Refuses images of other shapes or layouts than the problem's.
+    pub fn check_image(&self, image: &Image) -> Result<()> {
+        self.term.check_image(image)
     }
 
     /// The data term.
-    pub fn value(&self, image: &Array) -> Result<f64> {
-        self.fidelity.value(&self.physics, image, &self.data)
+    pub fn value(&self, image: &Image) -> Result<f64> {
+        self.term.value(image)
     }
 
     /// The gradient of the data term.
-    pub fn gradient(&self, image: &Array) -> Result<Array> {
-        self.fidelity.gradient(&self.physics, image, &self.data)
+    pub fn gradient(&self, image: &Image) -> Result<Image> {
+        self.term.gradient(image)
     }
 
     /// The data term and its gradient, with a single forward.
-    pub fn value_and_gradient(&self, image: &Array) -> Result<(f64, Array)> {
-        self.fidelity.value_and_gradient(&self.physics, image, &self.data)
+    pub fn value_and_gradient(&self, image: &Image) -> Result<(f64, Image)> {
+        self.term.value_and_gradient(image)
     }
 
     /// The minimiser of `step · (data term) + ½ ‖v − image‖²` over `v`.
-    pub fn prox(&self, image: &Array, step: f64) -> Result<Array> {
+    pub fn prox(&self, image: &Image, step: f64) -> Result<Image> {
         let options = LeastSquaresOptions {
             tolerance: self.inner.tolerance,
             max_iterations: self.inner.iterations,
             ..LeastSquaresOptions::default()
         };
         let adjoint = self.known_adjoint()?;
-        let solution =
-            self.fidelity.prox_from_adjoint(&self.physics, image, adjoint, step, &options)?;
-        Ok(solution.image)
+        self.term.prox(image, adjoint, step, &options, self.prox == Prox::Auto)
     }
 
-    /// The prox of `step · d*` at `dual + step · A x` for the rank's own operators, where `d*` is the conjugate of the
+    /// The prox of `step · d*` at `dual + step · A x` for this rank's measurements, where `d*` is the conjugate of the
     /// fidelity: the dual step of methods for fidelities that have a prox and no gradient. No measurements are sent.
-    pub fn ascend(&self, dual: Measurements, image: &Array, step: f64) -> Result<Measurements> {
-        self.fidelity.ascend(&self.physics, dual, image, &self.data, step)
+    pub fn ascend(&self, dual: Measurements, image: &Image, step: f64) -> Result<Measurements> {
+        self.term.ascend(dual, image, step)
+    }
+
+    /// The shape of this rank's part of a measurement, if it has one.
+    pub(super) fn part_shape(&self, operator: usize, batch: usize) -> Option<Vec<usize>> {
+        self.term.part_shape(operator, batch)
+    }
+
+    /// An array of that shape in its layout.
+    pub(super) fn part_image(&self, operator: usize, part: Array) -> Result<Image> {
+        self.term.part_image(operator, part)
+    }
+
+    /// `AᵀA x`.
+    pub fn normal(&self, image: &Image) -> Result<Image> {
+        self.term.normal(image)
+    }
+
+    /// `Aᵀy` of the data.
+    pub fn adjoint(&self) -> Result<Image> {
+        match self.adjoint.get() {
+            Some(adjoint) => Ok(adjoint.clone()),
+            None => self.term.adjoint(),
+        }
+    }
+
+    /// `Aᵀv` of something like the data.
+    pub fn adjoint_of(&self, parts: &Measurements) -> Result<Image> {
+        self.term.adjoint_of(parts)
+    }
+
+    /// The estimate of `‖A‖²`, by power iteration.
+    pub fn squared_norm(&self) -> Result<f64> {
+        match self.squared_norm {
+            Some(known) => Ok(known),
+            None => Ok(self.term.squared_norm(&NormOptions::default())?.estimate),
+        }
     }
 
     /// 0.99 over the Lipschitz constant of the gradient, for quadratic fidelities.
@@ -146,14 +221,14 @@ impl Problem {
             "step size {:.3e}: the operators have a squared norm of {norm:.3e}",
             0.99 / constant
         );
-        self.physics.context().log(log::Level::Info, words);
+        self.context().log(log::Level::Info, words);
         Ok(0.99 / constant)
     }
 
     /// A step for [`Backtracking`](super::Backtracking) to begin with, for fidelities without a bound on their curvature: one
     /// over the curvature where the data are matched best. All ranks call it.
     pub fn first_step(&self) -> Result<f64> {
-        let Some(curvature) = self.fidelity.curvature_at_best(&self.physics, &self.data)? else {
+        let Some(curvature) = self.term.curvature_at_best()? else {
             return self.step_size();
         };
         let norm = self.squared_norm()?;
@@ -164,36 +239,40 @@ impl Problem {
     }
 
     /// The initial image.
-    pub fn start(&self, start: &Start) -> Result<Array> {
+    pub fn start(&self, start: &Start) -> Result<Image> {
         match start {
             Start::Image(image) => {
-                self.physics.check_image(image)?;
-                Ok(image.clone())
-            }
-            Start::Zeros => {
-                let batch = self.physics.batch(&self.data)?;
-                Ok(Array::zeros([&[batch], self.physics.image_shape()].concat()))
-            }
-            Start::PseudoInverse(iterations) => {
-                let options = LeastSquaresOptions {
-                    max_iterations: *iterations,
-                    ..LeastSquaresOptions::default()
+                let image = match self.check_image(image) {
+                    Ok(()) => image.clone(),
+                    // An image that every rank has is cut into the parts of the problem.
+                    Err(_) => self.term.cut(image.whole()?)?,
                 };
-                Ok(self.physics.pseudo_inverse(&self.data, &options)?.image)
+                Ok(image)
+            }
+            Start::Zeros => self.term.zeros(),
+            Start::PseudoInverse(iterations) => {
+                let max_iterations = *iterations;
+                let options =
+                    LeastSquaresOptions { max_iterations, ..LeastSquaresOptions::default() };
+                self.term.pseudo_inverse(&options)
             }
             Start::Adjoint | Start::Filled => {
                 let mut image = self.adjoint()?;
-                let normal = self.physics.normal(&image)?;
+                let normal = self.normal(&image)?;
+                let square = image.squared_norm()?;
+                let curvature = image.dot(&normal)?;
+                drop(normal);
                 if matches!(start, Start::Filled) {
-                    let weights = self.physics.normal(&Array::ones(image.raw_dim()))?;
-                    if let Some(filled) = fill(&image, &normal, &weights) {
+                    let mut ones = image.zeros_like();
+                    ones.map(|_| 1.0);
+                    let weights = self.normal(&ones)?;
+                    drop(ones);
+                    if let Some(filled) = fill(&image, &weights, square, curvature)? {
                         return Ok(filled);
                     }
                 }
-                let square = crate::array::squared_norm(&slice(&image));
-                let curvature = crate::array::dot(&slice(&image), &slice(&normal));
                 let factor = if curvature > 0.0 { square / curvature } else { 0.0 };
-                scale(slice_mut(&mut image), factor as f32);
+                image.scale(factor as f32);
                 Ok(image)
             }
         }
@@ -201,22 +280,15 @@ impl Problem {
 
     /// The weight of the squares, if the data term is a sum of squares.
     pub(super) fn quadratic_weight(&self) -> Option<f64> {
-        self.fidelity.quadratic_weight(&self.physics)
-    }
-
-    fn adjoint(&self) -> Result<Array> {
-        match self.adjoint.get() {
-            Some(adjoint) => Ok(adjoint.clone()),
-            None => self.physics.adjoint(&self.data),
-        }
+        self.term.quadratic_weight()
     }
 
     /// `Aᵀy`, which every prox needs and which stays the same. All ranks come here together, so all of them compute it or none.
-    fn known_adjoint(&self) -> Result<&Array> {
+    fn known_adjoint(&self) -> Result<&Image> {
         if let Some(adjoint) = self.adjoint.get() {
             return Ok(adjoint);
         }
-        let adjoint = self.physics.adjoint(&self.data)?;
+        let adjoint = self.term.adjoint()?;
         Ok(self.adjoint.get_or_init(|| adjoint))
     }
 }

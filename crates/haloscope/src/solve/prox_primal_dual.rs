@@ -4,12 +4,12 @@
 use super::algorithm::{Algorithm, Setting};
 use super::ingredients::Ingredients;
 use super::method::{Arrays, DataUse, Held, Method, Priors, Taken, Traits, any_keys};
-use super::prior::clamp;
 use super::problem::Start;
 use super::state::State;
-use crate::array::{Array, add_scaled, extremes, scale_and_add, slice, slice_mut, update_from_two};
-use crate::denoise::differences::{add_gradient, gradient_adjoint, project};
+use crate::array::Array;
+use crate::denoise::differences::on_images::{add_gradient, gradient_adjoint, project};
 use crate::error::Result;
+use crate::image::Image;
 use crate::measurements::Measurements;
 
 /// `min Σ dᵢ(Aᵢ x, yᵢ) + λ TV(x)` over all images, or over those in a range, for fidelities with a prox: absolute
@@ -58,7 +58,7 @@ static PROX_PRIMAL_DUAL: Traits = Traits {
 /// The step of the image follows from its values: those of the first step from zeros.
 fn make(from: &Ingredients<'_>) -> Result<Box<dyn Algorithm>> {
     let squared_norm = from.problem.squared_norm()?;
-    let (low, high) = extremes(&from.problem.start(&Start::Adjoint)?);
+    let (low, high) = from.problem.start(&Start::Adjoint)?.extremes()?;
     let largest = f64::from(high.max(-low));
     let spread = if largest > 0.0 && largest.is_finite() { largest } else { 1.0 };
     Ok(Box::new(ProxPrimalDual {
@@ -79,43 +79,40 @@ impl Algorithm for ProxPrimalDual {
         "prox-primal-dual"
     }
 
-    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Array> {
-        let physics = setting.problem().physics();
-        let shape = state.image.shape().to_vec();
-        let axes = shape.len() - 2;
+    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Image> {
+        let problem = setting.problem();
+        let axes = state.image.shape().len() - 2;
         // ‖∇‖² is at most 4 per axis.
         let half = |squared_norm: f64| 0.495 / (self.step * squared_norm.max(f64::MIN_POSITIVE));
         let (data_step, prior_step) = (half(self.squared_norm), half(4.0 * axes as f64));
 
-        let mut dual_shape = shape.clone();
-        dual_shape.insert(2, axes);
-        let mut dual = state.take("dual", |_| Array::zeros(dual_shape));
+        let mut dual = state.take("dual", |image| image.zeros_with_axis(2, axes));
         let data_duals = take_data_duals(setting, state)?;
         let ahead = state.arrays.remove("ahead");
         let point = ahead.as_ref().unwrap_or(&state.image);
 
-        let mut data_duals =
-            setting.data(|| setting.problem().ascend(data_duals, point, data_step))?;
+        let mut data_duals = setting.data(|| problem.ascend(data_duals, point, data_step))?;
         setting.prior(|| {
-            add_gradient(slice_mut(&mut dual), prior_step as f32, &slice(point), &shape);
-            project(slice_mut(&mut dual), &shape, self.weight as f32);
+            add_gradient(&mut dual, prior_step as f32, point)?;
+            project(&mut dual, point, self.weight as f32);
             Ok(())
         })?;
         drop(ahead);
-        let mut next = setting.data(|| physics.adjoint(&data_duals))?;
-        scale_and_add(slice_mut(&mut next), -self.step as f32, &slice(&state.image));
+        let mut next = setting.data(|| problem.adjoint_of(&data_duals))?;
+        next.scale_and_add(-self.step as f32, &state.image)?;
         let mut ahead = setting.prior(|| {
-            let back = gradient_adjoint(&slice(&dual), &shape);
-            add_scaled(slice_mut(&mut next), -self.step as f32, &back);
-            clamp(&mut next, self.range);
-            Ok(Array::from_shape_vec(next.raw_dim(), back).expect("as many as the image has"))
+            let back = gradient_adjoint(&dual, &state.image)?;
+            next.add_scaled(-self.step as f32, &back)?;
+            next.clamp(self.range);
+            Ok(back)
         })?;
-        let from = (&*slice(&next), &*slice(&state.image));
-        update_from_two(slice_mut(&mut ahead), from, |to, next, before| *to = next * 2.0 - before);
+        let from = (&next, &state.image);
+        ahead.update_from_two(from, |to, next, before| *to = next * 2.0 - before)?;
         state.put("ahead", ahead);
         state.put("dual", dual);
         for (index, part) in data_duals.iter_mut() {
-            state.put(&data_dual(index), std::mem::take(part));
+            let part = problem.part_image(index, std::mem::take(part))?;
+            state.put(&data_dual(index), part);
         }
         Ok(next)
     }
@@ -125,16 +122,16 @@ fn data_dual(index: usize) -> String {
     format!("dual of operator {index}")
 }
 
-/// The duals of the rank's own operators; zeros at the first step. A state that was read from a file has them all.
+/// The duals of the measurements that this rank has a part of; zeros at the first step. A state that was read from a file has
+/// them all.
 fn take_data_duals(setting: &Setting<'_>, state: &mut State) -> Result<Measurements> {
-    let physics = setting.problem().physics();
+    let problem = setting.problem();
     let batch = state.image.shape()[0];
     let mut own = Vec::new();
-    for index in physics.local_indices() {
-        let shape = [&[batch], &physics.measurement_shapes()[index][..]].concat();
-        own.push((index, state.take(&data_dual(index), |_| Array::zeros(shape))));
+    for index in 0..problem.operators() {
+        let known = state.arrays.remove(&data_dual(index));
+        let Some(shape) = problem.part_shape(index, batch) else { continue };
+        own.push((index, known.map_or_else(|| Array::zeros(shape), Image::into_local)));
     }
-    let others = (0..physics.len()).map(data_dual);
-    others.for_each(|name| drop(state.arrays.remove(&name)));
-    Measurements::partial(physics.len(), own)
+    Measurements::partial(problem.operators(), own)
 }

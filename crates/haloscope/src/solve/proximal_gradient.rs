@@ -8,8 +8,8 @@ use super::keys::{Key, KeyKind, STEP};
 use super::method::{DataUse, Held, Method, Priors, Taken, Traits, any_keys};
 use super::prior::Prior;
 use super::state::State;
-use crate::array::{Array, scale_and_add, slice, slice_mut, standard, update};
 use crate::error::Result;
+use crate::image::Image;
 
 /// `x ← prox(x − γ ∇f(x))`, with a denoiser as the prox: plug-and-play proximal gradient descent.
 #[derive(Clone, Debug)]
@@ -74,7 +74,7 @@ impl Algorithm for ProximalGradient {
         PGD.name
     }
 
-    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Array> {
+    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Image> {
         let point = descend(setting, &state.image, self.step)?;
         relaxed_prox(setting, &*self.prior, point, self.step, self.relaxation)
     }
@@ -114,7 +114,7 @@ impl Algorithm for Fista {
         FISTA.name
     }
 
-    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Array> {
+    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Image> {
         let momentum = state.number("momentum").unwrap_or(1.0);
         let point = {
             let ahead = state.arrays.remove("ahead");
@@ -123,16 +123,16 @@ impl Algorithm for Fista {
         let next = setting.prior(|| self.prior.prox(point, self.step))?;
         let following = f64::midpoint(1.0, (1.0 + 4.0 * momentum * momentum).sqrt());
         let factor = ((momentum - 1.0) / following) as f32;
-        state.put("ahead", extrapolate(&next, &state.image, factor));
+        state.put("ahead", extrapolate(&next, &state.image, factor)?);
         state.set_number("momentum", following);
         Ok(next)
     }
 }
 
 /// `x − γ ∇f(x)`, in the array of the gradient.
-pub(super) fn descend(setting: &Setting<'_>, image: &Array, step: f64) -> Result<Array> {
+pub(super) fn descend(setting: &Setting<'_>, image: &Image, step: f64) -> Result<Image> {
     let mut point = setting.gradient(image)?;
-    scale_and_add(slice_mut(&mut point), -step as f32, &slice(image));
+    point.scale_and_add(-step as f32, image)?;
     Ok(point)
 }
 
@@ -140,23 +140,21 @@ pub(super) fn descend(setting: &Setting<'_>, image: &Array, step: f64) -> Result
 pub(super) fn relaxed_prox(
     setting: &Setting<'_>,
     prior: &dyn Prior,
-    point: Array,
+    point: Image,
     step: f64,
     relaxation: Option<f64>,
-) -> Result<Array> {
+) -> Result<Image> {
     let Some(weight) = relaxation else { return setting.prior(|| prior.prox(point, step)) };
     let share = (step * weight / (1.0 + step * weight)) as f32;
-    let mut next = standard(setting.prior(|| prior.prox(point.clone(), step))?);
+    let mut next = setting.prior(|| prior.prox(point.clone(), step))?;
     let rest = 1.0 - share;
-    update(slice_mut(&mut next), &slice(&point), |next, point| {
-        *next = point * rest + *next * share;
-    });
+    next.update(&point, |next, point| *next = point * rest + *next * share)?;
     Ok(next)
 }
 
 /// `x + factor · (x − before)`.
-pub(super) fn extrapolate(x: &Array, before: &Array, factor: f32) -> Array {
-    let mut ahead = x.as_standard_layout().into_owned();
-    update(slice_mut(&mut ahead), &slice(before), |x, before| *x += (*x - before) * factor);
-    ahead
+pub(super) fn extrapolate(x: &Image, before: &Image, factor: f32) -> Result<Image> {
+    let mut ahead = x.clone();
+    ahead.update(before, |x, before| *x += (*x - before) * factor)?;
+    Ok(ahead)
 }

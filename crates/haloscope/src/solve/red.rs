@@ -8,8 +8,8 @@ use super::method::{DataUse, GRADIENTS, Held, Method, Priors, SQUARES, Traits, a
 use super::prior::{Plug, Prior};
 use super::proximal_gradient::descend;
 use super::state::State;
-use crate::array::{Array, add_scaled, slice, slice_mut};
 use crate::error::Result;
+use crate::image::Image;
 
 /// `x ← x − γ (∇f(x) + λ (x − D(x)))`.
 #[derive(Clone, Debug)]
@@ -57,10 +57,10 @@ impl Algorithm for RedGradient {
         RED.name
     }
 
-    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Array> {
+    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Image> {
         let removed = setting.prior(|| self.prior.gradient(&state.image))?;
         let mut image = descend(setting, &state.image, self.step)?;
-        add_scaled(slice_mut(&mut image), (-self.step * self.weight) as f32, &slice(&removed));
+        image.add_scaled((-self.step * self.weight) as f32, &removed)?;
         Ok(image)
     }
 }
@@ -100,7 +100,7 @@ impl Algorithm for RedFixedPoint {
         FIXED_POINT.name
     }
 
-    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Array> {
+    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Image> {
         let denoised = setting.prior(|| self.prior.denoise(&state.image))?;
         setting.prox(&denoised, 1.0 / self.weight)
     }

@@ -7,8 +7,8 @@ use super::keys::{INNER_ITERATIONS, INNER_TOLERANCE, Key, KeyKind, KeyValue, STE
 use super::method::{DataUse, Held, Method, Priors, SQUARES, Traits, any_keys};
 use super::prior::Prior;
 use super::state::State;
-use crate::array::{Array, slice, slice_mut, standard, update, update_from_two};
 use crate::error::Result;
+use crate::image::Image;
 
 /// `x = prox f(z − u)`, `z = prox g(x + u)`, `u ← u + x − z`; the image is `z`.
 #[derive(Clone, Debug)]
@@ -46,18 +46,18 @@ impl Algorithm for Admm {
         ADMM.name
     }
 
-    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Array> {
-        let mut dual = state.take("dual", |image| Array::zeros(image.raw_dim()));
+    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Image> {
+        let mut dual = state.take("dual", Image::zeros_like);
         let mut sum = {
-            let mut point = state.image.as_standard_layout().into_owned();
-            update(slice_mut(&mut point), &slice(&dual), |image, dual| *image -= dual);
+            let mut point = state.image.clone();
+            point.update(&dual, |image, dual| *image -= dual)?;
             setting.prox(&point, self.step)?
         };
-        update(slice_mut(&mut sum), &slice(&dual), |near_data, dual| *near_data += dual);
+        sum.update(&dual, |near_data, dual| *near_data += dual)?;
         // The sum is needed once more, in the place of the dual, whose time is over.
-        dual.assign(&sum);
-        let next = standard(setting.prior(|| self.prior.prox(sum, self.step))?);
-        update(slice_mut(&mut dual), &slice(&next), |sum, next| *sum -= next);
+        dual.update(&sum, |dual, sum| *dual = sum)?;
+        let next = setting.prior(|| self.prior.prox(sum, self.step))?;
+        dual.update(&next, |sum, next| *sum -= next)?;
         state.put("dual", dual);
         Ok(next)
     }
@@ -103,17 +103,16 @@ impl Algorithm for DouglasRachford {
         DRS.name
     }
 
-    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Array> {
-        let mut point = state.take("point", Array::clone);
+    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Image> {
+        let mut point = state.take("point", Image::clone);
         let near_data = setting.prox(&point, self.step)?;
         let mut mirrored = near_data.clone();
-        update(slice_mut(&mut mirrored), &slice(&point), |near, point| *near = *near * 2.0 - point);
-        let next = standard(setting.prior(|| self.prior.prox(mirrored, self.step))?);
+        mirrored.update(&point, |near, point| *near = *near * 2.0 - point)?;
+        let next = setting.prior(|| self.prior.prox(mirrored, self.step))?;
         let factor = self.relaxation as f32;
-        let from = (&*slice(&next), &*slice(&near_data));
-        update_from_two(slice_mut(&mut point), from, |point, next, near| {
+        point.update_from_two((&next, &near_data), |point, next, near| {
             *point += (next - near) * factor;
-        });
+        })?;
         state.put("point", point);
         Ok(next)
     }

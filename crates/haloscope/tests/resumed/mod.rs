@@ -11,7 +11,7 @@ use haloscope::physics::{Identity, Physics};
 use haloscope::solve::{
     Checkpoints, Fista, JobId, Problem, Record, Start, State, Stopping, TotalVariationPrior, solve,
 };
-use haloscope::{Array, Measurements, Result};
+use haloscope::{Array, Image, Measurements, Result};
 use haloscope_comm::Context;
 
 /// How the job is called, and what decides its result.
@@ -52,7 +52,7 @@ pub(crate) fn run(
 
 /// The bits of all that a state holds, in a few digits (FNV-1a).
 pub(crate) fn digest(state: &State) -> String {
-    let arrays = std::iter::once(&state.image).chain(state.arrays.values());
+    let arrays = std::iter::once(&state.image).chain(state.arrays.values()).map(Image::local);
     let elements = arrays.flat_map(|array| array.iter().map(|value| u64::from(value.to_bits())));
     let words = elements.chain(state.numbers.values().map(|number| number.to_bits()));
     let hash = words

@@ -21,6 +21,7 @@ use ndarray::IxDyn;
 use super::JobId;
 use crate::array::{Array, slice};
 use crate::error::{Error, Result};
+use crate::image::Image;
 use crate::solve::State;
 
 const MAGIC: [u8; 8] = *b"HALOCKPT";
@@ -55,7 +56,8 @@ pub(super) fn blank(outline: &[u8]) -> Option<State> {
     });
     let (_, image) = arrays.next()?;
     let numbers = parts.numbers.into_iter().collect();
-    Some(State { iteration: parts.iteration, image, arrays: arrays.collect(), numbers })
+    let arrays = arrays.map(|(name, array)| (name, array.into())).collect();
+    Some(State { iteration: parts.iteration, image: image.into(), arrays, numbers })
 }
 
 /// The bytes that the file of a state has.
@@ -196,8 +198,8 @@ fn parse(
     let (_, image) = arrays.next().ok_or_else(|| content("it holds no image".into()))?;
     let state = State {
         iteration: parts.iteration,
-        image,
-        arrays: arrays.collect(),
+        image: image.into(),
+        arrays: arrays.map(|(name, array)| (name, array.into())).collect(),
         numbers: parts.numbers.into_iter().collect(),
     };
     Ok(Content { state, job: parts.job })
@@ -229,7 +231,7 @@ fn array_of<const N: usize>(file: &mut dyn Read) -> io::Result<[u8; N]> {
 
 /// The image, and the other arrays in the order of their names.
 fn arrays(state: &State) -> impl Iterator<Item = &Array> {
-    std::iter::once(&state.image).chain(state.arrays.values())
+    std::iter::once(&state.image).chain(state.arrays.values()).map(Image::local)
 }
 
 fn elements(state: &State) -> u64 {
@@ -256,10 +258,10 @@ fn header(state: &State, job: &JobId) -> Vec<u8> {
         out.extend(number.to_bits().to_le_bytes());
     }
     out.extend((state.arrays.len() as u32).to_le_bytes());
-    shape(&mut out, &state.image);
+    shape(&mut out, state.image.local());
     for (name, array) in &state.arrays {
         text(&mut out, name);
-        shape(&mut out, array);
+        shape(&mut out, array.local());
     }
     out
 }

@@ -308,6 +308,8 @@ impl Checkpoints {
     /// [`Error::File`] if the disk is full or cannot be written; [`Error::Argument`] if the folder has a later
     /// checkpoint, which this run neither went on from nor was told to replace.
     pub fn save(&mut self, state: &State, job: &JobId) -> Result<PathBuf> {
+        // A part of an image is no checkpoint.
+        state.image.whole()?;
         let path = self.folder.join(format!("iteration-{:07}.checkpoint", state.iteration));
         let name = path.display().to_string();
         let length = format::length(state, job);
@@ -490,7 +492,7 @@ fn share(ctx: &Context, found: Option<Found>) -> Result<Option<Found>> {
     };
     let State { image, arrays, .. } = &mut found.state;
     for array in std::iter::once(image).chain(arrays.values_mut()) {
-        comm.broadcast(0, slice_mut(array))?;
+        comm.broadcast(0, slice_mut(array.local_mut()))?;
     }
     Ok(Some(found))
 }

@@ -7,6 +7,7 @@ use ndarray::IxDyn;
 
 use crate::array::{Array, slice_mut};
 use crate::error::Result;
+use crate::image::Image;
 use crate::solve::State;
 
 /// The state with the arrays of all ranks, on the first rank; on the others it stays as it is. All ranks call it.
@@ -27,9 +28,9 @@ pub(super) fn complete<'a>(ctx: &Context, state: &'a State) -> Result<Cow<'a, St
             if known.contains(&name) {
                 continue;
             }
-            let array = bring(ctx, rank, state.arrays.get(&name))?;
+            let array = bring(ctx, rank, state.arrays.get(&name).map(Image::local))?;
             if ctx.is_root() {
-                completed.to_mut().arrays.insert(name.clone(), array);
+                completed.to_mut().arrays.insert(name.clone(), array.into());
             }
             known.push(name);
         }
@@ -61,16 +62,16 @@ mod tests {
         let states = Context::threads(3, |ctx| {
             let mut state = State::new(Array::zeros(vec![1, 1, 2]));
             let of_rank = |rank: usize| Array::from_elem(vec![1, rank + 1], rank as f32);
-            state.arrays.insert("common".into(), of_rank(7));
+            state.arrays.insert("common".into(), of_rank(7).into());
             for part in [ctx.rank(), ctx.rank() + 3] {
-                state.arrays.insert(format!("part {part}"), of_rank(part));
+                state.arrays.insert(format!("part {part}"), of_rank(part).into());
             }
             Ok::<_, Error>((state.clone(), complete(ctx, &state)?.into_owned()))
         });
         let states = states.expect("no rank fails");
         let (_, first) = &states[0];
         assert_eq!(first.arrays.len(), 7);
-        assert_eq!(first.arrays["part 5"], Array::from_elem(vec![1, 6], 5.0));
+        assert_eq!(first.arrays["part 5"].local(), Array::from_elem(vec![1, 6], 5.0));
         assert!(states[1..].iter().all(|(before, after)| before == after));
     }
 }

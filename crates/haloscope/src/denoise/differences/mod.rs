@@ -6,6 +6,8 @@
 
 use rayon::prelude::*;
 
+pub(crate) mod on_images;
+
 /// The rows of an image and how they lie beside each other.
 struct Rows {
     /// Pixels of a row.
@@ -67,17 +69,16 @@ pub(crate) fn add_gradient(dual: &mut [f32], factor: f32, image: &[f32], shape: 
     });
 }
 
-/// The adjoint of [`gradient`].
-pub(crate) fn gradient_adjoint(dual: &[f32], shape: &[usize]) -> Vec<f32> {
-    let mut result = vec![0.0; dual.len() / Rows::of(shape).dimensions()];
-    gradient_adjoint_into(&mut result, dual, shape, true);
-    result
-}
-
-/// The same over whatever `result` holds, for an image that may be cut along its first axis: unless it `ends` here, its last
-/// difference along that axis is one to a pixel that is elsewhere.
-pub(crate) fn gradient_adjoint_into(result: &mut [f32], dual: &[f32], shape: &[usize], ends: bool) {
+/// Writes the adjoint of [`gradient`] over whatever `result` holds, for a part of an image: along an axis where it does not end here, its last difference
+/// is one to a pixel that is elsewhere.
+pub(crate) fn gradient_adjoint_into(
+    result: &mut [f32],
+    dual: &[f32],
+    shape: &[usize],
+    ends: &[bool],
+) {
     let rows = Rows::of(shape);
+    let differences = rows.length - usize::from(ends[rows.axes.len()]);
     result.par_chunks_mut(rows.length).enumerate().for_each(|(index, to)| {
         to.fill(0.0);
         let (channel, row) = (index / rows.count, index % rows.count);
@@ -85,7 +86,7 @@ pub(crate) fn gradient_adjoint_into(result: &mut [f32], dual: &[f32], shape: &[u
             let begin = (channel * rows.dimensions() + axis) * rows.pixels() + row * rows.length;
             let (size, stride) = rows.axes[axis];
             let place = rows.place(row, axis);
-            if place + 1 < size || (axis == 0 && !ends) {
+            if place + 1 < size || !ends[axis] {
                 to.iter_mut().zip(&dual[begin..]).for_each(|(to, dual)| *to -= dual);
             }
             if place > 0 {
@@ -95,7 +96,7 @@ pub(crate) fn gradient_adjoint_into(result: &mut [f32], dual: &[f32], shape: &[u
         }
         let begin =
             (channel * rows.dimensions() + rows.axes.len()) * rows.pixels() + row * rows.length;
-        let along = &dual[begin..][..rows.length - 1];
+        let along = &dual[begin..][..differences];
         to.iter_mut().zip(along).for_each(|(to, dual)| *to -= dual);
         to[1..].iter_mut().zip(along).for_each(|(to, dual)| *to += dual);
     });
@@ -148,7 +149,9 @@ mod tests {
             let image: Vec<f32> = (0..count).map(|_| random.f32() - 0.5).collect();
             let rise = gradient(&image, shape);
             let dual: Vec<f32> = rise.iter().map(|_| random.f32() - 0.5).collect();
-            let (left, right) = (dot(&rise, &dual), dot(&image, &gradient_adjoint(&dual, shape)));
+            let mut back = vec![0.0; count];
+            gradient_adjoint_into(&mut back, &dual, shape, &vec![true; shape.len() - 2]);
+            let (left, right) = (dot(&rise, &dual), dot(&image, &back));
             assert!((left - right).abs() < 1e-5, "{shape:?}: {left}, {right}");
         }
     }

@@ -1,0 +1,216 @@
+//! The data term of images in shards: every rank has its part of the image and of all measurements.
+
+use haloscope_comm::{Collectives, Context, Reduction};
+
+use super::data_term::DataTerm;
+use crate::array::{Array, scale, scale_and_add, slice, slice_mut};
+use crate::distribute::{DistributedFidelity, ShardedStack, Workers};
+use crate::error::{Error, Result};
+use crate::image::{Image, Layout, cut};
+use crate::least_squares::{
+    self, LeastSquaresOptions, NormOptions, SquaredNorm, prox_l2_from_adjoint,
+};
+use crate::measurements::Measurements;
+use crate::words::count;
+
+/// Operators on parts, with the parts of their measurements.
+#[derive(Debug)]
+pub(super) struct Sharded {
+    physics: ShardedStack,
+    data: Measurements,
+    fidelity: DistributedFidelity,
+    layout: Layout,
+}
+
+impl Sharded {
+    /// Keeps this rank's parts of measurements, which are given as parts or as a whole.
+    pub(super) fn new(
+        physics: ShardedStack,
+        data: &Measurements,
+        fidelity: DistributedFidelity,
+    ) -> Result<Self> {
+        fidelity.check_operators(physics.len())?;
+        if data.len() != physics.len() {
+            let (parts, operators) =
+                (count(data.len(), "measurement"), count(physics.len(), "operator"));
+            let reason = format!("{parts} for {operators}; give one for each");
+            return Err(Error::argument("stack", reason));
+        }
+        let part = |index: usize| {
+            let (given, space) = (data.get(index), &physics.measured()[index]);
+            match given {
+                Some(given) if given.shape() == space.own_shape() => Ok((index, given.clone())),
+                Some(given) if given.shape() == space.whole() => {
+                    Ok((index, cut(given, space.own())))
+                }
+                _ => Err(Error::Shape {
+                    what: format!("the measurement of operator {index}"),
+                    expected: format!("{:?} is this rank's part", space.own_shape()),
+                    found: given.map(|given| given.shape().to_vec()).unwrap_or_default(),
+                }),
+            }
+        };
+        let parts = (0..physics.len()).map(part).collect::<Result<Vec<_>>>();
+        let layout = Layout::Sharded(physics.space().clone());
+        let data = Measurements::partial(physics.len(), layout.agree(parts)?)?;
+        Ok(Self { physics, data, fidelity, layout })
+    }
+
+    /// The measurement of an operator, of which each rank has its part.
+    fn part(&self, operator: usize) -> Result<&Array> {
+        self.data.get(operator).ok_or_else(|| {
+            Error::argument("stack", format!("the measurement of operator {operator} is absent"))
+        })
+    }
+
+    /// `Σ dᵢ(uᵢ, yᵢ)`, added in the order of the operators, with one message for all of them.
+    fn value_of(&self, predicted: &Measurements) -> Result<f64> {
+        let (mut factors, mut sums) = (Vec::new(), Vec::new());
+        for (index, u) in predicted.iter() {
+            let y = self.part(index)?;
+            let (factor, sum) =
+                self.fidelity.with(index, |fidelity| fidelity.value_share(&self.layout, u, y))?;
+            factors.push(factor);
+            sums.push(sum);
+        }
+        let totals = self.layout.totals_of(sums)?;
+        let values = factors.iter().zip(totals).map(|(factor, total)| factor * total);
+        Ok(values.reduce(|sum, value| sum + value).unwrap_or(0.0) / self.divisor())
+    }
+
+    fn gradient_of(&self, predicted: &Measurements) -> Result<Image> {
+        let residuals = predicted.map(|index, u| {
+            let y = self.part(index)?;
+            self.fidelity.with(index, |fidelity| fidelity.gradient_share(&self.layout, u, y))
+        })?;
+        let mut gradient = self.physics.adjoint(&residuals)?;
+        if self.divisor() > 1.0 {
+            gradient.scale(1.0 / self.physics.len() as f32);
+        }
+        Ok(gradient)
+    }
+
+    fn divisor(&self) -> f64 {
+        self.fidelity.divisor_of(self.physics.len())
+    }
+}
+
+impl DataTerm for Sharded {
+    fn context(&self) -> &Context {
+        self.physics.context()
+    }
+
+    fn workers(&self) -> &Workers {
+        self.physics.workers()
+    }
+
+    fn operators(&self) -> usize {
+        self.physics.len()
+    }
+
+    fn data(&self) -> &Measurements {
+        &self.data
+    }
+
+    fn check_image(&self, image: &Image) -> Result<()> {
+        self.physics.check_image(image)
+    }
+
+    fn zeros(&self) -> Result<Image> {
+        let space = self.physics.space();
+        Image::sharded(space, Array::zeros(space.own_shape()))
+    }
+
+    fn cut(&self, whole: &Array) -> Result<Image> {
+        Image::cut(self.physics.space(), whole)
+    }
+
+    fn value(&self, image: &Image) -> Result<f64> {
+        self.value_of(&self.physics.forward(image)?)
+    }
+
+    fn gradient(&self, image: &Image) -> Result<Image> {
+        self.gradient_of(&self.physics.forward(image)?)
+    }
+
+    fn value_and_gradient(&self, image: &Image) -> Result<(f64, Image)> {
+        let predicted = self.physics.forward(image)?;
+        Ok((self.value_of(&predicted)?, self.gradient_of(&predicted)?))
+    }
+
+    /// Closed forms that need the whole image are never there.
+    fn prox(
+        &self,
+        image: &Image,
+        adjoint: &Image,
+        step: f64,
+        options: &LeastSquaresOptions,
+        _closed: bool,
+    ) -> Result<Image> {
+        let weight = self.quadratic_weight().ok_or_else(|| {
+            let reason = "only quadratic fidelities of one weight have a prox over a stack";
+            Error::argument("fidelity", reason)
+        })?;
+        self.check_image(image)?;
+        let (z, adjoint) = (image.local(), adjoint.local());
+        let solution = prox_l2_from_adjoint(&self.physics, z, adjoint, step * weight, options)?;
+        image.with(solution.image)
+    }
+
+    fn ascend(&self, dual: Measurements, image: &Image, step: f64) -> Result<Measurements> {
+        let divisor = self.divisor();
+        let predicted = self.physics.forward(image)?;
+        predicted.zip_map(&dual, |index, point, dual| {
+            let mut point = point.clone();
+            scale_and_add(slice_mut(&mut point), step as f32, &slice(dual));
+            scale(slice_mut(&mut point), divisor as f32);
+            let y = self.part(index)?;
+            let mut next = self.fidelity.with(index, |fidelity| {
+                fidelity.prox_conjugate_share(&self.layout, &point, y, step * divisor)
+            })?;
+            scale(slice_mut(&mut next), divisor.recip() as f32);
+            Ok(next)
+        })
+    }
+
+    fn part_shape(&self, operator: usize, _batch: usize) -> Option<Vec<usize>> {
+        Some(self.physics.measured()[operator].own_shape())
+    }
+
+    fn part_image(&self, operator: usize, part: Array) -> Result<Image> {
+        Image::sharded(&self.physics.measured()[operator], part)
+    }
+
+    fn adjoint(&self) -> Result<Image> {
+        self.physics.adjoint(&self.data)
+    }
+
+    fn adjoint_of(&self, parts: &Measurements) -> Result<Image> {
+        self.physics.adjoint(parts)
+    }
+
+    fn normal(&self, image: &Image) -> Result<Image> {
+        self.physics.normal(image)
+    }
+
+    fn pseudo_inverse(&self, options: &LeastSquaresOptions) -> Result<Image> {
+        let solution = least_squares::pseudo_inverse(&self.physics, &self.data, options)?;
+        Image::sharded(self.physics.space(), solution.image)
+    }
+
+    fn squared_norm(&self, options: &NormOptions) -> Result<SquaredNorm> {
+        self.physics.squared_norm(options)
+    }
+
+    fn quadratic_weight(&self) -> Option<f64> {
+        self.fidelity.weight_of(self.physics.len())
+    }
+
+    fn curvature_at_best(&self) -> Result<Option<f64>> {
+        let least = self.layout.agree(self.fidelity.least_curvature(&self.data))?;
+        let mut least = [least];
+        self.context().comm().all_reduce(Reduction::Min, &mut least)?;
+        let least = least[0] / self.divisor();
+        Ok((least > 0.0 && least.is_finite()).then_some(least))
+    }
+}

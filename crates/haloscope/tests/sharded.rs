@@ -1,0 +1,392 @@
+//! Images in shards: every method gives the bits of a replicated image, whatever the grid and the number of ranks, and sends
+//! what was foretold.
+
+use std::sync::Arc;
+
+use haloscope::denoise::{Denoiser, NetworkDenoiser, TotalVariation};
+use haloscope::distribute::{ShardedNetwork, ShardedStack, distribute};
+use haloscope::fidelity::{Amplitude, Ball, Fidelities, Fidelity, L1, L2, Poisson};
+use haloscope::image::{Image, Space, Sum};
+use haloscope::metrics::{Border, Ssim, of_images, psnr};
+use haloscope::physics::{
+    Blur, BlurMethod, Downsampling, DownsamplingFilter, Identity, Inpainting, Matrix, Padding,
+    Physics, Stack,
+};
+use haloscope::solve::{
+    Admm, Algorithm, Backtracking, ConjugateGradient, DouglasRachford, Fista, HalfQuadratic,
+    Landweber, Plug, PrimalDual, Prior, Problem, Prox, ProxPrimalDual, ProximalGradient, Range,
+    RedFixedPoint, RedGradient, Schedule, Start, State, Stopping, TotalVariationPrior, solve,
+};
+use haloscope::tiling::ShardPlan;
+use haloscope::{Array, Error, Measurements, Result};
+use haloscope_comm::{Context, ElementKind, traffic};
+use haloscope_nn::engine::{EngineOptions, Grain};
+use haloscope_nn::models::{Architecture, Dncnn, Model};
+
+const RANKS: [usize; 5] = [1, 2, 3, 5, 8];
+
+type Operators = fn(&[usize]) -> Result<Vec<Arc<dyn Physics>>>;
+
+fn blur(shape: &[usize], size: usize, padding: Padding) -> Result<Arc<dyn Physics>> {
+    let mut random = fastrand::Rng::with_seed(size as u64);
+    let kernel = Array::from_shape_simple_fn(vec![size, size + 2], || random.f32());
+    let kernel = &kernel / kernel.sum();
+    Ok(Arc::new(Blur::with_method(shape, &kernel, padding, BlurMethod::Direct)?))
+}
+
+/// Problems by name; the last has several operators of unlike reach.
+const PROBLEMS: [(&str, Operators); 6] = [
+    ("denoising", |shape| Ok(vec![Arc::new(Identity::new(shape))])),
+    ("inpainting", |shape| {
+        let mask = Inpainting::random_mask(shape, 0.4, 7)?;
+        Ok(vec![Arc::new(Inpainting::new(shape, &mask)?)])
+    }),
+    ("circular", |shape| Ok(vec![blur(shape, 5, Padding::Circular)?])),
+    ("reflect", |shape| Ok(vec![blur(shape, 5, Padding::Reflect)?])),
+    ("super-resolution", |shape| {
+        let filter = DownsamplingFilter::Box;
+        Ok(vec![Arc::new(Downsampling::new(shape, 2, &filter, Padding::Circular)?)])
+    }),
+    ("frames", |shape| {
+        let identity: Arc<dyn Physics> = Arc::new(Identity::new(shape));
+        Ok(vec![
+            blur(shape, 3, Padding::Circular)?,
+            identity,
+            blur(shape, 5, Padding::Reflect)?,
+            blur(shape, 3, Padding::Valid)?,
+        ])
+    }),
+];
+
+/// Steps at which rows and columns are cut: blocks, columns, rows.
+const CUTS: [[usize; 2]; 3] = [[4, 8], [1000, 8], [3, 1000]];
+
+fn truth(shape: &[usize]) -> Array {
+    let mut random = fastrand::Rng::with_seed(11);
+    Array::from_shape_fn([&[1], shape].concat(), |at| {
+        let smooth = (at[2] as f32 * 0.3).sin() + (at[3] as f32 * 0.2).cos();
+        0.5 + 0.2 * smooth + 0.05 * random.f32()
+    })
+}
+
+fn stack(operators: Operators, shape: &[usize]) -> Result<Stack> {
+    Stack::new(operators(shape)?)
+}
+
+fn space(ctx: &Context, image: &[usize], steps: [usize; 2]) -> Result<Arc<Space>> {
+    let grains = steps.map(|step| Grain { step, last: 1 });
+    Space::new(ctx, &ShardPlan::new(image, &grains, ctx.size())?)
+}
+
+/// The problem in a layout.
+fn problem(
+    ctx: &Context,
+    space: Option<&Arc<Space>>,
+    stack: Stack,
+    data: Measurements,
+    fidelity: impl Fidelity + 'static,
+) -> Result<Problem> {
+    let fidelity = distribute(Fidelities::from(fidelity), ctx)?;
+    let problem = match space {
+        Some(space) => Problem::sharded(ShardedStack::new(stack, space)?, &data, fidelity)?,
+        None => Problem::new(distribute(stack, ctx)?, data, fidelity)?,
+    };
+    Ok(problem.with_inner(1e-6, 6).with_prox(Prox::Iterative))
+}
+
+/// All methods with total variation or a denoiser, for squares.
+fn methods(problem: &Problem, denoiser: &Arc<dyn Denoiser>) -> Result<Vec<Box<dyn Algorithm>>> {
+    let step = problem.step_size()?;
+    let variation = TotalVariation { iterations: 6, tolerance: 1e-4 };
+    let prior: Arc<dyn Prior> = Arc::new(TotalVariationPrior { weight: 0.02, denoiser: variation });
+    let plug = Plug::new(denoiser.clone(), 0.05).range(Range::Normalise);
+    let plugged: Arc<dyn Prior> = Arc::new(plug.clone().range(Range::Clamp(0.0, 1.0)));
+    let range = Some((0.1, 0.9));
+    Ok(vec![
+        Box::new(ProximalGradient { step, prior: plugged.clone(), relaxation: Some(0.5) }),
+        Box::new(Fista { step, prior: prior.clone() }),
+        Box::new(HalfQuadratic {
+            prior: plug.clone(),
+            schedule: Schedule::falling(0.2, 0.02, 3, 0.05, 0.23)?,
+        }),
+        Box::new(Admm { step, prior: prior.clone() }),
+        Box::new(DouglasRachford { step, prior: plugged.clone(), relaxation: 1.2 }),
+        Box::new(RedGradient { step, weight: 0.1, prior: plugged }),
+        Box::new(RedFixedPoint { weight: 0.3, prior: plug }),
+        Box::new(PrimalDual { lipschitz: 0.99 / step, weight: 0.02, range }),
+        Box::new(ConjugateGradient),
+        Box::new(Landweber { step, range }),
+    ])
+}
+
+fn bits(image: &Array) -> Vec<u32> {
+    image.iter().map(|value| value.to_bits()).collect()
+}
+
+/// What a few iterations of all methods make of a start, with all numbers of their records.
+fn run(
+    problem: &Problem,
+    methods: &[Box<dyn Algorithm>],
+    start: &Start,
+) -> Result<Vec<(String, Vec<u32>, Vec<u64>)>> {
+    let mut results = Vec::new();
+    for method in methods {
+        let state = State::new(problem.start(start)?);
+        let stopping = Stopping { iterations: 3, ..Stopping::default() };
+        let outcome = solve(problem, &**method, state, &stopping, None)?;
+        let numbers = outcome.records.iter().flat_map(|record| {
+            [record.relative_change.to_bits(), record.data_term.unwrap_or(-1.0).to_bits()]
+        });
+        let image = bits(&outcome.state.image.gather()?);
+        results.push((method.name().to_owned(), image, numbers.collect()));
+    }
+    Ok(results)
+}
+
+fn network() -> Model {
+    Dncnn { depth: 3, channels: 8, image_channels: 2, ..Dncnn::default() }.random(2).expect("valid")
+}
+
+#[test]
+fn every_method_has_the_bits_of_a_replicated_image() {
+    let shape = [2, 22, 44];
+    let truth = truth(&shape);
+    for (name, operators) in PROBLEMS {
+        let data = stack(operators, &shape).and_then(|stack| stack.forward(&truth)).expect("data");
+        let variation: Arc<dyn Denoiser> =
+            Arc::new(TotalVariation { iterations: 5, tolerance: 0.0 });
+        let work = move |ctx: &Context, space: Option<&Arc<Space>>| {
+            let stack = stack(operators, &shape)?;
+            let problem = problem(ctx, space, stack, data.clone(), L2::default())?;
+            run(&problem, &methods(&problem, &variation)?, &Start::Adjoint)
+        };
+        let image = truth.shape().to_vec();
+        let expected = work(&Context::solo(), None).expect("replicated");
+        let cuts = if name == "denoising" || name == "frames" { &CUTS[..] } else { &CUTS[..1] };
+        for (steps, ranks) in cuts.iter().flat_map(|steps| RANKS.map(|ranks| (*steps, ranks))) {
+            let (work, image) = (work.clone(), image.clone());
+            let found =
+                Context::threads(ranks, move |ctx| work(ctx, Some(&space(ctx, &image, steps)?)));
+            for (found, expected) in found.expect("no rank fails")[0].iter().zip(&expected) {
+                assert!(found == expected, "{name}, {}, {ranks} ranks, {steps:?}", found.0);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_network_in_shards_has_the_bits_of_a_replicated_image() {
+    let shape = [2, 30, 50];
+    let truth = truth(&shape);
+    let operators = PROBLEMS[2].1;
+    let data = stack(operators, &shape).and_then(|stack| stack.forward(&truth)).expect("data");
+    let open = || NetworkDenoiser::new(network(), EngineOptions::default());
+    let image = truth.shape().to_vec();
+    let whole: Arc<dyn Denoiser> = Arc::new(open().expect("a network"));
+    let solo = Context::solo();
+    let replicated = stack(operators, &shape)
+        .and_then(|stack| problem(&solo, None, stack, data.clone(), L2::default()))
+        .expect("a problem");
+    let expected = methods(&replicated, &whole)
+        .and_then(|methods| run(&replicated, &methods[..7], &Start::Zeros))
+        .expect("replicated");
+    let grains = open().and_then(|network| network.grains(&image)).expect("grains");
+    for ranks in RANKS {
+        let (image, grains, data) = (image.clone(), grains.clone(), data.clone());
+        let found = Context::threads(ranks, move |ctx| {
+            let space = Space::new(ctx, &ShardPlan::new(&image, &grains, ranks)?)?;
+            let denoiser: Arc<dyn Denoiser> = Arc::new(ShardedNetwork::new(open()?, &space)?);
+            let stack = stack(operators, &shape)?;
+            let problem = problem(ctx, Some(&space), stack, data.clone(), L2::default())?;
+            run(&problem, &methods(&problem, &denoiser)?[..7], &Start::Zeros)
+        });
+        for found in found.expect("no rank fails") {
+            for (found, expected) in found.iter().zip(&expected) {
+                assert!(found == expected, "{} on {ranks} ranks", found.0);
+            }
+        }
+    }
+}
+
+/// Poisson by backtracking, and fidelities that have a prox only, by their duals.
+#[test]
+fn other_fidelities_have_the_bits_of_a_replicated_image() {
+    let shape = [1, 19, 33];
+    let truth = truth(&shape);
+    let operators = PROBLEMS[5].1;
+    let data = stack(operators, &shape).and_then(|stack| stack.forward(&truth)).expect("data");
+    let work = move |ctx: &Context, space: Option<&Arc<Space>>| -> Result<Vec<_>> {
+        let stack = || stack(operators, &shape);
+        let mut all = Vec::new();
+        let poisson = problem(ctx, space, stack()?, data.clone(), Poisson::new(0.01, 0.1)?)?;
+        let prior: Arc<dyn Prior> = Arc::new(TotalVariationPrior {
+            weight: 0.01,
+            denoiser: TotalVariation { iterations: 5, tolerance: 0.0 },
+        });
+        let backtracking = Backtracking {
+            first_step: poisson.first_step()?,
+            prior,
+            relaxation: None,
+            accelerated: true,
+            range: Some((0.0, 2.0)),
+            name: "fista",
+        };
+        all.extend(run(&poisson, &[Box::new(backtracking)], &Start::Zeros)?);
+        let problems = [
+            problem(ctx, space, stack()?, data.clone(), L1)?,
+            problem(ctx, space, stack()?, data.clone(), Ball::new(0.5)?)?,
+            problem(ctx, space, stack()?, data.clone(), Amplitude)?,
+        ];
+        for problem in problems {
+            let squared_norm = problem.squared_norm()?;
+            let dual = ProxPrimalDual { squared_norm, weight: 0.02, step: 0.3, range: None };
+            all.extend(run(&problem, &[Box::new(dual)], &Start::Zeros)?);
+            let value = problem.value(&problem.start(&Start::Adjoint)?)?;
+            all.push(("value".to_owned(), Vec::new(), vec![value.to_bits()]));
+        }
+        Ok(all)
+    };
+    let expected = work(&Context::solo(), None).expect("replicated");
+    for ranks in RANKS {
+        let (work, image) = (work.clone(), truth.shape().to_vec());
+        let found =
+            Context::threads(ranks, move |ctx| work(ctx, Some(&space(ctx, &image, CUTS[0])?)));
+        for (found, expected) in found.expect("no rank fails")[0].iter().zip(&expected) {
+            assert!(found == expected, "{} on {ranks} ranks", found.0);
+        }
+    }
+}
+
+/// Starts, of a batch and on more ranks than there are parts.
+#[test]
+fn starts_have_the_bits_of_a_replicated_image() {
+    let shape = [1, 5, 17];
+    let one = truth(&shape);
+    let other = one.mapv(|value| 1.0 - value);
+    let both =
+        ndarray::concatenate(ndarray::Axis(0), &[one.view(), other.view()]).expect("a batch");
+    for (name, operators) in PROBLEMS {
+        let data = stack(operators, &shape).and_then(|stack| stack.forward(&both)).expect("data");
+        let both = both.clone();
+        let image = both.shape().to_vec();
+        let work = move |ctx: &Context, space: Option<&Arc<Space>>| -> Result<Vec<_>> {
+            let stack = stack(operators, &shape)?;
+            let problem = problem(ctx, space, stack, data.clone(), L2::default())?;
+            let starts = [
+                Start::Zeros,
+                Start::Adjoint,
+                Start::PseudoInverse(4),
+                Start::Filled,
+                Start::Image(both.clone().into()),
+            ];
+            starts.iter().map(|start| Ok(bits(&problem.start(start)?.gather()?))).collect()
+        };
+        let expected = work(&Context::solo(), None).expect("replicated");
+        for ranks in RANKS {
+            let (work, image) = (work.clone(), image.clone());
+            let found = Context::threads(ranks, move |ctx| {
+                work(ctx, Some(&space(ctx, &image, [1000, 8])?))
+            });
+            let found = found.expect("no rank fails");
+            let is_closed_form = name == "circular" || name == "super-resolution";
+            for (index, (found, expected)) in found[0].iter().zip(&expected).enumerate() {
+                // A pseudo-inverse by Fourier transforms needs the whole image.
+                if !(is_closed_form && index == 2) {
+                    assert!(found == expected, "{name}, start {index}, {ranks} ranks");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_gradient_sends_what_was_foretold() {
+    let shape = [2, 22, 44];
+    let truth = truth(&shape);
+    let operators = PROBLEMS[5].1;
+    let data = stack(operators, &shape).and_then(|stack| stack.forward(&truth)).expect("data");
+    for ranks in RANKS {
+        let (truth, data) = (truth.clone(), data.clone());
+        let outcome = Context::threads(ranks, move |ctx| {
+            let space = space(ctx, truth.shape(), CUTS[0])?;
+            let physics = ShardedStack::new(stack(operators, &shape)?, &space)?;
+            let (forward, adjoint): (Vec<u64>, Vec<u64>) = (0..ranks)
+                .map(|rank| (physics.forward_bytes(rank), physics.adjoint_bytes(rank)))
+                .unzip();
+            let count = physics.len();
+            let fidelity = distribute(Fidelities::from(L2::default()), ctx)?;
+            let problem = Problem::sharded(physics, &data, fidelity)?;
+            let image = Image::cut(&space, &truth)?;
+            let before = ctx.comm().statistics().total().bytes_sent;
+            problem.value_and_gradient(&image)?;
+            let sent = ctx.comm().statistics().total().bytes_sent - before;
+            let sums = traffic::all_reduce(ElementKind::U64, count * Sum::WORDS, ranks);
+            let rank = ctx.rank();
+            assert_eq!(sent, forward[rank] + adjoint[rank] + sums[rank], "rank {rank} of {ranks}");
+            Ok::<_, Error>(())
+        });
+        outcome.expect("no rank fails");
+    }
+}
+
+#[test]
+fn what_shards_cannot_serve_is_refused_with_what_can() {
+    let outcome = Context::threads(2, |ctx| {
+        let space = space(ctx, &[1, 1, 8, 32], [8, 8])?;
+        let matrix = Matrix::new(&[1, 8, 32], &Array::ones(vec![2, 256]))?;
+        let error = ShardedStack::new(Stack::new(vec![Arc::new(matrix)])?, &space);
+        let error = error.expect_err("it sees everything").to_string();
+        assert!(error.contains("operator 0 (matrix) sees the whole image"), "{error}");
+        let stack = || Stack::new(vec![Arc::new(Identity::new(&[1, 8, 32])) as Arc<dyn Physics>]);
+        let physics = ShardedStack::new(stack()?, &space)?;
+        let error = physics.forward(&Array::zeros(vec![1, 1, 8, 32]).into());
+        let error = error.expect_err("a replicated image").to_string();
+        assert!(error.contains("cut the image as the operators are"), "{error}");
+        let network = NetworkDenoiser::new(network(), EngineOptions::default())?;
+        let coarse =
+            Space::new(ctx, &ShardPlan::new(&[1, 2, 9, 32], &[Grain { step: 5, last: 1 }; 2], 2)?)?;
+        if coarse.regions()[1][2].start % 6 != 0 {
+            let error = ShardedNetwork::new(network, &coarse).expect_err("cut at 5").to_string();
+            assert!(error.contains("cuts at multiples of 6"), "{error}");
+        }
+        Ok::<_, Error>(())
+    });
+    outcome.expect("no rank fails");
+}
+
+#[test]
+fn metrics_of_parts_are_those_of_the_whole() {
+    for shape in [&[2, 23, 45][..], &[1, 9, 12, 26]] {
+        let mut random = fastrand::Rng::with_seed(5);
+        let mut draw = || Array::from_shape_simple_fn([&[2], shape].concat(), || random.f32());
+        let (image, reference) = (draw(), draw());
+        let borders = [Border::Reflect, Border::Inside];
+        // The window of eleven does not fit in nine slices.
+        let borders = if shape.len() == 4 { &borders[..1] } else { &borders[..] };
+        let settings: Vec<Ssim> = borders
+            .iter()
+            .map(|border| Ssim::new(1.0).expect("a range").with_border(*border))
+            .collect();
+        let work = move |image: &Image, reference: &Image| -> Result<Vec<u64>> {
+            let mut all = of_images::psnr(image, reference, 1.0)?;
+            for ssim in &settings {
+                all.extend(of_images::ssim(ssim, image, reference)?);
+            }
+            Ok(all.iter().map(|value| value.to_bits()).collect())
+        };
+        let expected = work(&image.clone().into(), &reference.clone().into()).expect("replicated");
+        assert_eq!(expected[0], psnr(&image, &reference, 1.0).expect("one shape")[0].to_bits());
+        for ranks in RANKS {
+            let (work, image, reference) = (work.clone(), image.clone(), reference.clone());
+            let found = Context::threads(ranks, move |ctx| {
+                let mut grains = vec![Grain { step: 2, last: 1 }; shape.len() - 1];
+                grains[shape.len() - 2].step = 8;
+                let space = Space::new(ctx, &ShardPlan::new(image.shape(), &grains, ranks)?)?;
+                work(&Image::cut(&space, &image)?, &Image::cut(&space, &reference)?)
+            });
+            for found in found.expect("no rank fails") {
+                assert_eq!(found, expected, "{shape:?} on {ranks} ranks");
+            }
+        }
+    }
+}
