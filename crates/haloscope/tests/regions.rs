@@ -104,12 +104,15 @@ fn check(name: &str, image: &Array, options: &WriteOptions, ranks: usize, grid: 
     let expected = io::read(&whole, &ReadOptions::default()).expect("the whole reader").array;
     let regions = boxes(&image.shape()[2..], grid);
     let what = format!("{name}, {ranks} ranks, {grid:?}");
-    let parts = Context::threads(ranks, |ctx| {
-        let part = regions.get(ctx.rank()).map(|region| cut(image, region));
+    let (all, paths) = (regions.clone(), (whole.clone(), sharded.clone()));
+    let (image, options) = (image.clone(), options.clone());
+    let parts = Context::threads(ranks, move |ctx| {
+        let (whole, sharded) = &paths;
+        let part = all.get(ctx.rank()).map(|region| cut(&image, region));
         let part = part.as_deref();
-        io::write_sharded(ctx, &sharded, image.shape(), options, &regions, part)?;
-        let (reader, read) = io::read_sharded(ctx, &whole, &ReadOptions::default(), &regions)?;
-        assert_eq!(reader.shape(), expected.shape());
+        io::write_sharded(ctx, sharded, image.shape(), &options, &all, part)?;
+        let (reader, read) = io::read_sharded(ctx, whole, &ReadOptions::default(), &all)?;
+        assert_eq!(reader.shape(), image.shape());
         Ok::<_, Error>(read)
     });
     let parts = parts.expect(&what);
@@ -283,20 +286,22 @@ fn one_rank_that_fails_fails_all_and_leaves_what_was_there() {
     for name in ["a.npy", "a.png", "a.nii.gz"] {
         let path = folder.path().join(name);
         std::fs::write(&path, "old").expect("a file");
-        let errors = Context::threads(3, |ctx| {
+        let (inside, file) = (folder.path().to_owned(), path.clone());
+        let errors = Context::threads(3, move |ctx| {
+            let path = &file;
             let regions = [vec![0..4, 0..9], vec![4..6, 0..9], vec![6..8, 0..9]];
             // The last rank has too few rows.
             let rows = if ctx.rank() == 2 { 1 } else { regions[ctx.rank()][0].len() };
             let part = values(&[1, 1, rows, 9]);
             let options = WriteOptions::default();
             let wrong =
-                io::write_sharded(ctx, &path, &[1, 1, 8, 9], &options, &regions, Some(&part));
-            let none = folder.path().join("absent").join(name);
+                io::write_sharded(ctx, path, &[1, 1, 8, 9], &options, &regions, Some(&part));
+            let none = inside.join("absent").join(name);
             let part = values(&[1, 1, regions[ctx.rank()][0].len(), 9]);
             let lost =
                 io::write_sharded(ctx, &none, &[1, 1, 8, 9], &options, &regions, Some(&part));
             let missing = io::read_sharded(ctx, &none, &ReadOptions::default(), &regions);
-            let torn = io::read_sharded(ctx, &path, &ReadOptions::default(), &regions);
+            let torn = io::read_sharded(ctx, path, &ReadOptions::default(), &regions);
             Ok::<_, Error>([
                 wrong.expect_err("too few rows").to_string(),
                 lost.expect_err("no folder").to_string(),
@@ -320,7 +325,7 @@ fn damage_that_rank_0_finds_in_a_stream_is_known_to_all() {
     io::write(&path, &values(&[1, 3, 600, 400]), &WriteOptions::default()).expect("written");
     let whole = std::fs::read(&path).expect("a file");
     std::fs::write(&path, &whole[..whole.len() * 3 / 4]).expect("written");
-    let errors = Context::threads(3, |ctx| {
+    let errors = Context::threads(3, move |ctx| {
         let regions = [vec![0..100, 0..400], vec![100..200, 0..400], vec![200..600, 0..400]];
         let torn = io::read_sharded(ctx, &path, &ReadOptions::default(), &regions);
         // Ranks are still in step.

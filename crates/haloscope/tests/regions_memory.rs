@@ -60,7 +60,7 @@ fn nothing_of_the_size_of_the_image_is_allocated() {
     for name in names {
         let path = folder.path().join(name);
         LARGEST.store(0, Ordering::SeqCst);
-        let reads = Context::threads(8, |ctx| {
+        let reads = Context::threads(8, move |ctx| {
             let slab = |rank: usize| vec![rank * height / 8..(rank + 1) * height / 8, 0..width];
             let regions: Vec<_> = (0..8).map(slab).collect();
             let rows = regions[ctx.rank()][0].clone();
