@@ -39,6 +39,8 @@ const FRAME: u64 = 8 + 4 + 8 + 8 + 4;
 /// What a header may take: names and shapes, which are a few hundred bytes in fact, and a hundred for each box of a part.
 const MOST_HEADER: u64 = 1 << 26;
 const MOST_AXES: u32 = 32;
+/// Where the token of a manifest ends, which its header begins with.
+const TOKEN_END: usize = FRAME as usize - 4 + 8;
 /// The elements that are converted at a time.
 const CHUNK: usize = 1 << 16;
 
@@ -374,14 +376,18 @@ pub(super) fn verify(path: &Path) -> Result<()> {
     Err(Error::Content { file: name, reason: wrong_sum(stored, sum) })
 }
 
-/// Whether a file is a manifest, and its token then, as far as its first bytes tell.
+/// The token of the manifest at a path, as far as its first bytes tell; `None` if it is none.
 pub(super) fn token_of(path: &Path) -> io::Result<Option<u64>> {
     let mut start = Vec::new();
-    File::open(path)?.take(FRAME - 4 + 8).read_to_end(&mut start)?;
-    let is_manifest =
-        start.starts_with(&MAGIC) && start.get(8..12) == Some(&IN_PARTS.to_le_bytes()[..]);
-    let token = start.last_chunk().filter(|_| is_manifest && start.len() as u64 == FRAME + 4);
-    Ok(token.map(|token| u64::from_le_bytes(*token)))
+    File::open(path)?.take(TOKEN_END as u64).read_to_end(&mut start)?;
+    Ok(token_in(&start))
+}
+
+/// The token of a manifest that begins so.
+pub(super) fn token_in(start: &[u8]) -> Option<u64> {
+    let is_manifest = start.starts_with(&MAGIC) && start.get(8..12)? == IN_PARTS.to_le_bytes();
+    let token = start.get(..TOKEN_END)?.last_chunk().filter(|_| is_manifest)?;
+    Some(u64::from_le_bytes(*token))
 }
 
 pub(super) fn of_another_job(name: &str, found: &JobId, expected: &JobId) -> Error {

@@ -16,7 +16,7 @@ mod spread;
 
 use std::fmt;
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -439,11 +439,6 @@ impl Checkpoints {
     }
 
     fn read(&self, path: &Path, job: &JobId) -> Result<format::Content> {
-        if matches!(format::token_of(path), Ok(Some(_))) {
-            let outline = Outline::open(path, self.most_bytes, job)?;
-            let state = outline.read(&|_, shape| Some(region::whole(shape)))?;
-            return Ok(format::Content { state, job: outline.job });
-        }
         let name = path.display().to_string();
         let failed =
             |error: std::io::Error| Error::File { file: name.clone(), reason: error.to_string() };
@@ -454,7 +449,13 @@ impl Checkpoints {
             let reason = format!("it has {length} bytes; the limit is {most}");
             return Err(Error::Limit { file: name, reason });
         }
-        format::read(&name, &mut BufReader::new(file), length, job)
+        let mut file = BufReader::new(file);
+        if format::token_in(file.fill_buf().map_err(failed)?).is_some() {
+            let outline = Outline::open(path, self.most_bytes, job)?;
+            let state = outline.read(&|_, shape| Some(region::whole(shape)))?;
+            return Ok(format::Content { state, job: outline.job });
+        }
+        format::read(&name, &mut file, length, job)
     }
 
     /// Iterations and paths, the newest first.
