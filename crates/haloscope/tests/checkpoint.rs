@@ -188,9 +188,9 @@ fn another_format_and_hostile_sizes_are_refused() {
         fs::write(&newest, bytes).unwrap();
         checkpoints.load_latest(&Context::solo(), &job())
     };
-    let error = load(&|bytes| bytes[8] = 2).unwrap_err();
+    let error = load(&|bytes| bytes[8] = 3).unwrap_err();
     assert!(matches!(error, Error::Unsupported { .. }), "{error}");
-    assert!(error.to_string().contains("format 2"), "{error}");
+    assert!(error.to_string().contains("format 3"), "{error}");
     // Every number of 4 or 8 bytes in the header at its largest, and then some, must not take memory or crash.
     let header_end = 28 + u64::from_le_bytes(whole[20..28].try_into().unwrap()) as usize;
     let mut refused = 0;

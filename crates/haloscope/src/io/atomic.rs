@@ -56,39 +56,76 @@ fn write_part(
     prefix: &str,
     write: impl FnOnce(&mut File) -> std::io::Result<()>,
 ) -> Result<()> {
-    let failed = |error: std::io::Error| Error::File {
-        file: path.display().to_string(),
-        reason: format!("cannot write it: {error}"),
-    };
-    // A link stays a link, and what it points to is replaced.
-    let target = if path.is_symlink() {
-        std::fs::canonicalize(path).map_err(failed)?
-    } else {
-        path.to_owned()
-    };
-    if target.is_dir() {
-        return Err(failed(std::io::Error::other("a folder has this name")));
+    let mut unfinished = Unfinished::create_as(path, prefix)?;
+    write(unfinished.file()).map_err(|error| failed(path, &error))?;
+    unfinished.finish()
+}
+
+/// A file that has another name until it is whole, and is removed if it never is.
+#[derive(Debug)]
+pub(super) struct Unfinished {
+    path: PathBuf,
+    target: PathBuf,
+    temporary: tempfile::NamedTempFile,
+}
+
+impl Unfinished {
+    pub(super) fn create(path: &Path) -> Result<Self> {
+        Self::create_as(path, PREFIX)
     }
-    let folder = folder_of(&target);
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(prefix).suffix(PART);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        // As any new file, less what the umask takes, or as the old one was.
-        let old = std::fs::metadata(&target).ok().map(|old| old.permissions());
-        builder.permissions(old.unwrap_or_else(|| std::fs::Permissions::from_mode(0o666)));
+
+    fn create_as(path: &Path, prefix: &str) -> Result<Self> {
+        let failed = |error: std::io::Error| failed(path, &error);
+        // A link stays a link, and what it points to is replaced.
+        let target = if path.is_symlink() {
+            std::fs::canonicalize(path).map_err(failed)?
+        } else {
+            path.to_owned()
+        };
+        if target.is_dir() {
+            return Err(failed(std::io::Error::other("a folder has this name")));
+        }
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(prefix).suffix(PART);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            // As any new file, less what the umask takes, or as the old one was.
+            let old = std::fs::metadata(&target).ok().map(|old| old.permissions());
+            builder.permissions(old.unwrap_or_else(|| std::fs::Permissions::from_mode(0o666)));
+        }
+        let temporary = builder.tempfile_in(folder_of(&target)).map_err(failed)?;
+        Ok(Self { path: path.to_owned(), target, temporary })
     }
-    let mut temporary = builder.tempfile_in(&folder).map_err(failed)?;
-    write(temporary.as_file_mut()).map_err(failed)?;
-    temporary.as_file().sync_all().map_err(failed)?;
-    temporary.persist(&target).map_err(|error| failed(error.error))?;
-    // The new name is in the folder's own data. Some systems cannot sync a folder; the file is whole
-    // there all the same.
-    if let Ok(folder) = File::open(&folder) {
+
+    pub(super) fn file(&mut self) -> &mut File {
+        self.temporary.as_file_mut()
+    }
+
+    /// The other name.
+    pub(super) fn path(&self) -> &Path {
+        self.temporary.path()
+    }
+
+    /// Brings the file to the disk and gives it its name.
+    pub(super) fn finish(self) -> Result<()> {
+        let Self { path, target, temporary } = self;
+        temporary.as_file().sync_all().map_err(|error| failed(&path, &error))?;
+        temporary.persist(&target).map_err(|error| failed(&path, &error.error))?;
+        sync_folder(&folder_of(&target));
+        Ok(())
+    }
+}
+
+/// A new name is in the folder's own data. Some systems cannot sync a folder; the file is whole there all the same.
+fn sync_folder(folder: &Path) {
+    if let Ok(folder) = File::open(folder) {
         let _ = folder.sync_all();
     }
-    Ok(())
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> Error {
+    Error::File { file: path.display().to_string(), reason: format!("cannot write it: {error}") }
 }
 
 /// The folder that a file is in.

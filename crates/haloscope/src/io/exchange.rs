@@ -9,6 +9,7 @@ use std::path::Path;
 use hdf5_pure::{AttrValue, DType, Dataset, File, FileBuilder};
 use ndarray::IxDyn;
 
+use super::region;
 use super::{Format, Image, Limits, ReadOptions, Sample, Scaling, Target, frames, guarded};
 use crate::array::{Array, View};
 use crate::error::{Error, Result};
@@ -308,8 +309,13 @@ fn open(path: &Path, name: &str, limits: &Limits) -> Result<File> {
 }
 
 fn read_file(name: &str, file: &File, options: &ReadOptions) -> Result<Image> {
+    image_of(name, &find(name, file, options)?, file.file_size(), options)
+}
+
+/// The dataset that the options name.
+fn find(name: &str, file: &File, options: &ReadOptions) -> Result<Dataset> {
     let entry = options.entry.as_deref().unwrap_or(STANDARD).trim_start_matches('/');
-    let dataset = file.dataset(entry).map_err(|error| {
+    file.dataset(entry).map_err(|error| {
         let mut arrays = arrays_of(file).unwrap_or_default();
         arrays.truncate(20);
         let there = match &arrays[..] {
@@ -320,18 +326,16 @@ fn read_file(name: &str, file: &File, options: &ReadOptions) -> Result<Image> {
             file: name.into(),
             reason: format!("it has no dataset /{entry}: {error}; `entry` names another{there}"),
         }
-    })?;
-    image_of(name, &dataset, file.file_size(), options)
+    })
 }
 
 fn image_of(name: &str, dataset: &Dataset, length: u64, options: &ReadOptions) -> Result<Image> {
-    let (shape, sample) = check_dataset(name, dataset, length, &options.limits)?;
+    let (about, shape) = check(name, dataset, length, options)?;
     let values = dataset.read_f32().map_err(|error| refused(name, &error))?;
     let array = Array::from_shape_vec(IxDyn(&shape), values)
         .map_err(|error| Error::Content { file: name.into(), reason: error.to_string() })?;
-    let scaling = Scaling::NONE.and(options);
-    let array = options.axes.arrange(name, scaling.apply(array))?;
-    Ok(Image::new(array, Format::Hdf5, sample, scaling))
+    let array = options.axes.arrange(name, about.scaling.apply(array))?;
+    Ok(Image { array, ..about })
 }
 
 /// The shape and the type of a dataset of real numbers that a file of this length can hold.
@@ -356,6 +360,63 @@ fn check_dataset(
         check_plausible(name, count as u64 * sample.bytes() as u64, length, ratio)?;
     }
     Ok((shape.iter().map(|&side| side as usize).collect(), sample))
+}
+
+/// What a dataset holds, and its shape, if the file can have that much.
+fn check(
+    name: &str,
+    dataset: &Dataset,
+    length: u64,
+    options: &ReadOptions,
+) -> Result<(Image, Vec<usize>)> {
+    let (shape, sample) = check_dataset(name, dataset, length, &options.limits)?;
+    Ok((Image::about(Format::Hdf5, sample, Scaling::NONE.and(options)), shape))
+}
+
+/// What the dataset that the options name holds, the axis of the array that each of its axes is, and the array's shape.
+pub(super) fn open_path(
+    path: &Path,
+    name: &str,
+    options: &ReadOptions,
+) -> Result<(Image, Vec<usize>, Vec<usize>)> {
+    guarded(name, || {
+        let file = open(path, name, &options.limits)?;
+        let (about, stored) = check(name, &find(name, &file, options)?, file.file_size(), options)?;
+        let (axes, shape) = options.axes.place(name, &stored)?;
+        Ok((about, axes, shape))
+    })
+}
+
+/// Reads a box of the dataset's own axes, a band of its first axis at a time: more than one entry of that axis only if they
+/// are small.
+pub(super) fn read_region(
+    path: &Path,
+    name: &str,
+    region: &[Range<usize>],
+    options: &ReadOptions,
+) -> Result<Array> {
+    guarded(name, || {
+        let file = open(path, name, &options.limits)?;
+        let dataset = find(name, &file, options)?;
+        let (about, shape) = check(name, &dataset, file.file_size(), options)?;
+        let Some(rows) = region.first() else {
+            return Ok(image_of(name, &dataset, file.file_size(), options)?.array);
+        };
+        let row: usize = shape[1..].iter().product();
+        let step = (region::BAND / row).max(1);
+        let mut array = Array::zeros(region::sides(region));
+        for start in rows.clone().step_by(step) {
+            let count = step.min(rows.end - start);
+            let values = dataset.read_f32_rows(start as u64, count as u64);
+            let values = values.map_err(|error| refused(name, &error))?;
+            let mut covered = region::whole(&shape);
+            covered[0] = start..start + count;
+            let values = Array::from_shape_vec(region::sides(&covered), values)
+                .map_err(|error| Error::Content { file: name.into(), reason: error.to_string() })?;
+            region::copy(&about.scaling.apply(values), &covered, &mut array, region);
+        }
+        options.axes.arrange(name, array)
+    })
 }
 
 /// How real numbers are stored; `None` for all else.

@@ -8,17 +8,17 @@
 use std::io::{Read, SeekFrom};
 use std::path::Path;
 
-use ndarray::IxDyn;
-
 use super::metadata::key_of;
+use super::plain::Plain;
 use super::samples::{self, Encoded, Order, failed_read};
 use super::{
     Axes, FitsHeader, Format, Image, Metadata, ReadOptions, Sample, Scaling, Source, Target,
 };
-use crate::array::{Array, View};
+use crate::array::View;
 use crate::error::Result;
 
-const BLOCK: usize = 2880;
+/// What headers and values are filled up to a multiple of.
+pub(super) const BLOCK: usize = 2880;
 const CARD: usize = 80;
 
 /// More cards than any instrument writes.
@@ -28,6 +28,12 @@ const MOST_BLOCKS: usize = 4096;
 const MOST_UNITS: usize = 1024;
 
 pub(super) fn read(source: &mut Source) -> Result<Image> {
+    let (plain, about) = open(source)?;
+    Ok(Image { array: plain.read(source.name, source.reader)?, ..about })
+}
+
+/// Reads up to the values.
+pub(super) fn open(source: &mut Source) -> Result<(Plain, Image)> {
     for unit in 0..MOST_UNITS {
         let Some(header) = Header::read(source, unit == 0)? else {
             break;
@@ -35,7 +41,7 @@ pub(super) fn read(source: &mut Source) -> Result<Image> {
         let sides = header.sides(source)?;
         let is_image = unit == 0 || header.text("XTENSION").is_some_and(|kind| kind == "IMAGE");
         if is_image && !sides.is_empty() && !sides.contains(&0) {
-            return read_values(source, &header, &sides);
+            return understand(source, &header, &sides);
         }
         if header.text("ZIMAGE").is_some_and(|value| value == "T") {
             return Err(source.unsupported("its image is compressed in tiles; unpack it first"));
@@ -160,7 +166,7 @@ fn value_of(text: &str) -> String {
     }
 }
 
-fn read_values(source: &mut Source, header: &Header, sides: &[u64]) -> Result<Image> {
+fn understand(source: &mut Source, header: &Header, sides: &[u64]) -> Result<(Plain, Image)> {
     let sample = match header.integer("BITPIX") {
         Some(8) => Sample::U8,
         Some(16) => Sample::I16,
@@ -191,11 +197,9 @@ fn read_values(source: &mut Source, header: &Header, sides: &[u64]) -> Result<Im
     let at = source.reader.stream_position().map_err(|error| failed_read(source.name, &error))?;
     let available = Some(source.length.saturating_sub(at));
     let encoded = Encoded { sample, order: Order::Big, scaling, blank, available };
-    let values = encoded.read(source.name, source.reader, count)?;
-    let shape: Vec<usize> = shape.iter().map(|&side| side as usize).collect();
-    let array = Array::from_shape_vec(IxDyn(&shape), values)
-        .map_err(|error| source.damaged(error.to_string()))?;
-    let array = source.options.axes.arrange(source.name, array)?;
+    encoded.check_available(source.name, count)?;
+    let stored: Vec<usize> = shape.iter().map(|&side| side as usize).collect();
+    let (places, shape) = source.options.axes.place(source.name, &stored)?;
     let spatial = match source.options.axes {
         Axes::Automatic if sides.len() > 3 => sides.len() - 2,
         Axes::ChannelFirst => sides.len() - 1,
@@ -208,19 +212,31 @@ fn read_values(source: &mut Source, header: &Header, sides: &[u64]) -> Result<Im
         .collect::<Option<Vec<f64>>>()
         .filter(|spacing| !spacing.is_empty());
     let fits = Some(FitsHeader { cards: header.about_the_image(source.options), axes });
-    Ok(Image {
+    let about = Image {
         spacing,
         metadata: Metadata { fits, ..Metadata::default() },
-        ..Image::new(array, Format::Fits, sample, scaling)
-    })
+        ..Image::about(Format::Fits, sample, scaling)
+    };
+    Ok((Plain { encoded, stored, axes: places, shape }, about))
 }
 
 /// One image as the primary unit; a batch and channels of 1 are left out.
 pub(super) fn write(target: &Target, path: &Path, array: &View) -> Result<()> {
-    let sides = match array.shape() {
+    let header = make_header(target, array.shape())?;
+    let size = array.len() * 4;
+    super::write_atomically(path, |file| {
+        file.write_all(&header)?;
+        samples::write(file, array.iter().copied(), Sample::F32, Order::Big, 1.0)?;
+        file.write_all(&vec![0; size.next_multiple_of(BLOCK) - size])
+    })
+}
+
+/// What is before the values of an array of this shape.
+pub(super) fn make_header(target: &Target, shape: &[usize]) -> Result<Vec<u8>> {
+    let sides = match shape {
         [1, 1, sides @ ..] if (2..=3).contains(&sides.len()) => sides,
         all if (4..=5).contains(&all.len()) => all,
-        _ => return Err(target.refuse(array, "(batch, channel, spatial…), of two or three sides")),
+        _ => return Err(target.refuse(shape, "(batch, channel, spatial…), of two or three sides")),
     };
     let known = target.options.metadata.fits.clone().unwrap_or_default();
     // The axes of one value that the original has; of fewer axes, the cards would not be right.
@@ -243,12 +259,7 @@ pub(super) fn write(target: &Target, path: &Path, array: &View) -> Result<()> {
     cards.push(format!("{:CARD$}", "END"));
     let mut header = cards.concat();
     header.extend(std::iter::repeat_n(' ', header.len().next_multiple_of(BLOCK) - header.len()));
-    let size = array.len() * 4;
-    super::write_atomically(path, |file| {
-        file.write_all(header.as_bytes())?;
-        samples::write(file, array.iter().copied(), Sample::F32, Order::Big, 1.0)?;
-        file.write_all(&vec![0; size.next_multiple_of(BLOCK) - size])
-    })
+    Ok(header.into_bytes())
 }
 
 fn card(key: &str, value: &str) -> String {

@@ -14,6 +14,9 @@
 //! | HDF5 (feature `hdf5`) | a dataset, `/exchange/data` by default | `F32` | see [`Axes`] |
 //! | Zarr v3, OME-Zarr (feature `zarr`) | a whole array or a region | sharded `F32` | see [`Axes`] |
 //!
+//! **Regions.** A [`Reader`] reads a part of a file without holding the rest, and a [`Writer`] writes one. [`read_sharded`]
+//! and [`write_sharded`] do so for an image that is spread over ranks.
+//!
 //! **Scaling.** PNG and JPEG are pictures: black is 0 and white, the largest value of the type, is 1.
 //! All other formats hold measured values, and these are read as they are stored, integers or not, with
 //! the slope and offset that FITS and NIfTI files may give. [`ReadOptions::white`] is the value that
@@ -39,19 +42,28 @@ mod nifti;
 mod npy;
 mod options;
 mod picture;
+mod plain;
+mod reader;
+pub(crate) mod region;
 mod samples;
+mod sharded;
 mod tiff;
+mod writer;
 #[cfg(feature = "zarr")]
 pub mod zarr;
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::path::Path;
 
 pub use atomic::write_atomically;
 pub(crate) use atomic::{PART, write_atomically_as};
 pub use metadata::{FitsHeader, LengthUnit, Metadata};
 pub use options::{Axes, Limits, ReadOptions, Sample, Scaling, WriteOptions};
+pub use reader::{Access, Reader};
+pub use sharded::{read_sharded, write_sharded};
+pub use writer::Writer;
 
 use crate::array::{Array, View};
 use crate::error::{Error, Result};
@@ -188,10 +200,10 @@ pub struct Image {
 }
 
 impl Image {
-    /// An image of which nothing else is known.
-    fn new(array: Array, format: Format, sample: Sample, scaling: Scaling) -> Self {
+    /// What is known of an image without its values.
+    fn about(format: Format, sample: Sample, scaling: Scaling) -> Self {
         Self {
-            array,
+            array: Array::zeros(vec![0]),
             format,
             sample,
             scaling,
@@ -280,6 +292,34 @@ pub fn read(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Image> {
 /// ```
 pub fn decode(name: &str, mut reader: impl Read + Seek, options: &ReadOptions) -> Result<Image> {
     options.check()?;
+    let (length, format) = begin(name, &mut reader, options)?;
+    let mut source = Source { name, reader: &mut reader, length, options };
+    match format {
+        Format::Png | Format::Jpeg => picture::read(&mut source, format),
+        Format::Tiff => tiff::read(&mut source),
+        Format::Npy => npy::read(&mut source),
+        Format::Npz => npy::read_archive(&mut source),
+        Format::Nifti => nifti::read(&mut source),
+        Format::NiftiGz => nifti::read_compressed(&mut source),
+        Format::Fits => fits::read(&mut source),
+        #[cfg(feature = "hdf5")]
+        Format::Hdf5 => {
+            let mut bytes = Vec::new();
+            let failed = |error| samples::failed_read(name, &error);
+            source.reader.read_to_end(&mut bytes).map_err(failed)?;
+            exchange::read_bytes(name, bytes, options)
+        }
+        #[allow(unreachable_patterns)]
+        format => Err(needs_feature(name, format)),
+    }
+}
+
+/// The length of a file and what it is; it is at its start then.
+fn begin(
+    name: &str,
+    reader: &mut (impl Read + Seek),
+    options: &ReadOptions,
+) -> Result<(u64, Format)> {
     let failed = |error: std::io::Error| samples::failed_read(name, &error);
     let length = reader.seek(SeekFrom::End(0)).map_err(failed)?;
     reader.rewind().map_err(failed)?;
@@ -292,30 +332,13 @@ pub fn decode(name: &str, mut reader: impl Read + Seek, options: &ReadOptions) -
     reader.by_ref().take(nifti::HEADER as u64).read_to_end(&mut start).map_err(failed)?;
     // Unlike `rewind`, this keeps what a reader has in its buffer.
     reader.seek_relative(-(start.len() as i64)).map_err(failed)?;
-    let mut source = Source { name, reader: &mut reader, length, options };
-    match Format::of_content(&start) {
-        Some(format @ (Format::Png | Format::Jpeg)) => picture::read(&mut source, format),
-        Some(Format::Tiff) => tiff::read(&mut source),
-        Some(Format::Npy) => npy::read(&mut source),
-        Some(Format::Npz) => npy::read_archive(&mut source),
-        Some(Format::Nifti) => nifti::read(&mut source),
-        Some(Format::NiftiGz) => nifti::read_compressed(&mut source),
-        Some(Format::Fits) => fits::read(&mut source),
-        #[cfg(feature = "hdf5")]
-        Some(Format::Hdf5) => {
-            let mut bytes = Vec::new();
-            source.reader.read_to_end(&mut bytes).map_err(failed)?;
-            exchange::read_bytes(name, bytes, options)
-        }
-        Some(format) => Err(needs_feature(name, format)),
-        None => Err(Error::Content {
-            file: name.into(),
-            reason:
-                "it is not a PNG, JPEG, TIFF, NPY, NPZ, NIfTI, FITS or HDF5 file, by its first \
-                     bytes"
-                    .into(),
-        }),
-    }
+    let format = Format::of_content(&start).ok_or_else(|| Error::Content {
+        file: name.into(),
+        reason: "it is not a PNG, JPEG, TIFF, NPY, NPZ, NIfTI, FITS or HDF5 file, by its first \
+                 bytes"
+            .into(),
+    })?;
+    Ok((length, format))
 }
 
 /// Writes an array to a file, in the format of its name; what was there stays until the file is whole.
@@ -333,6 +356,32 @@ pub fn decode(name: &str, mut reader: impl Read + Seek, options: &ReadOptions) -
 /// ```
 pub fn write(path: impl AsRef<Path>, array: &View, options: &WriteOptions) -> Result<()> {
     let path = path.as_ref();
+    with_target(path, array.shape(), options, |target, format| match format {
+        Format::Png | Format::Jpeg | Format::Npz | Format::NiftiGz => {
+            writer::write_stream(target, format, array.shape(), path, &mut |band| {
+                Ok(region::cut(array, band).to_owned())
+            })
+        }
+        Format::Tiff => tiff::write(target, path, array),
+        Format::Npy => npy::write(path, array, target.sample),
+        Format::Nifti => nifti::write(target, path, array),
+        Format::Fits => fits::write(target, path, array),
+        #[cfg(feature = "hdf5")]
+        Format::Hdf5 => exchange::write_dataset(target, path, array),
+        #[cfg(feature = "zarr")]
+        Format::Zarr => zarr::write(path, array, &zarr::Layout::of(array, options)),
+        #[allow(unreachable_patterns)]
+        format => Err(needs_feature(target.name, format)),
+    })
+}
+
+/// Finds out what to write to a file of this name, and whether it can hold such an array.
+fn with_target<T>(
+    path: &Path,
+    shape: &[usize],
+    options: &WriteOptions,
+    write: impl FnOnce(&Target, Format) -> Result<T>,
+) -> Result<T> {
     let name = path.display().to_string();
     let Some(format) = Format::of_name(&name) else {
         return Err(Error::Unsupported {
@@ -342,24 +391,9 @@ pub fn write(path: impl AsRef<Path>, array: &View, options: &WriteOptions) -> Re
                 .into(),
         });
     };
-    check_shape(path, array.shape())?;
+    check_shape(path, shape)?;
     let sample = check_sample(&name, format, options)?;
-    let target = Target { name: &name, options, sample };
-    match format {
-        Format::Png | Format::Jpeg => picture::write(&target, path, array, format),
-        Format::Tiff => tiff::write(&target, path, array),
-        Format::Npy => npy::write(path, array, sample),
-        Format::Npz => npy::write_archive(&target, path, array),
-        Format::Nifti => nifti::write(&target, path, array, false),
-        Format::NiftiGz => nifti::write(&target, path, array, true),
-        Format::Fits => fits::write(&target, path, array),
-        #[cfg(feature = "hdf5")]
-        Format::Hdf5 => exchange::write_dataset(&target, path, array),
-        #[cfg(feature = "zarr")]
-        Format::Zarr => zarr::write(path, array, &zarr::Layout::of(array, options)),
-        #[allow(unreachable_patterns)]
-        format => Err(needs_feature(&name, format)),
-    }
+    write(&Target { name: &name, options, sample }, format)
 }
 
 /// Refuses a shape that a file of this name cannot hold, so that it is known before there is an array. Names that do
@@ -422,6 +456,12 @@ trait Stream: Read + Seek {}
 
 impl<T: Read + Seek> Stream for T {}
 
+/// Gives the values of a box of the array.
+type NextBand<'a> = dyn FnMut(&[Range<usize>]) -> std::io::Result<Array> + 'a;
+
+/// Takes a box of the array and its values, and says whether there is need of more.
+type VisitBand<'a> = dyn FnMut(&[Range<usize>], Array) -> Result<bool> + 'a;
+
 /// A file that is being written.
 struct Target<'a> {
     name: &'a str,
@@ -435,11 +475,11 @@ impl Target<'_> {
         if self.options.raw { 1.0 } else { self.sample.white().unwrap_or(1.0) }
     }
 
-    fn refuse(&self, array: &View, expected: &str) -> Error {
+    fn refuse(&self, shape: &[usize], expected: &str) -> Error {
         Error::Shape {
             what: format!("{}: the array", self.name),
             expected: format!("this format takes {expected}"),
-            found: array.shape().to_vec(),
+            found: shape.to_vec(),
         }
     }
 

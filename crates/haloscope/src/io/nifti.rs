@@ -9,12 +9,14 @@ use std::path::Path;
 use flate2::Compression;
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
-use ndarray::IxDyn;
 
-use super::picture::separate;
+use super::plain::Plain;
+use super::region;
 use super::samples::{self, Encoded, Order, failed_read};
-use super::{Format, Image, LengthUnit, Metadata, ReadOptions, Sample, Scaling, Source, Target};
-use crate::array::{Array, View};
+use super::{
+    Format, Image, LengthUnit, Metadata, NextBand, ReadOptions, Sample, Scaling, Source, Target,
+};
+use crate::array::View;
 use crate::error::{Error, Result};
 
 /// The bytes of a header.
@@ -34,6 +36,12 @@ pub(super) fn is_header(start: &[u8]) -> bool {
 }
 
 pub(super) fn read(source: &mut Source) -> Result<Image> {
+    let (plain, about) = open(source)?;
+    Ok(Image { array: plain.read(source.name, source.reader)?, ..about })
+}
+
+/// Reads up to the values.
+pub(super) fn open(source: &mut Source) -> Result<(Plain, Image)> {
     let name = source.name;
     let mut start = [0; HEADER];
     source.reader.read_exact(&mut start).map_err(|error| failed_read(name, &error))?;
@@ -41,10 +49,22 @@ pub(super) fn read(source: &mut Source) -> Result<Image> {
     let offset = header.offset;
     source.reader.seek(SeekFrom::Start(offset)).map_err(|error| failed_read(name, &error))?;
     let available = source.length.saturating_sub(offset);
-    header.read_values(name, source.reader, Some(available), source.options, Format::Nifti)
+    header.understand(name, Some(available), source.options, Format::Nifti)
 }
 
 pub(super) fn read_compressed(source: &mut Source) -> Result<Image> {
+    with_content(source, |name, (plain, about), reader| {
+        let array = plain.read(name, reader)?;
+        samples::finish(name, reader)?;
+        Ok(Image { array, ..about })
+    })
+}
+
+/// Does something with the unpacked values of a compressed file.
+pub(super) fn with_content<T>(
+    source: &mut Source,
+    read: impl FnOnce(&str, (Plain, Image), &mut dyn Read) -> Result<T>,
+) -> Result<T> {
     let name = source.name;
     let failed = |error: std::io::Error| failed_read(name, &error);
     let mut reader = MultiGzDecoder::new(BufReader::new(&mut *source.reader));
@@ -57,9 +77,8 @@ pub(super) fn read_compressed(source: &mut Source) -> Result<Image> {
     let header = Header::parse(name, &start)?;
     let mut extensions = (&mut reader).take(header.offset - HEADER as u64);
     std::io::copy(&mut extensions, &mut std::io::sink()).map_err(failed)?;
-    let image = header.read_values(name, &mut reader, None, source.options, Format::NiftiGz)?;
-    samples::finish(name, &mut reader)?;
-    Ok(image)
+    let header = header.understand(name, None, source.options, Format::NiftiGz)?;
+    read(name, header, &mut reader)
 }
 
 /// What a header says.
@@ -155,35 +174,37 @@ impl Header {
         Ok(Self { order, shape, sample, is_colour, offset, scaling, spacing, unit, affine })
     }
 
-    fn read_values(
-        &self,
+    /// Where the values are, and all else that the header says.
+    fn understand(
+        self,
         name: &str,
-        reader: &mut dyn Read,
         available: Option<u64>,
         options: &ReadOptions,
         format: Format,
-    ) -> Result<Image> {
+    ) -> Result<(Plain, Image)> {
         let colours = if self.is_colour { 3 } else { 1 };
         let stored: Vec<u64> = std::iter::once(colours).chain(self.shape.iter().copied()).collect();
         let count = options.limits.check(name, &stored)?;
         let scaling = self.scaling.and(options);
         let encoded =
             Encoded { sample: self.sample, order: self.order, scaling, blank: None, available };
-        let mut values = encoded.read(name, reader, count)?;
-        let mut shape: Vec<usize> =
-            std::iter::once(1).chain(self.shape.iter().map(|&s| s as usize)).collect();
+        encoded.check_available(name, count)?;
+        let sides: Vec<usize> = self.shape.iter().map(|&side| side as usize).collect();
+        let mut shape = [&[1], &sides[..]].concat();
+        let (mut stored, mut axes) = (sides, (1..shape.len()).collect::<Vec<_>>());
         if self.is_colour {
-            values = separate(name, &values, 3, 3, 0.0)?;
+            // One channel of three values for each pixel.
             shape[1] = 3;
+            stored = [&stored[1..], &[3]].concat();
+            axes.rotate_left(1);
         }
-        let array = Array::from_shape_vec(IxDyn(&shape), values)
-            .map_err(|error| Error::Content { file: name.into(), reason: error.to_string() })?;
-        Ok(Image {
-            spacing: Some(self.spacing.clone()),
+        let about = Image {
+            spacing: Some(self.spacing),
             affine: self.affine,
             metadata: Metadata { unit: self.unit, ..Metadata::default() },
-            ..Image::new(array, format, self.sample, scaling)
-        })
+            ..Image::about(format, self.sample, scaling)
+        };
+        Ok((Plain { encoded, stored, axes, shape }, about))
     }
 }
 
@@ -241,28 +262,41 @@ impl Fields<'_> {
     }
 }
 
-pub(super) fn write(target: &Target, path: &Path, array: &View, is_compressed: bool) -> Result<()> {
-    let header = make_header(target, array)?;
-    let write = |file: &mut dyn Write| {
+pub(super) fn write(target: &Target, path: &Path, array: &View) -> Result<()> {
+    let header = make_header(target, array.shape())?;
+    super::write_atomically(path, |file| {
         file.write_all(&header)?;
         samples::write(file, array.iter().copied(), target.sample, Order::Little, 1.0)
-    };
+    })
+}
+
+/// Writes a compressed file in bands.
+pub(super) fn write_compressed(
+    target: &Target,
+    shape: &[usize],
+    path: &Path,
+    next: &mut NextBand,
+) -> Result<()> {
+    let header = make_header(target, shape)?;
     super::write_atomically(path, |file| {
-        if !is_compressed {
-            return write(file);
-        }
         let mut encoder = GzEncoder::new(file, Compression::default());
-        write(&mut encoder)?;
+        encoder.write_all(&header)?;
+        for band in region::bands(shape, region::BAND) {
+            let values = next(&band)?;
+            let values = values.iter().copied();
+            samples::write(&mut encoder, values, target.sample, Order::Little, 1.0)?;
+        }
         encoder.finish().map(drop)
     })
 }
 
-fn make_header(target: &Target, array: &View) -> Result<Vec<u8>> {
-    let (channels, sides) = match array.shape() {
+/// What is before the values of an array of this shape.
+pub(super) fn make_header(target: &Target, shape: &[usize]) -> Result<Vec<u8>> {
+    let (channels, sides) = match shape {
         [1, channels, sides @ ..] if (2..=3).contains(&sides.len()) => (*channels, sides),
         _ => {
             let expected = "(1, channel, y, x) and (1, channel, z, y, x)";
-            return Err(target.refuse(array, expected));
+            return Err(target.refuse(shape, expected));
         }
     };
     let mut dimensions = [1; 7];
@@ -272,7 +306,7 @@ fn make_header(target: &Target, array: &View) -> Result<Vec<u8>> {
     dimensions[3] = channels;
     let axes = if channels > 1 { 4 } else { sides.len() };
     if dimensions.iter().any(|&side| side > i16::MAX as usize) {
-        return Err(target.refuse(array, "sides of up to 32767"));
+        return Err(target.refuse(shape, "sides of up to 32767"));
     }
     let spacing = target.options.spacing.clone().unwrap_or_else(|| vec![1.0; sides.len()]);
     if spacing.len() != sides.len() || spacing.iter().any(|s| !(s.is_finite() && *s >= 0.0)) {

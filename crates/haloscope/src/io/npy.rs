@@ -6,13 +6,14 @@
 use std::io::{BufReader, Read, Write};
 use std::path::Path;
 
-use ndarray::{IxDyn, ShapeBuilder};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
+use super::plain::Plain;
+use super::region;
 use super::samples::{self, Encoded, Order, failed_read};
-use super::{Axes, Format, Image, ReadOptions, Sample, Scaling, Source, Target};
-use crate::array::{Array, View};
+use super::{Format, Image, NextBand, ReadOptions, Sample, Scaling, Source, Target};
+use crate::array::View;
 use crate::error::{Error, Result};
 
 /// Longer headers than this are those of arrays of records, which are not read.
@@ -22,12 +23,30 @@ const MOST_HEADER: usize = 1 << 16;
 const MOST_AXES: usize = 64;
 
 pub(super) fn read(source: &mut Source) -> Result<Image> {
+    let (plain, about) = open(source)?;
+    Ok(Image { array: plain.read(source.name, source.reader)?, ..about })
+}
+
+/// Reads up to the values.
+pub(super) fn open(source: &mut Source) -> Result<(Plain, Image)> {
     let length = source.length;
-    read_array(source.name, source.reader, Some(length), source.options, Format::Npy)
+    read_header(source.name, source.reader, Some(length), source.options, Format::Npy)
 }
 
 /// Reads one array of an archive.
 pub(super) fn read_archive(source: &mut Source) -> Result<Image> {
+    with_entry(source, |name, (plain, about), entry| {
+        let array = plain.read(name, entry)?;
+        samples::finish(name, entry)?;
+        Ok(Image { array, ..about })
+    })
+}
+
+/// Does something with an array of an archive whose header has been read.
+pub(super) fn with_entry<T>(
+    source: &mut Source,
+    read: impl FnOnce(&str, (Plain, Image), &mut dyn Read) -> Result<T>,
+) -> Result<T> {
     let name = source.name;
     let damaged = |error: zip::result::ZipError| Error::Content {
         file: name.into(),
@@ -56,18 +75,17 @@ pub(super) fn read_archive(source: &mut Source) -> Result<Image> {
     };
     let mut entry = archive.by_name(&format!("{wanted}.npy")).map_err(damaged)?;
     // The archive's own word for the length is not believed: values are counted as they come.
-    let image = read_array(name, &mut entry, None, source.options, Format::Npz)?;
-    samples::finish(name, &mut entry)?;
-    Ok(image)
+    let header = read_header(name, &mut entry, None, source.options, Format::Npz)?;
+    read(name, header, &mut entry)
 }
 
-fn read_array(
+fn read_header(
     name: &str,
     reader: &mut dyn Read,
     length: Option<u64>,
     options: &ReadOptions,
     format: Format,
-) -> Result<Image> {
+) -> Result<(Plain, Image)> {
     let damaged = |reason: String| Error::Content { file: name.into(), reason };
     let failed = |error: std::io::Error| failed_read(name, &error);
     let mut start = [0; 8];
@@ -109,15 +127,15 @@ fn read_array(
     let available = length.map(|length| length.saturating_sub(header_end));
     let scaling = Scaling::NONE.and(options);
     let encoded = Encoded { sample, order, scaling, blank: None, available };
-    let values = encoded.read(name, reader, count)?;
-    let shape: Vec<usize> = header.shape.iter().map(|&side| side as usize).collect();
-    let shape = IxDyn(&shape).set_f(header.is_fortran);
-    let array = Array::from_shape_vec(shape, values).map_err(|error| damaged(error.to_string()))?;
-    let array = match options.axes {
-        Axes::AsStored if !array.is_standard_layout() => array.as_standard_layout().into_owned(),
-        axes => axes.arrange(name, array)?,
-    };
-    Ok(Image::new(array, format, sample, scaling))
+    encoded.check_available(name, count)?;
+    let mut stored: Vec<usize> = header.shape.iter().map(|&side| side as usize).collect();
+    let (mut axes, shape) = options.axes.place(name, &stored)?;
+    if header.is_fortran {
+        stored.reverse();
+        axes.reverse();
+    }
+    let about = Image::about(format, sample, scaling);
+    Ok((Plain { encoded, stored, axes, shape }, about))
 }
 
 /// The line of Python.
@@ -205,25 +223,44 @@ fn sample_of(descr: &str) -> Option<(Sample, Order)> {
 }
 
 pub(super) fn write(path: &Path, array: &View, sample: Sample) -> Result<()> {
-    super::write_atomically(path, |file| write_array(file, array, sample))
+    super::write_atomically(path, |file| {
+        file.write_all(&make_header(array.shape(), sample))?;
+        samples::write(file, array.iter().copied(), sample, Order::Little, 1.0)
+    })
 }
 
-/// Writes an archive of one array, called `array` unless the options say otherwise.
-pub(super) fn write_archive(target: &Target, path: &Path, array: &View) -> Result<()> {
+/// Writes an archive of one array, called `array` unless the options say otherwise, in bands.
+pub(super) fn write_archive(
+    target: &Target,
+    shape: &[usize],
+    path: &Path,
+    next: &mut NextBand,
+) -> Result<()> {
     let entry = target.options.entry.as_deref().unwrap_or("array");
     super::write_seekable(path, |file| {
         let mut archive = ZipWriter::new(file);
         let options = SimpleFileOptions::default()
             .compression_method(CompressionMethod::Deflated)
-            .large_file(array.len() > 1 << 28);
+            .large_file(shape.iter().product::<usize>() > 1 << 28);
         archive.start_file(format!("{entry}.npy"), options).map_err(std::io::Error::other)?;
-        write_array(&mut archive, array, target.sample)?;
+        archive.write_all(&make_header(shape, target.sample))?;
+        for band in region::bands(shape, region::BAND) {
+            let values = next(&band)?;
+            samples::write(
+                &mut archive,
+                values.iter().copied(),
+                target.sample,
+                Order::Little,
+                1.0,
+            )?;
+        }
         archive.finish().map_err(std::io::Error::other)?;
         Ok(())
     })
 }
 
-fn write_array(file: &mut dyn Write, array: &View, sample: Sample) -> std::io::Result<()> {
+/// What is before the values of an array of this shape.
+pub(super) fn make_header(shape: &[usize], sample: Sample) -> Vec<u8> {
     let kind = match sample {
         Sample::U8 => "|u1",
         Sample::I8 => "|i1",
@@ -237,7 +274,7 @@ fn write_array(file: &mut dyn Write, array: &View, sample: Sample) -> std::io::R
         Sample::F32 => "<f4",
         Sample::F64 => "<f8",
     };
-    let sides = super::without_ones(array.shape());
+    let sides = super::without_ones(shape);
     let mut shape = sides.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     if sides.len() == 1 {
         shape.push(',');
@@ -247,10 +284,8 @@ fn write_array(file: &mut dyn Write, array: &View, sample: Sample) -> std::io::R
     let unpadded = 10 + header.len() + 1;
     header.extend(std::iter::repeat_n(' ', unpadded.next_multiple_of(64) - unpadded));
     header.push('\n');
-    file.write_all(b"\x93NUMPY\x01\x00")?;
-    file.write_all(&(header.len() as u16).to_le_bytes())?;
-    file.write_all(header.as_bytes())?;
-    samples::write(file, array.iter().copied(), sample, Order::Little, 1.0)
+    let length = (header.len() as u16).to_le_bytes();
+    [b"\x93NUMPY\x01\x00", &length[..], header.as_bytes()].concat()
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::metadata::Metadata;
+#[cfg(any(feature = "hdf5", feature = "zarr"))]
 use crate::array::Array;
 use crate::error::{Error, Result};
 
@@ -162,39 +163,57 @@ impl Axes {
         }
     }
 
-    /// The array with the axes (batch, channel, spatial…).
-    pub(super) fn arrange(self, name: &str, array: Array) -> Result<Array> {
-        let axes = array.ndim();
+    /// The axis of the array (batch, channel, spatial…) that each axis of a stored array is, and the shape of the array.
+    pub(super) fn place(self, name: &str, stored: &[usize]) -> Result<(Vec<usize>, Vec<usize>)> {
+        let count = stored.len();
         let fits = match self {
-            Self::Automatic => (2..=5).contains(&axes),
-            Self::Spatial => (2..=3).contains(&axes),
-            Self::ChannelFirst | Self::ChannelLast => (3..=4).contains(&axes),
+            Self::Automatic => (2..=5).contains(&count),
+            Self::Spatial => (2..=3).contains(&count),
+            Self::ChannelFirst | Self::ChannelLast => (3..=4).contains(&count),
             Self::AsStored => true,
         };
         if !fits {
             return Err(Error::Unsupported {
                 file: name.into(),
-                reason: format!(
-                    "the array has shape {:?}; the axes {}",
-                    array.shape(),
-                    self.expected()
-                ),
+                reason: format!("the array has shape {stored:?}; the axes {}", self.expected()),
             });
         }
-        let (mut array, missing) = match self {
-            Self::AsStored => (array, 0),
-            Self::Automatic => (array, if axes <= 3 { 2 } else { 0 }),
-            Self::Spatial => (array, 2),
-            Self::ChannelFirst => (array, 1),
-            Self::ChannelLast => {
-                let order: Vec<usize> = std::iter::once(axes - 1).chain(0..axes - 1).collect();
-                (array.permuted_axes(order), 1)
-            }
+        let missing = match self {
+            Self::AsStored => 0,
+            Self::Automatic if count > 3 => 0,
+            Self::Automatic | Self::Spatial => 2,
+            Self::ChannelFirst | Self::ChannelLast => 1,
         };
-        for _ in 0..missing {
-            array.insert_axis_inplace(ndarray::Axis(0));
+        let axes: Vec<usize> = match self {
+            Self::ChannelLast => (2..=count).chain([1]).collect(),
+            _ => (missing..count + missing).collect(),
+        };
+        let mut shape = vec![1; count + missing];
+        for (&axis, &side) in axes.iter().zip(stored) {
+            shape[axis] = side;
         }
-        Ok(if array.is_standard_layout() { array } else { array.as_standard_layout().into_owned() })
+        Ok((axes, shape))
+    }
+
+    /// The array with the axes (batch, channel, spatial…).
+    #[cfg(any(feature = "hdf5", feature = "zarr"))]
+    pub(super) fn arrange(self, name: &str, array: Array) -> Result<Array> {
+        let (_, shape) = self.place(name, array.shape())?;
+        let array = match self {
+            Self::ChannelLast => {
+                let last = array.ndim() - 1;
+                array.permuted_axes([last].into_iter().chain(0..last).collect::<Vec<_>>())
+            }
+            _ => array,
+        };
+        let array = if array.is_standard_layout() {
+            array
+        } else {
+            array.as_standard_layout().into_owned()
+        };
+        array
+            .into_shape_with_order(shape)
+            .map_err(|error| Error::Content { file: name.into(), reason: error.to_string() })
     }
 }
 
@@ -225,14 +244,7 @@ impl Limits {
     /// The number of elements of a shape, if it is within the limits.
     pub(super) fn check(&self, name: &str, shape: &[u64]) -> Result<usize> {
         let too_much = |reason: String| Error::Limit { file: name.into(), reason };
-        if let Some(side) = shape.iter().find(|&&side| side > self.side) {
-            let most = self.side;
-            return Err(too_much(format!("a side of {side}; the limit for sides is {most}")));
-        }
-        if shape.contains(&0) {
-            let reason = format!("it holds no values: its shape is {shape:?}");
-            return Err(Error::Content { file: name.into(), reason });
-        }
+        self.check_sides(name, shape)?;
         let count = shape.iter().try_fold(1_u64, |count, &side| count.checked_mul(side));
         match count.filter(|&count| count <= self.elements).map(usize::try_from) {
             // Eight bytes each must not overflow an address, either.
@@ -242,6 +254,21 @@ impl Limits {
                 self.elements
             ))),
         }
+    }
+}
+
+impl Limits {
+    /// Refuses sides that are too long, and those of 0.
+    pub(super) fn check_sides(&self, name: &str, shape: &[u64]) -> Result<()> {
+        if let Some(side) = shape.iter().find(|&&side| side > self.side) {
+            let reason = format!("a side of {side}; the limit for sides is {}", self.side);
+            return Err(Error::Limit { file: name.into(), reason });
+        }
+        if shape.contains(&0) {
+            let reason = format!("it holds no values: its shape is {shape:?}");
+            return Err(Error::Content { file: name.into(), reason });
+        }
+        Ok(())
     }
 }
 

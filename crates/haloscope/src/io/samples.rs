@@ -18,7 +18,8 @@ pub(super) enum Order {
     Big,
 }
 
-/// Where a file's values begin, and what they are.
+/// What a file's values are.
+#[derive(Clone, Debug)]
 pub(super) struct Encoded {
     pub sample: Sample,
     pub order: Order,
@@ -32,33 +33,53 @@ pub(super) struct Encoded {
 impl Encoded {
     /// Reads `count` values.
     pub(super) fn read(&self, name: &str, reader: &mut dyn Read, count: usize) -> Result<Vec<f32>> {
-        let size = self.sample.bytes();
         let mut values = Vec::new();
-        if let Some(available) = self.available {
-            let needed = count as u64 * size as u64;
-            if available < needed {
-                return Err(Error::Content {
-                    file: name.into(),
-                    reason: format!(
-                        "it is cut short: {needed} bytes of values are announced, {available} are there"
-                    ),
-                });
-            }
+        if self.available.is_some() {
+            self.check_available(name, count)?;
             reserve(name, &mut values, count)?;
         }
+        self.append(name, reader, count, &mut values)?;
+        Ok(values)
+    }
+
+    /// Refuses to read more values than are known to be there.
+    pub(super) fn check_available(&self, name: &str, count: usize) -> Result<()> {
+        let needed = count as u64 * self.sample.bytes() as u64;
+        match self.available {
+            Some(available) if available < needed => Err(Error::Content {
+                file: name.into(),
+                reason: format!(
+                    "it is cut short: {needed} bytes of values are announced, {available} are there"
+                ),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads `count` more values.
+    pub(super) fn append(
+        &self,
+        name: &str,
+        reader: &mut dyn Read,
+        count: usize,
+        values: &mut Vec<f32>,
+    ) -> Result<()> {
+        let size = self.sample.bytes();
         let mut bytes = vec![0; size * PIECE.min(count)];
-        while values.len() < count {
-            let piece = PIECE.min(count - values.len());
+        let mut left = count;
+        while left > 0 {
+            let piece = PIECE.min(left);
             let bytes = &mut bytes[..piece * size];
             reader.read_exact(bytes).map_err(|error| failed_read(name, &error))?;
             if values.capacity() - values.len() < piece {
                 // Doubles, and never asks for more than the whole.
-                let more = values.len().clamp(piece, count - values.len());
-                reserve(name, &mut values, more)?;
+                let more = values.len().clamp(piece, left);
+                reserve(name, values, more)?;
             }
-            self.convert(bytes, &mut values);
+            self.convert(bytes, values);
+            left -= piece;
         }
-        Ok(values)
+        Ok(())
     }
 
     fn convert(&self, bytes: &[u8], values: &mut Vec<f32>) {
@@ -112,7 +133,8 @@ pub(super) fn write(
     order: Order,
     scale: f64,
 ) -> std::io::Result<()> {
-    let mut bytes = Vec::with_capacity(PIECE * 8);
+    let most = values.size_hint().1.map_or(PIECE, |most| most.min(PIECE));
+    let mut bytes = Vec::with_capacity(most * 8);
     macro_rules! put {
         ($value:expr) => {{
             let value = $value;

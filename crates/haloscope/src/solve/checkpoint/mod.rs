@@ -4,14 +4,19 @@
 //! from it bit for bit. A checkpoint is complete or absent: it gets its final name once it is on the disk, it holds its
 //! length and a checksum, and only then are older ones removed. A run removes only checkpoints that it resumed from or was
 //! told to replace.
+//!
+//! A state that is spread over ranks is written in [`Parts`], beside a file that names them. Whoever resumes may do so on any
+//! number of ranks, with either kind.
 
 mod format;
 mod lock;
+mod outline;
+mod parts;
 mod spread;
 
 use std::fmt;
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -22,9 +27,12 @@ use crate::array::slice_mut;
 use crate::digest::Digest;
 use crate::distribute::agree_on_root;
 use crate::error::{Error, Result};
-use crate::io::{PART, write_atomically_as};
+use crate::io::{PART, region, write_atomically_as};
 
 pub use lock::FolderLock;
+pub use parts::{Part, Parts};
+
+use outline::Outline;
 
 /// The prefix of a checkpoint's name until it is complete.
 const PREFIX: &str = ".haloscope-checkpoint-";
@@ -278,13 +286,7 @@ impl Checkpoints {
     /// Saves if it is time. All ranks call it, with the same state, and all get the error if there is one; the next
     /// attempt is when the next one is due.
     pub fn save_if_due(&mut self, ctx: &Context, state: &State, job: &JobId) -> Result<bool> {
-        let passed = state.iteration.saturating_sub(self.last_iteration);
-        let late = self.every.time.is_some_and(|time| self.last_time.elapsed() >= time);
-        let enough = self.every.iterations.is_some_and(|every| passed >= every);
-        // Clocks differ between ranks, and the first may have saved more; it decides.
-        let mut word = [u8::from(late || enough)];
-        ctx.comm().broadcast(0, &mut word)?;
-        let due = word == [1];
+        let due = self.is_due(ctx, state.iteration)?;
         if due {
             let outcome = self.save_together(ctx, state, job);
             // Whether or not it worked: a disk that is full is not written to after every iteration.
@@ -292,6 +294,16 @@ impl Checkpoints {
             outcome?;
         }
         Ok(due)
+    }
+
+    fn is_due(&self, ctx: &Context, iteration: usize) -> Result<bool> {
+        let passed = iteration.saturating_sub(self.last_iteration);
+        let late = self.every.time.is_some_and(|time| self.last_time.elapsed() >= time);
+        let enough = self.every.iterations.is_some_and(|every| passed >= every);
+        // Clocks differ between ranks, and the first may have saved more; it decides.
+        let mut word = [u8::from(late || enough)];
+        ctx.comm().broadcast(0, &mut word)?;
+        Ok(word == [1])
     }
 
     /// [`save`](Self::save) by the first rank, for all of them; all ranks call it.
@@ -310,43 +322,62 @@ impl Checkpoints {
     pub fn save(&mut self, state: &State, job: &JobId) -> Result<PathBuf> {
         // A part of an image is no checkpoint.
         state.image.whole()?;
-        let path = self.folder.join(format!("iteration-{:07}.checkpoint", state.iteration));
-        let name = path.display().to_string();
+        let path = self.path_of(state.iteration);
         let length = format::length(state, job);
         if length > self.most_bytes {
             let most = self.most_bytes;
             let reason = format!("it would have {length} bytes; the limit is {most}");
-            return Err(Error::Limit { file: name, reason });
+            return Err(Error::Limit { file: path.display().to_string(), reason });
         }
+        let others = self.begin(state.iteration)?;
+        write_atomically_as(&path, PREFIX, |file| format::write(file, state, job))?;
+        self.settle(others);
+        self.note(state);
+        Ok(path)
+    }
+
+    fn path_of(&self, iteration: usize) -> PathBuf {
+        self.folder.join(format!("iteration-{iteration:07}.checkpoint"))
+    }
+
+    /// Prepares the folder for a checkpoint, and lists the others in it.
+    fn begin(&self, iteration: usize) -> Result<Vec<(usize, PathBuf)>> {
         std::fs::create_dir_all(&self.folder).map_err(|error| Error::File {
             file: self.folder.display().to_string(),
             reason: format!("cannot make the folder: {error}"),
         })?;
+        let path = self.path_of(iteration);
         let others: Vec<_> = self.scan()?.into_iter().filter(|(_, other)| *other != path).collect();
-        let later = others.iter().find(|(iteration, other)| {
-            *iteration > state.iteration && !self.replaced.contains(other)
-        });
+        let later = others
+            .iter()
+            .find(|(number, other)| *number > iteration && !self.replaced.contains(other));
         if let Some((_, later)) = later {
             let reason = format!(
-                "{} is there already, and is further than iteration {}; resume from it, start over, or \
+                "{} is there already, and is further than iteration {iteration}; resume from it, start over, or \
                  choose another folder",
-                later.display(),
-                state.iteration
+                later.display()
             );
             return Err(Error::argument("checkpoints", reason));
         }
         self.remove_leftovers();
         // What is here is of a run that goes on.
-        remove(&self.folder.join(FINISHED));
-        write_atomically_as(&path, PREFIX, |file| format::write(file, state, job))?;
-        let kept = |path: &PathBuf| !self.replaced.contains(path);
-        let old = others.iter().filter(|(_, other)| kept(other)).skip(self.keep - 1);
-        for (_, old) in old.chain(others.iter().filter(|(_, other)| !kept(other))) {
+        self.unmark_finished();
+        Ok(others)
+    }
+
+    /// Removes those that are too many, now that a new one is there.
+    fn settle(&mut self, others: Vec<(usize, PathBuf)>) {
+        let (kept, given_up): (Vec<_>, Vec<_>) =
+            others.into_iter().partition(|(_, path)| !self.replaced.contains(path));
+        for (_, old) in kept.iter().skip(self.keep - 1).chain(&given_up) {
             remove(old);
         }
+        self.remove_leftovers();
         self.replaced.clear();
-        self.note(state);
-        Ok(path)
+    }
+
+    fn unmark_finished(&self) {
+        remove(&self.folder.join(FINISHED));
     }
 
     /// The newest checkpoint that is whole, read by the first rank for all of them; all ranks call it. `None` if
@@ -360,10 +391,15 @@ impl Checkpoints {
             found = share(ctx, found)?;
         }
         if let Some(found) = &found {
-            self.note(&found.state);
-            self.replaced = found.rejected.iter().map(|(path, _)| path.clone()).collect();
+            self.take_up(found);
         }
         Ok(found)
+    }
+
+    /// The run goes on from what was found.
+    fn take_up(&mut self, found: &Found) {
+        self.note(&found.state);
+        self.replaced = found.rejected.iter().map(|(path, _)| path.clone()).collect();
     }
 
     fn load(&mut self, job: &JobId) -> Result<Option<Found>> {
@@ -373,7 +409,7 @@ impl Checkpoints {
             match self.read(&path, job) {
                 Ok(content) => {
                     // The run that takes it goes on.
-                    remove(&self.folder.join(FINISHED));
+                    self.unmark_finished();
                     let same = content.job.versions == job.versions;
                     let other_versions = (!same).then_some(content.job.versions);
                     return Ok(Some(Found {
@@ -383,21 +419,25 @@ impl Checkpoints {
                         other_versions,
                     }));
                 }
-                Err(Error::Content { reason, .. } | Error::File { reason, .. }) => {
+                Err(Error::Content { file, reason } | Error::File { file, reason }) => {
+                    // A part has a name of its own.
+                    let is_part = Path::new(&file) != path;
+                    let reason = if is_part { format!("{file}: {reason}") } else { reason };
                     rejected.push((path, reason));
                 }
                 Err(error) => return Err(error),
             }
         }
-        if rejected.is_empty() {
-            return Ok(None);
-        }
+        if rejected.is_empty() { Ok(None) } else { Err(self.none_usable(&rejected)) }
+    }
+
+    fn none_usable(&self, rejected: &[(PathBuf, String)]) -> Error {
         let reasons: Vec<String> =
             rejected.iter().map(|(path, reason)| format!("{}: {reason}", path.display())).collect();
-        Err(Error::Content {
+        Error::Content {
             file: self.folder.display().to_string(),
             reason: format!("no checkpoint here can be used: {}", reasons.join("; ")),
-        })
+        }
     }
 
     fn read(&self, path: &Path, job: &JobId) -> Result<format::Content> {
@@ -411,7 +451,13 @@ impl Checkpoints {
             let reason = format!("it has {length} bytes; the limit is {most}");
             return Err(Error::Limit { file: name, reason });
         }
-        format::read(&name, &mut BufReader::new(file), length, job)
+        let mut file = BufReader::new(file);
+        if format::token_in(file.fill_buf().map_err(failed)?).is_some() {
+            let outline = Outline::open(path, self.most_bytes, job)?;
+            let state = outline.read(&|_, shape| Some(region::whole(shape)))?;
+            return Ok(format::Content { state, job: outline.job });
+        }
+        format::read(&name, &mut file, length, job)
     }
 
     /// Iterations and paths, the newest first.
@@ -447,15 +493,31 @@ impl Checkpoints {
     fn remove_leftovers(&self) {
         for path in self.entries().unwrap_or_default() {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            if name.starts_with(PREFIX) && name.ends_with(PART) {
+            let is_left = match outline::of_part(&path) {
+                Some((checkpoint, token)) => !may_name(&checkpoint, token),
+                None => name.starts_with(PREFIX) && name.ends_with(PART),
+            };
+            if is_left {
                 remove(&path);
             }
         }
     }
 
     fn note(&mut self, state: &State) {
-        self.last_iteration = state.iteration;
+        self.note_iteration(state.iteration);
+    }
+
+    fn note_iteration(&mut self, iteration: usize) {
+        self.last_iteration = iteration;
         self.last_time = Instant::now();
+    }
+}
+
+/// Whether parts with this token may belong to the checkpoint at a path; one that cannot be read now may be fine later.
+fn may_name(checkpoint: &Path, token: u64) -> bool {
+    match format::token_of(checkpoint) {
+        Ok(found) => found == Some(token),
+        Err(error) => error.kind() != std::io::ErrorKind::NotFound,
     }
 }
 

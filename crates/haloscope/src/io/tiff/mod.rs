@@ -2,18 +2,23 @@
 //!
 //! Microscopes and scanners write counts as TIFF, so that values are as stored, whatever their type.
 
-use std::path::Path;
+mod stack;
+mod write;
+
+use std::io::{Read, Seek};
 
 use ndarray::IxDyn;
 use tiff::decoder::{Decoder, DecodingResult, Limits};
-use tiff::encoder::{TiffEncoder, colortype};
 use tiff::tags::Tag;
 use tiff::{ColorType, TiffError};
 
-use super::picture::{interleave, separate, upright};
+pub(super) use stack::Stack;
+pub(super) use write::{Placed, write};
+
+use super::picture::{separate, upright};
 use super::samples::reserve;
-use super::{Format, Image, ReadOptions, Sample, Scaling, Source, Target};
-use crate::array::{Array, View};
+use super::{Format, Image, ReadOptions, Sample, Scaling, Source};
+use crate::array::Array;
 use crate::error::{Error, Result};
 
 /// How a file begins: either byte order, small and big files.
@@ -22,15 +27,64 @@ pub(super) const MAGICS: [[u8; 4]; 4] = [*b"II*\0", *b"MM\0*", *b"II+\0", *b"MM\
 /// LZW codes of 12 bits stand for strings of up to some thousand bytes.
 const MOST_SHRUNK: u64 = 4096;
 
-/// Files of more bytes than this are written as big TIFF, whose offsets have 64 bits.
-const MOST_SMALL: usize = 4_000_000_000;
-
 pub(super) fn read(source: &mut Source) -> Result<Image> {
     let (name, options, length) = (source.name, source.options, source.length);
     let refused = |error: TiffError| refused(name, &error);
     let mut decoder = Decoder::new(&mut *source.reader).map_err(refused)?;
     let mut pages = Pages::default();
     loop {
+        let page;
+        (decoder, page) = pages.begin(decoder, name, length, options)?;
+        let mut result = DecodingResult::U8(Vec::new());
+        let layout = decoder.read_image_to_buffer(&mut result).map_err(refused)?;
+        let is_planar = layout.planes > 1;
+        pages.add(name, result, PageLayout { is_planar, ..page }, options)?;
+        if !decoder.more_images() {
+            break;
+        }
+        decoder.next_image().map_err(refused)?;
+    }
+    pages.into_image(name)
+}
+
+/// How the values of a page lie.
+#[derive(Clone, Copy)]
+struct PageLayout {
+    /// The values of a pixel.
+    stored: usize,
+    /// Those of them that are not transparency.
+    channels: usize,
+    count: usize,
+    bits: u8,
+    is_packed: bool,
+    is_planar: bool,
+}
+
+/// What has been read.
+#[derive(Default)]
+struct Pages {
+    /// (channel, height, width) of each.
+    shape: [usize; 3],
+    count: usize,
+    /// What they take when unpacked.
+    bytes: u64,
+    sample: Option<(Sample, Scaling)>,
+    /// How they were stored, as the tag of that name says.
+    orientation: u32,
+    /// Page by page, channel by channel.
+    values: Vec<f32>,
+}
+
+impl Pages {
+    /// Checks the next page of a file of `length` bytes, and tells the decoder what it may take.
+    fn begin<R: Read + Seek>(
+        &mut self,
+        mut decoder: Decoder<R>,
+        name: &str,
+        length: u64,
+        options: &ReadOptions,
+    ) -> Result<(Decoder<R>, PageLayout)> {
+        let refused = |error: TiffError| refused(name, &error);
         let (width, height) = decoder.dimensions().map_err(refused)?;
         let (stored, channels, bits) = match decoder.colortype().map_err(refused)? {
             ColorType::Gray(bits) => (1, 1, bits),
@@ -54,20 +108,21 @@ pub(super) fn read(source: &mut Source) -> Result<Image> {
         }
         let page = [stored as u64, u64::from(height), u64::from(width)];
         let count = options.limits.check(name, &page)?;
-        pages.begin([channels, height as usize, width as usize], name)?;
-        let all = [page[0], pages.count as u64, page[1], page[2]];
+        self.next([channels, height as usize, width as usize], name)?;
+        let all = [page[0], self.count as u64, page[1], page[2]];
         options.limits.check(name, &all)?;
         let size = count as u64 * u64::from(bits / 8);
         let turned: Option<u32> = decoder.find_tag_unsigned(Tag::Orientation).map_err(refused)?;
-        pages.turn(turned.unwrap_or(1), name)?;
+        self.turn(turned.unwrap_or(1), name)?;
         let packing: Option<u16> = decoder.find_tag_unsigned(Tag::Compression).map_err(refused)?;
-        let most_shrunk = if packing.unwrap_or(1) == 1 { 1 } else { MOST_SHRUNK };
+        let is_packed = packing.unwrap_or(1) != 1;
+        let most_shrunk = if is_packed { MOST_SHRUNK } else { 1 };
         // All pages so far: pages that point to each other would never end.
-        pages.bytes = pages.bytes.saturating_add(size);
-        if pages.bytes / most_shrunk > length {
+        self.bytes = self.bytes.saturating_add(size);
+        if self.bytes / most_shrunk > length {
             let reason = format!(
                 "it is cut short: {} pages of {width}×{height} pixels are announced in {length} bytes",
-                pages.count
+                self.count
             );
             return Err(Error::Content { file: name.into(), reason });
         }
@@ -77,45 +132,11 @@ pub(super) fn read(source: &mut Source) -> Result<Image> {
         limits.intermediate_buffer_size = (length.max(size)).saturating_add(4096) as usize;
         // Enough for the places of half a million strips. The library makes some hundred bytes of each.
         limits.ifd_value_size = length.min(4 << 20) as usize;
-        decoder = decoder.with_limits(limits);
-        let mut result = DecodingResult::U8(Vec::new());
-        let layout = decoder.read_image_to_buffer(&mut result).map_err(refused)?;
-        let is_planar = layout.planes > 1;
-        pages.add(name, result, PageLayout { stored, channels, count, is_planar }, options)?;
-        if !decoder.more_images() {
-            break;
-        }
-        decoder.next_image().map_err(refused)?;
+        let layout = PageLayout { stored, channels, count, bits, is_packed, is_planar: false };
+        Ok((decoder.with_limits(limits), layout))
     }
-    pages.into_image(name)
-}
 
-/// How the values of a page lie.
-#[derive(Clone, Copy)]
-struct PageLayout {
-    stored: usize,
-    channels: usize,
-    count: usize,
-    is_planar: bool,
-}
-
-/// What has been read.
-#[derive(Default)]
-struct Pages {
-    /// (channel, height, width) of each.
-    shape: [usize; 3],
-    count: usize,
-    /// What they take when unpacked.
-    bytes: u64,
-    sample: Option<(Sample, Scaling)>,
-    /// How they were stored, as the tag of that name says.
-    orientation: u32,
-    /// Page by page, channel by channel.
-    values: Vec<f32>,
-}
-
-impl Pages {
-    fn begin(&mut self, shape: [usize; 3], name: &str) -> Result<()> {
+    fn next(&mut self, shape: [usize; 3], name: &str) -> Result<()> {
         if self.count > 0 && shape != self.shape {
             return Err(unsupported(
                 name,
@@ -153,36 +174,10 @@ impl Pages {
         page: PageLayout,
         options: &ReadOptions,
     ) -> Result<()> {
-        let mut values = Vec::new();
-        reserve(name, &mut values, page.count)?;
-        macro_rules! take {
-            ($sample:ident, $stored:expr, $widen:expr) => {{
-                let scaling = Scaling::NONE.and(options);
-                let widen = $widen;
-                values.extend($stored.into_iter().map(|v| (widen(v) * scaling.slope) as f32));
-                (Sample::$sample, scaling)
-            }};
-        }
-        let sample = match result {
-            DecodingResult::U8(v) => take!(U8, v, f64::from),
-            DecodingResult::U16(v) => take!(U16, v, f64::from),
-            DecodingResult::U32(v) => take!(U32, v, f64::from),
-            DecodingResult::U64(v) => take!(U64, v, |v| v as f64),
-            DecodingResult::I8(v) => take!(I8, v, f64::from),
-            DecodingResult::I16(v) => take!(I16, v, f64::from),
-            DecodingResult::I32(v) => take!(I32, v, f64::from),
-            DecodingResult::I64(v) => take!(I64, v, |v| v as f64),
-            DecodingResult::F32(v) => take!(F32, v, f64::from),
-            DecodingResult::F64(v) => take!(F64, v, |v: f64| v),
-            DecodingResult::F16(v) => take!(F16, v, |v: half::f16| f64::from(v)),
-        };
-        if values.len() != page.count {
-            let reason = format!("a page has {} values instead of {}", values.len(), page.count);
-            return Err(Error::Content { file: name.into(), reason });
-        }
-        if self.sample.replace(sample).is_some_and(|before| before != sample) {
-            return Err(unsupported(name, "its pages store values of different types".into()));
-        }
+        let scaling = Scaling::NONE.and(options);
+        let (values, sample) = convert(name, result, page.count, scaling)?;
+        self.store(name, sample, scaling)?;
+        let sample = (sample, scaling);
         let opaque = (sample.0.white().unwrap_or(1.0) * sample.1.slope) as f32;
         let PageLayout { stored, channels, .. } = page;
         if page.is_planar && stored == channels {
@@ -192,6 +187,15 @@ impl Pages {
         } else {
             self.append(name, separate(name, &values, stored, channels, opaque)?)
         }
+    }
+
+    /// Refuses pages of different types.
+    fn store(&mut self, name: &str, sample: Sample, scaling: Scaling) -> Result<()> {
+        let sample = (sample, scaling);
+        if self.sample.replace(sample).is_some_and(|before| before != sample) {
+            return Err(unsupported(name, "its pages store values of different types".into()));
+        }
+        Ok(())
     }
 
     fn append(&mut self, name: &str, page: Vec<f32>) -> Result<()> {
@@ -226,69 +230,45 @@ impl Pages {
             }
         }
         let array = upright(array, self.orientation);
-        Ok(Image::new(array, Format::Tiff, sample, scaling))
+        Ok(Image { array, ..Image::about(Format::Tiff, sample, scaling) })
     }
 }
 
-pub(super) fn write(target: &Target, path: &Path, array: &View) -> Result<()> {
-    let (channels, depth, height, width) = match *array.shape() {
-        [1, channels @ (1 | 3), height, width] => (channels, 1, height, width),
-        [1, channels @ (1 | 3), depth, height, width] => (channels, depth, height, width),
-        _ => {
-            let expected = "(1, 1 or 3, height, width) and (1, 1 or 3, depth, height, width)";
-            return Err(target.refuse(array, expected));
-        }
+/// Decoded values of any type, scaled.
+fn convert(
+    name: &str,
+    result: DecodingResult,
+    count: usize,
+    scaling: Scaling,
+) -> Result<(Vec<f32>, Sample)> {
+    let mut values = Vec::new();
+    reserve(name, &mut values, count)?;
+    macro_rules! take {
+        ($sample:ident, $stored:expr, $widen:expr) => {{
+            let value = |stored: f64| (stored * scaling.slope + scaling.offset) as f32;
+            values.extend($stored.into_iter().map(|v| value($widen(v))));
+            Sample::$sample
+        }};
+    }
+    let sample = match result {
+        DecodingResult::U8(v) => take!(U8, v, f64::from),
+        DecodingResult::U16(v) => take!(U16, v, f64::from),
+        DecodingResult::U32(v) => take!(U32, v, f64::from),
+        DecodingResult::U64(v) => take!(U64, v, |v| v as f64),
+        DecodingResult::I8(v) => take!(I8, v, f64::from),
+        DecodingResult::I16(v) => take!(I16, v, f64::from),
+        DecodingResult::I32(v) => take!(I32, v, f64::from),
+        DecodingResult::I64(v) => take!(I64, v, |v| v as f64),
+        DecodingResult::F32(v) => take!(F32, v, f64::from),
+        DecodingResult::F64(v) => take!(F64, v, |v: f64| v),
+        DecodingResult::F16(v) => take!(F16, v, |v: half::f16| f64::from(v)),
     };
-    if width > u32::MAX as usize || height > u32::MAX as usize {
-        return Err(target.refuse(array, "sides that fit 32 bits"));
+    if values.len() != count {
+        let reason =
+            format!("a page or a part of it has {} values instead of {count}", values.len());
+        return Err(Error::Content { file: name.into(), reason });
     }
-    let standard = array.as_standard_layout();
-    let values = standard.as_slice().unwrap_or_default();
-    let plane = height * width;
-    let pages = (0..depth).map(|page| -> Vec<&[f32]> {
-        let at = |channel: usize| (channel * depth + page) * plane;
-        (0..channels).map(|channel| &values[at(channel)..at(channel) + plane]).collect()
-    });
-    let bytes = values.len() * target.sample.bytes() + depth * 1024;
-    super::write_seekable(path, |file| {
-        let size = (width as u32, height as u32);
-        let done = if bytes > MOST_SMALL {
-            TiffEncoder::new_big(file).and_then(|encoder| write_pages(encoder, pages, size, target))
-        } else {
-            TiffEncoder::new(file).and_then(|encoder| write_pages(encoder, pages, size, target))
-        };
-        done.map_err(|error| match error {
-            TiffError::IoError(error) => error,
-            other => std::io::Error::other(other),
-        })
-    })
-}
-
-fn write_pages<'a, W: std::io::Write + std::io::Seek, K: tiff::encoder::TiffKind>(
-    mut encoder: TiffEncoder<W, K>,
-    pages: impl Iterator<Item = Vec<&'a [f32]>>,
-    (width, height): (u32, u32),
-    target: &Target,
-) -> tiff::TiffResult<()> {
-    for page in pages {
-        // `as` clamps to the range of the type.
-        macro_rules! write {
-            ($gray:ty, $colour:ty, $convert:expr) => {{
-                let values: Vec<_> = interleave(&page).map($convert).collect();
-                if page.len() == 1 {
-                    encoder.write_image::<$gray>(width, height, &values)?;
-                } else {
-                    encoder.write_image::<$colour>(width, height, &values)?;
-                }
-            }};
-        }
-        match target.sample {
-            Sample::U8 => write!(colortype::Gray8, colortype::RGB8, |v| v.round() as u8),
-            Sample::U16 => write!(colortype::Gray16, colortype::RGB16, |v| v.round() as u16),
-            _ => write!(colortype::Gray32Float, colortype::RGB32Float, |v| v),
-        }
-    }
-    Ok(())
+    Ok((values, sample))
 }
 
 fn unsupported(name: &str, reason: String) -> Error {

@@ -3,15 +3,19 @@
 //! A volume that is larger than memory is read by regions and written in shards: files that hold many
 //! small chunks, so that a region costs little to read and a volume does not become a million files.
 
+mod write;
+
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use ndarray::IxDyn;
-use serde_json::{Value, json};
-use zarrs::array::{ArrayBuilder, ArrayBytes, ArraySubset, codec::GzipCodec, data_type};
+use serde_json::Value;
+use zarrs::array::{ArrayBytes, ArraySubset};
 use zarrs::filesystem::FilesystemStore;
-use zarrs::group::GroupBuilder;
+
+pub use write::write;
+pub(super) use write::{Folder, Grid, Shard};
 
 use super::samples::{Encoded, Order};
 use super::{
@@ -58,7 +62,11 @@ impl Layout {
     /// Chunks of 64³ or 512² values (about a megabyte) in shards of 8³ or 8² of them.
     #[must_use]
     pub fn of(array: &View, options: &WriteOptions) -> Self {
-        let chunk = if array.ndim() >= 5 { 64 } else { 512 };
+        Self::of_axes(array.ndim(), options)
+    }
+
+    pub(super) fn of_axes(axes: usize, options: &WriteOptions) -> Self {
+        let chunk = if axes >= 5 { 64 } else { 512 };
         let unit = options.metadata.unit.unwrap_or(LengthUnit::Millimetre);
         Self { chunk, shard: 8 * chunk, spacing: options.spacing.clone(), unit }
     }
@@ -76,131 +84,9 @@ pub fn read_region(path: &Path, region: &[Range<usize>], options: &ReadOptions) 
     guarded(&name, || Stored::open(path, options)?.read(Some(region), options))
 }
 
-/// Writes an OME-Zarr image of one scale, at `0` of a group, compressed by gzip.
-///
-/// The folder appears when it is whole; one that was there stays until then.
-pub fn write(path: &Path, array: &View, layout: &Layout) -> Result<()> {
-    let name = path.display().to_string();
-    if !(4..=5).contains(&array.ndim()) || array.is_empty() {
-        return Err(Error::Shape {
-            what: format!("{name}: the array"),
-            expected: "Zarr takes (batch, channel, spatial…) of two or three sides".into(),
-            found: array.shape().to_vec(),
-        });
-    }
-    if layout.chunk == 0 || layout.shard == 0 || !layout.shard.is_multiple_of(layout.chunk) {
-        return Err(Error::argument(
-            "layout",
-            format!(
-                "chunks of {} in shards of {}; a multiple is needed",
-                layout.chunk, layout.shard
-            ),
-        ));
-    }
-    let failed = |reason: String| Error::File {
-        file: name.clone(),
-        reason: format!("cannot write it: {reason}"),
-    };
-    let folder = super::atomic::folder_of(path);
-    let temporary = tempfile::Builder::new()
-        .prefix(".haloscope-")
-        .tempdir_in(&folder)
-        .map_err(|error| failed(error.to_string()))?;
-    fill(&temporary.path().join("new"), array, layout)
-        .map_err(|error| failed(error.to_string()))?;
-    let old = temporary.path().join("old");
-    let exists = path.exists();
-    if exists && !path.join("zarr.json").exists() {
-        return Err(failed("something that is no Zarr image has this name".into()));
-    }
-    if exists {
-        std::fs::rename(path, &old).map_err(|error| failed(error.to_string()))?;
-    }
-    if let Err(error) = std::fs::rename(temporary.path().join("new"), path) {
-        if exists {
-            // If this fails, too, the old image is lost with the temporary folder: keep both.
-            if std::fs::rename(&old, path).is_err() {
-                let _ = temporary.keep();
-            }
-        }
-        return Err(failed(error.to_string()));
-    }
-    Ok(())
-}
-
-type Failure = Box<dyn std::error::Error>;
-
-fn fill(folder: &Path, array: &View, layout: &Layout) -> std::result::Result<(), Failure> {
-    std::fs::create_dir(folder)?;
-    let store = Arc::new(FilesystemStore::new(folder)?);
-    let names = &["b", "c", "z", "y", "x"][..];
-    let names: Vec<&str> = match array.ndim() {
-        5 => names.to_vec(),
-        _ => [&names[..2], &names[3..]].concat(),
-    };
-    let spatial = array.ndim() - 2;
-    let spacing = layout.spacing.clone().unwrap_or_else(|| vec![1.0; spatial]);
-    if spacing.len() != spatial {
-        return Err(format!("{} spacings for {spatial} spatial axes", spacing.len()).into());
-    }
-    let kind = |name: &str| match name {
-        "b" => json!({"name": "b", "type": "batch"}),
-        "c" => json!({"name": "c", "type": "channel"}),
-        axis => json!({"name": axis, "type": "space", "unit": layout.unit.ome()}),
-    };
-    let scale: Vec<f64> = [1.0, 1.0].into_iter().chain(spacing).collect();
-    let mut group = GroupBuilder::new().build(store.clone(), "/")?;
-    group.attributes_mut().insert(
-        "ome".into(),
-        json!({"version": "0.5", "multiscales": [{
-            "name": "image",
-            "axes": names.iter().map(|name| kind(name)).collect::<Vec<_>>(),
-            "datasets": [{"path": "0", "coordinateTransformations": [{"type": "scale", "scale": scale}]}],
-        }]}),
-    );
-    group.store_metadata()?;
-
-    let shape: Vec<u64> = array.shape().iter().map(|&side| side as u64).collect();
-    // A shard is no larger than the image needs, in whole chunks.
-    let sides = |most: usize, whole: usize| -> Vec<u64> {
-        let spatial = array.shape()[2..].iter().map(|&side| most.min(side.next_multiple_of(whole)));
-        [1, 1].into_iter().chain(spatial).map(|side| side as u64).collect()
-    };
-    let (shard, chunk) = (sides(layout.shard, layout.chunk), sides(layout.chunk, 1));
-    let chunk: Vec<u64> = chunk
-        .iter()
-        .zip(&shard)
-        .map(|(&chunk, &shard)| if shard.is_multiple_of(chunk) { chunk } else { shard })
-        .collect();
-    let stored = ArrayBuilder::new(shape, shard.clone(), data_type::float32(), 0.0_f32)
-        .subchunk_shape(chunk)
-        .bytes_to_bytes_codecs(vec![Arc::new(GzipCodec::new(4)?)])
-        .dimension_names(names.into())
-        .build(store, "/0")?;
-    stored.store_metadata()?;
-    for at in
-        ndarray::indices(stored.chunk_grid_shape().iter().map(|&n| n as usize).collect::<Vec<_>>())
-    {
-        let begin: Vec<usize> =
-            (0..array.ndim()).map(|axis| at[axis] * shard[axis] as usize).collect();
-        let mut part = array.view();
-        for (axis, &begin) in begin.iter().enumerate() {
-            let end = (begin + shard[axis] as usize).min(array.shape()[axis]);
-            part.slice_axis_inplace(ndarray::Axis(axis), (begin..end).into());
-        }
-        let ranges: Vec<Range<u64>> = begin
-            .iter()
-            .zip(part.shape())
-            .map(|(&begin, &side)| begin as u64..(begin + side) as u64)
-            .collect();
-        let values: Vec<f32> = part.iter().copied().collect();
-        stored.store_array_subset(&ArraySubset::new_with_ranges(&ranges), &values[..])?;
-    }
-    Ok(())
-}
-
 /// An array that is in a folder.
-struct Stored {
+#[derive(Clone, Debug)]
+pub(super) struct Stored {
     name: String,
     folder: std::path::PathBuf,
     shape: Vec<u64>,
@@ -213,7 +99,7 @@ struct Stored {
 }
 
 impl Stored {
-    fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
+    pub(super) fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
         let name = path.display().to_string();
         let damaged = |reason: String| Error::Content { file: name.clone(), reason };
         let mut folder = path.to_owned();
@@ -281,7 +167,37 @@ impl Stored {
         Ok(Self { name, folder, shape, sample, spacing, unit, has_channel })
     }
 
-    fn read(&self, region: Option<&[Range<usize>]>, options: &ReadOptions) -> Result<Image> {
+    /// What its axes mean.
+    fn meaning(&self, options: &ReadOptions) -> Axes {
+        match (options.axes, self.has_channel, self.shape.len()) {
+            (Axes::Automatic, Some(true), 3..=4) => Axes::ChannelFirst,
+            (Axes::Automatic, Some(false), 2..=3) => Axes::Spatial,
+            (axes, ..) => axes,
+        }
+    }
+
+    /// The axis of the array that each stored axis is, and the shape of the array.
+    pub(super) fn place(&self, options: &ReadOptions) -> Result<(Vec<usize>, Vec<usize>)> {
+        options.limits.check_sides(&self.name, &self.shape)?;
+        let shape: Vec<usize> = self.shape.iter().map(|&side| side as usize).collect();
+        self.meaning(options).place(&self.name, &shape)
+    }
+
+    /// All but the values.
+    pub(super) fn about(&self, options: &ReadOptions) -> Image {
+        Image {
+            spacing: self.spacing.clone(),
+            metadata: Metadata { unit: self.unit, ..Metadata::default() },
+            ..Image::about(Format::Zarr, self.sample, Scaling::NONE.and(options))
+        }
+    }
+
+    /// Reads all of it, or a range of each stored axis.
+    pub(super) fn read(
+        &self,
+        region: Option<&[Range<usize>]>,
+        options: &ReadOptions,
+    ) -> Result<Image> {
         let damaged = |reason: String| Error::Content { file: self.name.clone(), reason };
         let whole: Vec<Range<u64>> = self.shape.iter().map(|&side| 0..side).collect();
         let ranges = match region {
@@ -316,17 +232,8 @@ impl Stored {
         let shape: Vec<usize> = shape.iter().map(|&side| side as usize).collect();
         let array = Array::from_shape_vec(IxDyn(&shape), values)
             .map_err(|error| damaged(error.to_string()))?;
-        let axes = match (options.axes, self.has_channel, array.ndim()) {
-            (Axes::Automatic, Some(true), 3..=4) => Axes::ChannelFirst,
-            (Axes::Automatic, Some(false), 2..=3) => Axes::Spatial,
-            (axes, ..) => axes,
-        };
-        let array = axes.arrange(&self.name, array)?;
-        Ok(Image {
-            spacing: self.spacing.clone(),
-            metadata: Metadata { unit: self.unit, ..Metadata::default() },
-            ..Image::new(array, Format::Zarr, sample, scaling)
-        })
+        let array = self.meaning(options).arrange(&self.name, array)?;
+        Ok(Image { array, ..self.about(options) })
     }
 }
 
