@@ -108,7 +108,9 @@ fn memory_of_jobs_with_scans_is_foretold_within_10_percent() {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    SIDES.iter().for_each(|side| write(folder.path(), *side).expect("a scan"));
+    for side in SIDES {
+        write(folder.path(), side).expect("a scan");
+    }
     let mut wrong = Vec::new();
     for (case, ranks) in CASES {
         let words = |side: usize| format!("{case};{};{side};{ranks}", folder.path().display());
