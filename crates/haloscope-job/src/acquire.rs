@@ -51,15 +51,21 @@ fn simulate(
         Some(truth) => &mut truth.image,
         None => received.insert(Array::zeros(layout.image.clone())),
     };
-    if ctx.size() > 1 {
-        if !image.is_standard_layout() {
-            *image = image.as_standard_layout().into_owned();
-        }
-        let values = image.as_slice_mut().expect("the layout is standard");
-        ctx.comm().broadcast(0, values)?;
-    }
+    broadcast(ctx, image)?;
     let measured = physics.measure_terms(image, &simulation.noise, simulation.seed)?;
     agree(ctx, measured.into_local())
+}
+
+/// Copies the image of the first rank to all; they have one of the same shape.
+pub(crate) fn broadcast(ctx: &Context, image: &mut Array) -> Result<()> {
+    if ctx.size() == 1 {
+        return Ok(());
+    }
+    if !image.is_standard_layout() {
+        *image = image.as_standard_layout().into_owned();
+    }
+    let values = image.as_slice_mut().expect("the layout is standard");
+    Ok(ctx.comm().broadcast(0, values)?)
 }
 
 /// Gives the parts of scans that the first rank has to the ranks that own them; all ranks call it.

@@ -85,7 +85,7 @@ fn describe_start(start: &StartPlan) -> String {
 fn unit_of(layout: &Layout) -> String {
     let scan = layout.recipes.iter().find_map(|recipe| recipe.scan());
     match (layout.range, scan) {
-        (Some(range), _) if range == 1.0 => "where white is 1".into(),
+        (Some(1.0), _) => "where white is 1".into(),
         (Some(_), _) => "in the unit of the truth".into(),
         (None, Some(scan)) if scan.is_normalised() => {
             "in arbitrary units, because the operators are scaled".into()

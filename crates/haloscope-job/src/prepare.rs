@@ -6,7 +6,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use haloscope::denoise::{NetworkDenoiser, Work};
-use haloscope::distribute::{DistributedStack, Factory, agree, back_project, distribute};
+use haloscope::distribute::{
+    DistributedStack, Factory, agree, agree_on_root, back_project, distribute,
+};
 use haloscope::physics::tomography::Window;
 use haloscope::solve::{Algorithm, Problem, Start, State, Stopping};
 use haloscope::{Array, Measurements, Result};
@@ -14,7 +16,7 @@ use haloscope_comm::{Context, ContextOptions};
 use serde::{Deserialize, Serialize};
 
 use crate::Job;
-use crate::acquire::acquire;
+use crate::acquire::{acquire, broadcast};
 use crate::layout::{Layout, Truth};
 use crate::sections::beam::Scan;
 use crate::sections::files::StartPlan;
@@ -303,7 +305,9 @@ fn start_of(
         (StartPlan::Zeros, _) => Start::Image(Array::zeros(layout.image.clone()).into()),
         (StartPlan::PseudoInverse(iterations), _) => Start::PseudoInverse(*iterations),
         (StartPlan::File(file), _) => {
-            let image = agree(ctx, layout.load_start(file))?;
+            let read = agree_on_root(ctx, || layout.load_start(file))?;
+            let mut image = read.unwrap_or_else(|| Array::zeros(layout.image.clone()));
+            broadcast(ctx, &mut image)?;
             Start::Image(image.into())
         }
         (StartPlan::Filled, None) => Start::Filled,

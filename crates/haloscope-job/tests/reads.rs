@@ -126,7 +126,7 @@ fn each_file_of_a_scan_is_read_once() -> Result<()> {
     }
     assert!(bits.iter().all(|found| *found == bits[0]), "{bits:?}");
     compare_volumes(folder.path());
-    Ok(())
+    compare_channels(folder.path())
 }
 
 /// All rows of the same files. In one test with the other, because tests of one process share its count of bytes.
@@ -141,4 +141,18 @@ fn compare_volumes(folder: &Path) {
         })
         .collect();
     assert!(bits.iter().all(|found| *found == bits[0]), "{bits:?}");
+}
+
+/// A batch of scans of two channels, which the first rank reads and deals.
+fn compare_channels(folder: &Path) -> Result<()> {
+    let scans = Array::from_shape_fn(vec![2, 2, VIEWS, COLUMNS], |at| {
+        counts(at[2], 10 * at[1] + at[0], at[3]).ln()
+    });
+    io::write(folder.join("channels.npy"), &scans, &WriteOptions::default())?;
+    let bits: Vec<String> = [1, 2, 3, 5, 8]
+        .into_iter()
+        .map(|ranks| run(job("files", "channels.npy", None), folder, ranks).0)
+        .collect();
+    assert!(bits.iter().all(|found| *found == bits[0]), "{bits:?}");
+    Ok(())
 }

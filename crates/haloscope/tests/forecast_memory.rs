@@ -296,10 +296,9 @@ fn memory_is_foretold_within_10_percent_for_every_method() {
             // With several priors one of them is clamped: the network, which nothing but a range keeps where Poisson's
             // fidelity is defined.
             let clamps: &[bool] = match (method.clamps, &priors[..]) {
-                (false, _) => &[false],
                 (true, [_]) => &[false, true],
                 (true, _) if *prior == PriorKind::Network => &[true],
-                (true, _) => &[false],
+                _ => &[false],
             };
             for clamp in clamps {
                 let (prior, clamp) = (*prior, *clamp);

@@ -169,8 +169,10 @@ fn with_height(slice: &Array, height: usize) -> Array {
 /// Between which the middle 99 % of the values are.
 fn middle(image: &Array) -> (f32, f32) {
     let mut values: Vec<f32> = image.iter().copied().collect();
-    values.sort_by(f32::total_cmp);
-    let at = |share: f64| values[((values.len() - 1) as f64 * share) as usize];
+    let mut at = |share: f64| {
+        let index = ((values.len() - 1) as f64 * share) as usize;
+        *values.select_nth_unstable_by(index, f32::total_cmp).1
+    };
     (at(0.005), at(0.995))
 }
 

@@ -118,7 +118,7 @@ impl Files {
     /// each view, and all of anything else.
     pub(crate) fn survey(&self, index: usize) -> Result<Surveyed> {
         let paths = self.paths_of(index)?;
-        let first = match &paths[..] {
+        let first = match paths {
             [first, _, ..] if self.is_scan => self.read_file(first)?,
             _ => {
                 let (whole, origin) = self.load_whole(index, None)?;
@@ -127,7 +127,8 @@ impl Files {
             }
         };
         let origin = Origin::of(&first);
-        if let Some(sides) = self.stacking.sides_of_views(first.array.shape()) {
+        let sides = self.stacking.sides_of_views(first.array.shape());
+        if let Some(sides) = sides.map_err(|reason| self.refuse_file(&paths[0], &reason))? {
             let shape = [&[1, 1, paths.len()], &sides[..]].concat();
             return Ok(Surveyed { shape, origin, kept: Kept::View(first.array) });
         }

@@ -48,16 +48,20 @@ impl Stacking {
     }
 
     /// The sides behind the view of a scan whose files have one view each, if a first file of this shape says that they do.
-    pub(super) fn sides_of_views(&self, first: &[usize]) -> Option<Vec<usize>> {
+    pub(super) fn sides_of_views(
+        &self,
+        first: &[usize],
+    ) -> std::result::Result<Option<Vec<usize>>, String> {
         let (Order::ViewRowColumn, &[1, 1, rows, columns]) =
             (self.order.unwrap_or_default(), first)
         else {
-            return None;
+            return Ok(None);
         };
         match self.row {
-            Some(_) => Some(vec![columns]),
+            Some(row) if row >= rows => Err(out_of(row, rows)),
+            Some(_) => Ok(Some(vec![columns])),
             // A line is a part of a sinogram.
-            None => (!self.is_fan && rows > 1).then(|| vec![rows, columns]),
+            None => Ok((!self.is_fan && rows > 1).then(|| vec![rows, columns])),
         }
     }
 

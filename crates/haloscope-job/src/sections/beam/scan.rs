@@ -161,7 +161,8 @@ impl Scan {
     /// The measurements of a group out of those of all views.
     pub(crate) fn select(&self, all: &Array, group: usize) -> Array {
         let views: Vec<usize> = (group..all.shape()[2]).step_by(self.groups()).collect();
-        all.select(Axis(2), &views)
+        let part = all.select(Axis(2), &views);
+        if part.is_standard_layout() { part } else { part.as_standard_layout().into_owned() }
     }
 
     /// Finds the factor that makes the norm of all views together 1, if the job asks for it; all ranks call it and share
