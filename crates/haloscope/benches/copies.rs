@@ -4,9 +4,9 @@
 //!
 //! Three blurs of a colour picture are undone by each method with each network on each number of thread ranks. Every case is a
 //! process of its own, so that its peak is its own: this program calls itself. The first iteration plans and warms up; the
-//! seconds are the fastest of the others. `images` is the peak in images of that size, without the network and the program,
-//! which a run on an image of 128² shows. `make bench-copies` compares two versions, of which the older one knows engine options as
-//! `Options`.
+//! seconds are the fastest of the others. `images` is the peak in images of that size, without the network, its tile and the
+//! program, which a run on an image of 512² shows; three of them are the measurements, and about one is the operators.
+//! `make bench-copies` compares two versions, of which the older one calls the engine's options `Options`.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -42,12 +42,12 @@ fn main() -> Result<()> {
     for network in &request.networks {
         for method in &request.methods {
             for ranks in &request.ranks {
-                let [_, base] = measure(method, network, 128, ranks, 2);
+                let [_, base] = measure(method, network, 512, ranks, 2);
                 let [seconds, peak] =
                     measure(method, network, request.size, ranks, request.iterations);
                 let pixels = |side: usize| (12 * side * side) as f64;
                 let side = request.size;
-                let images = (peak - base) / (pixels(side) - pixels(128));
+                let images = (peak - base) / (pixels(side) - pixels(512));
                 let line = serde_json::json!({
                     "case": format!("{method} with {network}, {side}²×3, ranks: {ranks}"),
                     "seconds": seconds,
