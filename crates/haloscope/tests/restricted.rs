@@ -38,7 +38,12 @@ fn parts(sides: &[usize]) -> Vec<Vec<Range<usize>>> {
         let mut cuts = vec![0, side / 3, side * (axis + 2) / 5, side];
         cuts.dedup();
         let extended = |part: &Vec<Range<usize>>| -> Vec<Vec<Range<usize>>> {
-            cuts.windows(2).map(|ends| [&part[..], &[ends[0]..ends[1]]].concat()).collect()
+            let with = |ends: &[usize]| {
+                let mut part = part.clone();
+                part.push(ends[0]..ends[1]);
+                part
+            };
+            cuts.windows(2).map(with).collect()
         };
         parts = parts.iter().flat_map(extended).collect();
     }

@@ -17,6 +17,7 @@ use proptest::prelude::*;
 
 type Random = fastrand::Rng;
 type Part = Vec<Range<usize>>;
+type Make = fn(&mut Random) -> Arc<dyn Physics>;
 
 const BATCH: usize = 2;
 
@@ -232,7 +233,7 @@ fn decolorize(random: &mut Random) -> Arc<dyn Physics> {
 }
 
 fn scaled(random: &mut Random) -> Arc<dyn Physics> {
-    let inner: [fn(&mut Random) -> Arc<dyn Physics>; 3] =
+    let inner: [Make; 3] =
         [inpainting, decolorize, |random| downsampling(Padding::Circular, random)];
     let inner = inner[random.usize(0..3)](random);
     let factor = if random.usize(0..4) == 0 { 0.0 } else { random.f32() - 0.5 };
@@ -257,7 +258,7 @@ macro_rules! window_tests {
         #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
         $(#[test] fn $name(seed: u64) {
             let mut random = Random::with_seed(seed);
-            let make: fn(&mut Random) -> Arc<dyn Physics> = $make;
+            let make: Make = $make;
             assert_parts(&*make(&mut random), &mut random);
         })*
     } };

@@ -219,9 +219,12 @@ fn reads_of_window(
 struct Step<'a> {
     from: &'a [usize],
     to: &'a [usize],
-    reads: &'a dyn Fn(&[Range<usize>]) -> Vec<Range<isize>>,
-    run: &'a dyn Fn(&[Range<usize>], &[f32], &mut [f32]) -> Result<()>,
+    reads: &'a Reads<'a>,
+    run: &'a Run<'a>,
 }
+
+type Reads<'a> = dyn Fn(&[Range<usize>]) -> Vec<Range<isize>> + 'a;
+type Run<'a> = dyn Fn(&[Range<usize>], &[f32], &mut [f32]) -> Result<()> + 'a;
 
 impl Step<'_> {
     /// The values of a window of the result.

@@ -46,11 +46,11 @@ pub(crate) fn at_most_a_side(range: Range<isize>, side: usize) -> Range<isize> {
     if range.len() < side { range } else { 0..side as isize }
 }
 
+/// A part of an array and the place that it takes in a window.
+pub(crate) type PlacedPart = (Vec<Range<usize>>, Vec<Range<isize>>);
+
 /// The parts of an array that make up a window of it, each with the place that it takes in the window.
-pub(crate) fn parts(
-    window: &[Range<isize>],
-    sides: &[usize],
-) -> Vec<(Vec<Range<usize>>, Vec<Range<isize>>)> {
+pub(crate) fn parts(window: &[Range<isize>], sides: &[usize]) -> Vec<PlacedPart> {
     let mut parts = vec![(Vec::new(), Vec::new())];
     for (range, &side) in window.iter().zip(sides) {
         let pieces = pieces(range, side);
@@ -182,10 +182,11 @@ mod tests {
 
     #[test]
     fn what_only_one_window_holds_is_left_alone() {
+        let (from, to_window) = ([0..1, 1..3], [0..1, 2..6]);
         let mut to = vec![9.0; 8];
-        copy(2, &[8], (&[1..3], &[1.0, 2.0, 3.0, 4.0]), (&[2..6], &mut to));
+        copy(2, &[1, 8], (&from, &[1.0, 2.0, 3.0, 4.0]), (&to_window, &mut to));
         assert_eq!(to, [2.0, 9.0, 9.0, 9.0, 4.0, 9.0, 9.0, 9.0]);
-        copy(2, &[8], (&nothing(1), &[]), (&[2..6], &mut to));
+        copy(2, &[1, 8], (&nothing(2), &[]), (&to_window, &mut to));
         assert_eq!(to[0], 2.0);
     }
 
@@ -201,8 +202,9 @@ mod tests {
 
     #[test]
     fn around_two_windows_is_never_longer_than_the_side() {
-        assert_eq!(around(vec![-3..1], vec![4..6], &[20]), [-3..6]);
-        assert_eq!(around(vec![-3..1], vec![4..6], &[9]), [0..9]);
-        assert_eq!(around(vec![4..6], nothing(1), &[9]), [4..6]);
+        let (a, b) = (vec![-3..1, 0..2], vec![4..6, 1..3]);
+        assert_eq!(around(a.clone(), b.clone(), &[20, 9]), [-3..6, 0..3]);
+        assert_eq!(around(a.clone(), b, &[9, 9]), [0..9, 0..3]);
+        assert_eq!(around(a.clone(), nothing(2), &[9, 9]), a);
     }
 }

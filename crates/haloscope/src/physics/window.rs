@@ -187,7 +187,7 @@ mod tests {
             refused.to_string()
         };
         assert!(message(&[3..5, 0..3], &[0.0; 6]).contains("[3..5, 0..3]; ranges within [4, 6]"));
-        assert!(message(&[0..1], &[0.0; 6]).contains("[0..1]"));
+        assert!(message(&[0..1, 0..2, 0..3], &[0.0; 6]).contains("[0..1, 0..2, 0..3]"));
         assert!(message(&[0..1, 0..6], &[0.0; 5]).contains("5 values; 6 are expected"));
         assert!(message(&[0..2, 0..6], &[0.0; 12]).contains("6 values; 12 are expected"));
         assert!(identity.adjoint_window(1, &[0..2, 0..7], &[0.0; 6], &mut out).is_err());

@@ -87,8 +87,8 @@ pub(super) struct Direct {
 /// A part of the measurement, or of the image for the adjoint, and how it is computed from the window that is read for it.
 pub(super) struct Part {
     adjoint: bool,
-    /// (depth, height, width) of the part.
-    part: [Range<usize>; 3],
+    /// (depth, height, width), in the whole.
+    region: [Range<usize>; 3],
     /// The depth and the height of the window at which each slab and row of the input is; those that are not read are at 0.
     places: [Vec<usize>; 2],
     rows_of_slab: usize,
@@ -154,7 +154,7 @@ impl Direct {
             let [sum, extension] = [rows.input, rows.extended].map(|len| vec![0.0; len]);
             (Vec::new(), sum, extension, vec![0.0; rows.correlated])
         };
-        output.par_chunks_mut(part.part[2].len()).enumerate().for_each_init(
+        output.par_chunks_mut(part.region[2].len()).enumerate().for_each_init(
             buffers,
             |(terms, sum, extension, correlation), (i, output)| {
                 let target: &mut [f32] = if *adjoint { correlation } else { output };
@@ -182,8 +182,8 @@ impl Direct {
     /// Which rows of the window meet which rows of the kernel in a row of the part.
     fn terms(&self, part: &Part, row: usize, len: usize, taps: usize, terms: &mut Vec<Term>) {
         let [depth, height, _] = &self.axes;
-        let rows = part.part[1].len();
-        let (z, y) = (part.part[0].start + row / rows, part.part[1].start + row % rows);
+        let rows = part.region[1].len();
+        let (z, y) = (part.region[0].start + row / rows, part.region[1].start + row % rows);
         terms.clear();
         let mut add = |z: usize, y: usize, kernel: usize| {
             let row = part.places[0][z] * part.rows_of_slab + part.places[1][y];
@@ -227,7 +227,7 @@ impl Part {
         } else {
             Rows::of_forward(&axes[2], &part[2], &window[2])
         };
-        Self { adjoint, part, places, rows_of_slab: window[1].len(), rows }
+        Self { adjoint, region: part, places, rows_of_slab: window[1].len(), rows }
     }
 }
 

@@ -115,7 +115,7 @@ impl fmt::Debug for Blur {
 enum Engine {
     Direct(Box<Direct>, Vec<Taps>),
     /// Transforms are planned when the whole image is blurred for the first time: parts of it take blocks.
-    Fourier([Grid; 3], OnceLock<Box<Diagonal>>),
+    Fourier(Box<[Grid; 3]>, OnceLock<Box<Diagonal>>),
     Blocks(Box<Blocks>),
 }
 
@@ -212,7 +212,7 @@ impl Blur {
                 self.for_each_plane(batch, input, output, || (), run)
             }
             Engine::Fourier(grids, diagonal) => {
-                let diagonal = diagonal.get_or_init(|| self.on_grids(grids.clone()));
+                let diagonal = diagonal.get_or_init(|| self.on_grids(*grids.clone()));
                 let filter = if adjoint { Filter::Adjoint } else { Filter::Forward };
                 self.filter(diagonal, filter, batch, input, output)
             }
@@ -277,7 +277,7 @@ impl Blur {
         if let Engine::Fourier(grids, diagonal) = &self.engine
             && grids.iter().all(Grid::is_periodic)
         {
-            return Some(diagonal.get_or_init(|| self.on_grids(grids.clone())));
+            return Some(diagonal.get_or_init(|| self.on_grids(*grids.clone())));
         }
         let grids = || self.axes.each_ref().map(|axis| Grid::periodic(axis.input, axis.kernel));
         Some(self.diagonal.get_or_init(|| self.on_grids(grids())))
@@ -369,7 +369,7 @@ impl Engine {
         let grids = axes.each_ref().map(|axis| {
             Grid::new(axis.input, axis.kernel, padding).expect("a grid fits where an axis does")
         });
-        let fourier = |grids| Self::Fourier(grids, OnceLock::new());
+        let fourier = |grids| Self::Fourier(Box::new(grids), OnceLock::new());
         match method {
             BlurMethod::Direct => Self::Direct(Box::new(Direct::new(axes)), taps()),
             BlurMethod::Fourier => fourier(grids),
