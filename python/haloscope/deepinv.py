@@ -164,8 +164,8 @@ def from_deepinv(object: Any, *, img_size: Sequence[int] | None = None, native: 
     With ``native``, DRUNet, DnCNN and UNet, and Blur, BlurFFT, Downsampling, Inpainting and Decolorize become haloscope's own; a warning
     says what did not. Others are called in Python.
 
-    >>> import deepinv, haloscope.deepinv
-    >>> blur = deepinv.physics.BlurFFT((1, 16, 16), deepinv.physics.blur.gaussian_blur(1.0))
+    >>> import deepinv, torch, haloscope.deepinv
+    >>> blur = deepinv.physics.BlurFFT((1, 16, 16), torch.ones(1, 1, 3, 3) / 9)
     >>> type(haloscope.deepinv.from_deepinv(blur)).__name__
     'Blur'
     """
@@ -174,7 +174,7 @@ def from_deepinv(object: Any, *, img_size: Sequence[int] | None = None, native: 
     if isinstance(object, deepinv.physics.StackedLinearPhysics):
         return Stack([from_deepinv(part, img_size=img_size, native=native) for part in object.physics_list])
     if isinstance(object, deepinv.physics.Physics):
-        size = tuple(img_size or getattr(object, "img_size", None) or ())
+        size = tuple(img_size or getattr(object, "img_size", None) or getattr(object, "imsize", None) or ())
         if not size:
             raise ArgumentError(f"{type(object).__name__}: img_size=(channel, spatial...) is needed")
         made = _native_physics(object, size) if native else None
