@@ -63,6 +63,18 @@ def test_callbacks_see_the_image_and_end_the_run(blur: physics.Blur) -> None:
         _ = kept[0].image
 
 
+def test_a_loop_over_iterations_is_the_run(blur: physics.Blur) -> None:
+    y, method = blur.A(IMAGE), optim.Landweber(max_iter=4)
+    images = [record.image for record in method.iterate(y, blur)]
+    assert len(images) == 4
+    np.testing.assert_array_equal(images[-1], method(y, blur).image)
+    for record in method.iterate(y, blur):
+        break
+    assert record.iteration == 1
+    with pytest.raises(haloscope.ShapeError):
+        list(method.iterate(y[:, :, :4], blur))
+
+
 def test_an_exception_of_a_callback_comes_back(blur: physics.Blur) -> None:
     def callback(record: optim.Record) -> None:
         raise LookupError("mine")
