@@ -1,6 +1,6 @@
 # Everything that is done with the project; `make help` lists it.
 
-.PHONY: help test tools lint docs unit doctests mpi slurm two-hosts fresh-machine deny bench bench-collectives bench-blur bench-copies bench-gather bench-networks bench-reconstruction bench-studies bench-tiling bench-tomography neon fuzz soak fmt clean
+.PHONY: help test tools lint docs unit doctests python python-interop python-api python-wheel mpi slurm two-hosts fresh-machine deny bench bench-collectives bench-blur bench-copies bench-gather bench-networks bench-reconstruction bench-studies bench-tiling bench-tomography neon fuzz soak fmt clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -10,7 +10,7 @@ FEATURES = --features haloscope-cli/hdf5,haloscope-cli/zarr,haloscope-cli/parque
 ALL_FEATURES = $(FEATURES),haloscope-cli/mpi,haloscope-comm/mpi
 
 # Every stage can be made alone. The stages share builds of what does not depend on the stage.
-STAGES = tools lint docs unit doctests mpi-openmpi mpi-mpich slurm deny
+STAGES = tools lint docs unit doctests python mpi-openmpi mpi-mpich slurm deny
 
 test: ## install what the tests need, run all stages, and say which passed, failed or were skipped
 	+@scripts/stages $(STAGES)
@@ -35,6 +35,19 @@ unit: ## the tests that need no launcher
 
 doctests: ## the examples of the documentation
 	cargo test --workspace --doc $(FEATURES)
+
+python: export FEATURES := $(FEATURES)
+python: ## the Python package on numpy 1.26 and 2, its types and its stubs
+	scripts/python-test
+
+python-interop: ## the Python package with torch, deepinv, PyLops and ASTRA, which are gigabytes
+	scripts/python-test interop
+
+python-api: ## the reference of the Python package, from its docstrings, in docs/python-api
+	scripts/python-test api
+
+python-wheel: ## the wheel that `pip install .` builds, in target/wheels
+	python3 -m pip wheel . --no-deps -w target/wheels
 
 mpi: mpi-openmpi mpi-mpich ## the tests under mpirun, of both MPI libraries
 

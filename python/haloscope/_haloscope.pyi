@@ -269,4 +269,34 @@ class Job:
         self, context: Context | None, ranks: int, observe: Callable[[str, Any], None] | None
     ) -> dict[str, Any]: ...
 
-__all__: list[str]
+__all__ = [
+    "Context",
+    "Denoiser",
+    "Fidelity",
+    "Job",
+    "Measurements",
+    "Operator",
+    "Snapshot",
+    "Stack",
+    "add_noise",
+    "address",
+    "command",
+    "estimate_noise",
+    "fidelity_gradient",
+    "fidelity_prox",
+    "fidelity_value",
+    "get_num_threads",
+    "info",
+    "job_template",
+    "kernel",
+    "landscape",
+    "launch",
+    "metric",
+    "random_mask",
+    "read",
+    "read_scan",
+    "run_solver",
+    "set_num_threads",
+    "shepp_logan",
+    "write",
+]

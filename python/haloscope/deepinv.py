@@ -66,11 +66,11 @@ class HaloscopeDenoiser(deepinv.models.Denoiser):  # type: ignore[misc]
         level = sigma.detach().cpu() if isinstance(sigma, torch.Tensor) else sigma
         if isinstance(level, torch.Tensor) and level.ndim > 1 and level.numel() in (1, x.shape[0]):
             level = level.flatten()
-        denoised = self.denoiser(x.detach().cpu(), level)
-        return denoised.to(device=x.device, dtype=x.dtype)  # type: ignore[no-any-return]
+        denoised: torch.Tensor = self.denoiser(x.detach().cpu(), level)
+        return denoised.to(device=x.device, dtype=x.dtype)
 
 
-class _Map(torch.autograd.Function):
+class _Map(torch.autograd.Function):  # type: ignore[misc]
     """A linear map whose derivative is its adjoint, and whose derivative's derivative is the map."""
 
     @staticmethod
@@ -113,14 +113,14 @@ class HaloscopePhysics(deepinv.physics.LinearPhysics):  # type: ignore[misc]
 
     def A_dagger(self, y: torch.Tensor, **kwargs: Any) -> torch.Tensor:
         """The least-squares solution of least norm, without gradients."""
-        found = self.haloscope.A_dagger(y.detach().cpu())
-        return found.to(device=y.device, dtype=y.dtype)  # type: ignore[no-any-return]
+        found: torch.Tensor = self.haloscope.A_dagger(y.detach().cpu())
+        return found.to(device=y.device, dtype=y.dtype)
 
     def prox_l2(self, z: torch.Tensor, y: torch.Tensor, gamma: float | torch.Tensor, **kwargs: Any) -> torch.Tensor:
         """The prox of ``gamma/2 |Ax - y|^2``, without gradients."""
         weight = float(gamma.flatten()[0]) if isinstance(gamma, torch.Tensor) else float(gamma)
-        found = self.haloscope.prox_l2(z.detach().cpu(), y.detach().cpu(), weight)
-        return found.to(device=z.device, dtype=z.dtype)  # type: ignore[no-any-return]
+        found: torch.Tensor = self.haloscope.prox_l2(z.detach().cpu(), y.detach().cpu(), weight)
+        return found.to(device=z.device, dtype=z.dtype)
 
 
 def to_deepinv(object: Denoiser | LinearPhysics | Stack) -> Any:  # noqa: A002
@@ -164,8 +164,8 @@ def from_deepinv(object: Any, *, img_size: Sequence[int] | None = None, native: 
     With ``native``, DRUNet, DnCNN and UNet, and Blur, BlurFFT, Downsampling, Inpainting and Decolorize become haloscope's own; a warning
     says what did not. Others are called in Python.
 
-    >>> import deepinv, haloscope.deepinv
-    >>> blur = deepinv.physics.BlurFFT((1, 16, 16), deepinv.physics.blur.gaussian_blur(1.0))
+    >>> import deepinv, torch, haloscope.deepinv
+    >>> blur = deepinv.physics.BlurFFT((1, 16, 16), torch.ones(1, 1, 3, 3) / 9)
     >>> type(haloscope.deepinv.from_deepinv(blur)).__name__
     'Blur'
     """
@@ -174,7 +174,7 @@ def from_deepinv(object: Any, *, img_size: Sequence[int] | None = None, native: 
     if isinstance(object, deepinv.physics.StackedLinearPhysics):
         return Stack([from_deepinv(part, img_size=img_size, native=native) for part in object.physics_list])
     if isinstance(object, deepinv.physics.Physics):
-        size = tuple(img_size or getattr(object, "img_size", None) or ())
+        size = tuple(img_size or getattr(object, "img_size", None) or getattr(object, "imsize", None) or ())
         if not size:
             raise ArgumentError(f"{type(object).__name__}: img_size=(channel, spatial...) is needed")
         made = _native_physics(object, size) if native else None

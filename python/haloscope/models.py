@@ -22,8 +22,8 @@ class Denoiser:
 
     >>> import haloscope, numpy
     >>> halve = haloscope.models.as_denoiser(lambda x, sigma: x / 2, name="halve")
-    >>> halve(numpy.ones((1, 1, 4, 4), numpy.float32), 0.1).max()
-    np.float32(0.5)
+    >>> float(halve(numpy.ones((1, 1, 4, 4), numpy.float32), 0.1).max())
+    0.5
     """
 
     _native: _haloscope.Denoiser

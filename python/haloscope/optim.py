@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import queue
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -475,6 +477,54 @@ class Optim:
             bar.close()
         image, reason, records, digest = found
         return Result(data._restore(image), reason, to_records(records), digest)
+
+
+    def iterate(
+        self,
+        y: Measurements | Sequence[ArrayLike] | ArrayLike,
+        physics: Physics | Stack | Sequence[Physics],
+        **options: Any,
+    ) -> Generator[Record, None, Result]:
+        """The same as a loop over the iterations, each of which waits for the loop; leaving the loop ends the run.
+
+        >>> import haloscope
+        >>> frame = haloscope.physics.Denoising(img_size=(3, 16, 16))
+        >>> landweber = haloscope.optim.Landweber(max_iter=100)
+        >>> for record in landweber.iterate(haloscope.io.phantom.landscape(16, 16), frame, x_init="zeros"):
+        ...     if record.relative_change < 1e-3:
+        ...         break
+        >>> record.iteration < 10
+        True
+        """
+        turns: queue.Queue[Record | Result | BaseException] = queue.Queue()
+        looked, ended = threading.Semaphore(0), threading.Event()
+
+        def callback(record: Record) -> bool:
+            turns.put(record)
+            looked.acquire()
+            return ended.is_set()
+
+        def work() -> None:
+            try:
+                turns.put(self(y, physics, callback=callback, **{"progress": False, **options}))
+            except BaseException as error:  # noqa: BLE001  (raised in the loop)
+                turns.put(error)
+
+        worker = threading.Thread(target=work, name="haloscope", daemon=True)
+        worker.start()
+        try:
+            while True:
+                turn = turns.get()
+                if isinstance(turn, BaseException):
+                    raise turn
+                if isinstance(turn, Result):
+                    return turn
+                yield turn
+                looked.release()
+        finally:
+            ended.set()
+            looked.release()
+            worker.join()
 
 
 class Request:

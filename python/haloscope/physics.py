@@ -127,8 +127,8 @@ class Physics:
     ...     def A_vjp(self, x, v):
     ...         return 2 * x * v
     >>> square = Square((1, 4, 4))
-    >>> haloscope.physics.stack(square, square).A(numpy.full((1, 1, 4, 4), 3.0))[1][0, 0, 0, 0]
-    np.float32(9.0)
+    >>> float(haloscope.physics.stack(square, square).A(numpy.full((1, 1, 4, 4), 3.0))[1].max())
+    9.0
     """
 
     def __init__(
@@ -406,8 +406,8 @@ class Inpainting(LinearPhysics):
 
     >>> import haloscope
     >>> half = haloscope.physics.Inpainting((3, 32, 32), 0.5)
-    >>> 0.4 < half.mask.mean() < 0.6
-    np.True_
+    >>> bool(0.4 < half.mask.mean() < 0.6)
+    True
     """
 
     def __init__(
@@ -482,8 +482,8 @@ class Saturation(Physics):
     """Bright pixels are cut off at a limit; not linear.
 
     >>> import haloscope, numpy
-    >>> haloscope.physics.Saturation((1, 1, 1), 0.5).A(numpy.ones((1, 1, 1, 1)))[0, 0, 0, 0]
-    np.float32(0.5)
+    >>> float(haloscope.physics.Saturation((1, 1, 1), 0.5).A(numpy.ones((1, 1, 1, 1))).max())
+    0.5
     """
 
     def __init__(

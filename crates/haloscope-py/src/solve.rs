@@ -62,15 +62,24 @@ pub(crate) struct Request {
     mean: bool,
 }
 
-/// The state of a run while a callback looks at it.
+/// The image of a run, for as long as a callback runs.
 #[pyclass(frozen, module = "haloscope._haloscope")]
-pub(crate) struct Snapshot(Mutex<Option<Array>>);
+pub(crate) struct Snapshot(Mutex<Option<Lent>>);
+
+/// An image that `told` has borrowed.
+struct Lent(*const Array);
+
+// SAFETY: the image is only read, and only under the lock of the snapshot, from which `told` takes it back before it returns.
+unsafe impl Send for Lent {}
 
 #[pymethods]
 impl Snapshot {
     /// A copy of the image, while the callback runs.
     fn image<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let image = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let lent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: `told` waits for the callback, and for this lock, before it gives the image back.
+        let image = lent.as_ref().map(|lent| unsafe { (*lent.0).clone() });
+        drop(lent);
         Ok(image.map(|image| output(py, image).into_any()))
     }
 }
@@ -275,10 +284,11 @@ fn told(
     state: &State,
 ) -> Result<ControlFlow<()>> {
     let ends = call_python(|py| {
-        let snapshot = Bound::new(py, Snapshot(Mutex::new(Some(state.image.clone()))))?;
-        let ends = callback.bind(py).call1((described(py, record, quality)?, &snapshot))?;
+        let described = described(py, record, quality)?;
+        let snapshot = Bound::new(py, Snapshot(Mutex::new(Some(Lent(&raw const state.image)))))?;
+        let ends = callback.bind(py).call1((described, &snapshot));
         snapshot.get().0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        ends.is_truthy()
+        ends?.is_truthy()
     });
     match ends {
         Ok(true) => Ok(ControlFlow::Break(())),
