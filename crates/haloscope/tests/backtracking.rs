@@ -14,7 +14,7 @@ use haloscope::solve::{
     Backtracking, Outcome, Prior, Problem, ProxPrimalDual, State, Stopping, TotalVariationPrior,
     solve,
 };
-use haloscope::{Array, Error, Image, Measurements, Result};
+use haloscope::{Error, Image, Measurements, Result};
 use haloscope_comm::Context;
 
 const COLUMNS: usize = 6;

@@ -29,7 +29,7 @@ type Operators = fn(&[usize]) -> Result<Vec<Arc<dyn Physics>>>;
 
 fn blur(shape: &[usize], size: usize, padding: Padding) -> Result<Arc<dyn Physics>> {
     let mut random = fastrand::Rng::with_seed(size as u64);
-    let kernel = Array::from_shape_simple_fn(vec![size, size + 2], || random.f32());
+    let kernel = Array::from_shape_simple_fn(vec![1, 1, size, size + 2], || random.f32());
     let kernel = &kernel / kernel.sum();
     Ok(Arc::new(Blur::with_method(shape, &kernel, padding, BlurMethod::Direct)?))
 }
