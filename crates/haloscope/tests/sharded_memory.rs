@@ -60,7 +60,7 @@ const IMAGE: usize = 4 * 512 * 512;
 
 #[test]
 fn no_rank_of_eight_has_an_array_of_the_images_size() {
-    let kernel = Array::from_elem(vec![5, 5], 0.04);
+    let kernel = Array::from_elem(vec![1, 1, 5, 5], 0.04);
     let largest = Context::threads(8, move |ctx| {
         let grain = Grain { step: 8, last: 1 };
         let plan = ShardPlan::new(&[1, 1, 512, 512], &[grain, grain], 8)?;
