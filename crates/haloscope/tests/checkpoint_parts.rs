@@ -33,10 +33,10 @@ fn state(iteration: usize) -> State {
     let seed = iteration as u32;
     let mut state = State::new(values(&WHOLE, seed));
     state.iteration = iteration;
-    state.arrays.insert("dual".into(), values(&[2, 1, 2, 7, 5], seed + 1));
-    state.arrays.insert("small".into(), values(&[3], seed + 2));
-    state.arrays.insert("operator 1".into(), values(&[4, 4], seed + 3));
-    state.arrays.insert(String::new(), values(&[], seed + 4));
+    state.arrays.insert("dual".into(), values(&[2, 1, 2, 7, 5], seed + 1).into());
+    state.arrays.insert("small".into(), values(&[3], seed + 2).into());
+    state.arrays.insert("operator 1".into(), values(&[4, 4], seed + 3).into());
+    state.arrays.insert(String::new(), values(&[], seed + 4).into());
     state.numbers.insert("momentum".into(), 1.5 + iteration as f64);
     state
 }
@@ -74,10 +74,10 @@ fn cut(array: &View, region: &[Range<usize>]) -> Array {
 fn local(whole: &State, rank: usize, ranks: usize) -> State {
     let part = |name, array: &Array| cut(array, &region(name, array.shape(), rank, ranks));
     let mut state = whole.clone();
-    state.image = part(None, &whole.image);
+    state.image = part(None, whole.image.local()).into();
     state.arrays.retain(|name, _| is_here(name, rank, ranks));
     for (name, array) in &mut state.arrays {
-        *array = part(Some(name), array);
+        *array = part(Some(name), array.local()).into();
     }
     state
 }
@@ -90,10 +90,10 @@ fn save(ctx: &Context, checkpoints: &mut Checkpoints, iteration: usize) -> Resul
         .map(|(name, array)| (&name[..], place(Some(name), array.shape())))
         .collect();
     let image_region = place(None, &WHOLE);
-    let image = Part { whole: &WHOLE, region: &image_region, values: &mine.image };
+    let image = Part { whole: &WHOLE, region: &image_region, values: mine.image.local() };
     let arrays = mine.arrays.iter().map(|(name, values)| {
         let whole = whole.arrays[name].shape();
-        (&name[..], Part { whole, region: &regions[&name[..]], values })
+        (&name[..], Part { whole, region: &regions[&name[..]], values: values.local() })
     });
     let parts = Parts { iteration, image, arrays: arrays.collect(), numbers: &mine.numbers };
     checkpoints.save_parts(ctx, &parts, &job())
@@ -101,8 +101,13 @@ fn save(ctx: &Context, checkpoints: &mut Checkpoints, iteration: usize) -> Resul
 
 fn same_bits(one: &State, other: &State) -> bool {
     let arrays = |state: &State| {
-        let mut arrays: Vec<(String, Array)> = state.arrays.clone().into_iter().collect();
-        arrays.push(("image".into(), state.image.clone()));
+        let mut arrays: Vec<(String, Array)> = state
+            .arrays
+            .clone()
+            .into_iter()
+            .map(|(name, array)| (name, array.into_local()))
+            .collect();
+        arrays.push(("image".into(), state.image.local().clone()));
         let bits = |array: &Array| array.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
         arrays
             .into_iter()
