@@ -251,7 +251,6 @@ impl Operator {
 
     /// An operator that a Python object defines: `forward(x)`, `vjp(x, v)` and, if it is linear, `adjoint(y)`.
     #[staticmethod]
-    #[expect(clippy::too_many_arguments, reason = "what an operator tells of itself")]
     fn python(
         name: String,
         shape: Vec<usize>,
@@ -443,7 +442,11 @@ impl LeastSquares {
     }
 }
 
-pub(crate) fn least_squares(solver: &str, iterations: usize, tolerance: f64) -> Result<LeastSquares> {
+pub(crate) fn least_squares(
+    solver: &str,
+    iterations: usize,
+    tolerance: f64,
+) -> Result<LeastSquares> {
     let method = match solver {
         "lsqr" => LinearSolver::Lsqr,
         "cg" | "CG" => LinearSolver::ConjugateGradient,
@@ -489,7 +492,12 @@ pub(crate) fn add_noise<'py>(
 
 /// A mask that leaves pixels out at random.
 #[pyfunction]
-pub(crate) fn random_mask(py: Python<'_>, shape: Vec<usize>, missing: f64, seed: u64) -> Output<'_> {
+pub(crate) fn random_mask(
+    py: Python<'_>,
+    shape: Vec<usize>,
+    missing: f64,
+    seed: u64,
+) -> Output<'_> {
     Ok(output(py, Inpainting::random_mask(&shape, missing, seed).raised(py)?))
 }
 

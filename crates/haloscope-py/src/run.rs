@@ -34,7 +34,11 @@ thread_local! {
 }
 
 /// Calculates without the interpreter's lock; Ctrl-C ends it.
-pub(crate) fn compute<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T> + Send) -> PyResult<T> {
+#[expect(clippy::redundant_closure_for_method_calls, reason = "the method is that of one lifetime")]
+pub(crate) fn compute<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce() -> Result<T> + Send,
+) -> PyResult<T> {
     static LOGGING: Once = Once::new();
     // Not on import: the command has a logger of its own. Somebody else may have installed one.
     LOGGING.call_once(|| drop(pyo3_log::try_init()));
