@@ -25,8 +25,8 @@ def distribute(
     gather_strategy: Literal["concatenated", "naive", "broadcast"] = "concatenated",
     tiling_strategy: str | None = None,
     tiling_dims: int | Sequence[int] | None = None,
-    patch_size: Size | Literal["auto"] = 256,
-    overlap: Size = 64,
+    patch_size: Size | Literal["auto"] | None = 256,
+    overlap: Size | None = 64,
     max_batch_size: int | None = None,
     border: Literal["inside", "reflect", "replicate", "circular", "zero"] = "inside",
     assignment: Literal["round_robin", "balanced"] | Sequence[int] = "round_robin",
@@ -38,6 +38,7 @@ def distribute(
     Keywords and defaults are those of ``deepinv.distributed.distribute``. A callable is a denoiser ``f(x, sigma)``, unless
     ``num_operators`` is given: then it makes operators, and gets (index, ctx, factory_kwargs). ``tiling_strategy`` is ``"overlap"``
     (None), ``"blend"``, ``"basic"``, or ``"exact"``: no tiles, and the bits of the whole image, for networks.
+    ``patch_size=None`` and ``overlap=None`` are haloscope's own choice for the image, ``"auto"`` suits the number of ranks.
     ``max_batch_size=None`` takes as many tiles at once as fit in a gigabyte. With one rank, a denoiser that is distributed cuts large
     images into tiles. The result is a :class:`~haloscope.physics.DistributedStack`, a
     :class:`~haloscope.models.DistributedDenoiser`, a :class:`~haloscope.optim.DistributedDataFidelity`, or a prior.
@@ -77,9 +78,10 @@ def distribute(
     denoiser = as_denoiser(object)
     strategy = {None: "overlap", "overlap_tiling": "overlap", "smooth": "blend"}.get(tiling_strategy, tiling_strategy)
     axes = None if tiling_dims is None else _spatial_axes(tiling_dims)
-    patch = [] if patch_size == "auto" else lengths(patch_size)
+    patch = None if patch_size is None else [] if patch_size == "auto" else lengths(patch_size)
+    margin = None if overlap is None else lengths(overlap)
     shared = denoiser._native.distributed(
-        ctx._native, strategy or "overlap", patch, lengths(overlap), axes, border, max_batch_size
+        ctx._native, strategy or "overlap", patch, margin, axes, border, max_batch_size
     )
     return DistributedDenoiser(shared)
 

@@ -725,7 +725,7 @@ def reconstruct(
     max_iter: int = 8,
     ranks: int | None = None,
     patch_size: int | Sequence[int] | Literal["auto"] | None = None,
-    overlap: int | Sequence[int] = 32,
+    overlap: int | Sequence[int] | None = None,
     x_gt: ArrayLike | None = None,
     progress: bool | Literal["auto"] = "auto",
     **options: Any,
@@ -733,7 +733,7 @@ def reconstruct(
     """All of it in one call: operators, tiles and ranks are distributed, and levels chosen.
 
     ``denoiser`` is a name or file of weights (``"builtin"`` is the built-in one for the image's channels), a denoiser, a callable, or
-    ``"tv"``. ``sigma`` is the noise of the measurements, by default estimated from them. With ``ranks``, thread ranks share the work.
+    ``"tv"``. With a ``patch_size``, or on several ranks, it works on tiles. ``sigma`` is the noise of the measurements, by default estimated from them. With ``ranks``, thread ranks share the work.
     ``options`` go to the method.
 
     >>> import haloscope
@@ -757,10 +757,8 @@ def reconstruct(
 
         shared = distribute(operators, ctx)
         known = prior
-        if known is not None and patch_size is not None:
+        if known is not None and (patch_size is not None or ctx.size > 1):
             known = distribute(known, ctx, patch_size=patch_size, overlap=overlap)
-        elif known is not None and ctx.size > 1:
-            known = distribute(known, ctx, overlap=overlap)
         run = _METHODS[method](prior=known, max_iter=max_iter, **options)
         return run(data, shared, x_gt=x_gt, progress=progress)
 

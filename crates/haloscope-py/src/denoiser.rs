@@ -178,7 +178,7 @@ impl PyDenoiser {
         compute(py, || {
             let mut parts = Vec::new();
             let mut observe = |name: &str, time: std::time::Duration| {
-                parts.push((name.to_owned(), time.as_secs_f64()))
+                parts.push((name.to_owned(), time.as_secs_f64()));
             };
             self.denoiser.denoise_observed(&image.view(), &level.into(), &mut observe)?;
             Ok(parts)

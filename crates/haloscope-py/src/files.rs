@@ -54,32 +54,26 @@ pub(crate) fn write(
     raw: bool,
 ) -> PyResult<()> {
     let samples = [
-        Sample::U8,
-        Sample::I8,
-        Sample::U16,
-        Sample::I16,
-        Sample::U32,
-        Sample::I32,
-        Sample::U64,
-        Sample::I64,
-        Sample::F16,
-        Sample::F32,
-        Sample::F64,
+        ("uint8", Sample::U8),
+        ("int8", Sample::I8),
+        ("uint16", Sample::U16),
+        ("int16", Sample::I16),
+        ("uint32", Sample::U32),
+        ("int32", Sample::I32),
+        ("uint64", Sample::U64),
+        ("int64", Sample::I64),
+        ("float16", Sample::F16),
+        ("float32", Sample::F32),
+        ("float64", Sample::F64),
     ];
-    let names = [
-        "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float16",
-        "float32", "float64",
-    ];
-    let sample = match sample {
-        None => None,
-        Some(name) => match names.iter().position(|known| *known == name) {
-            Some(place) => Some(samples[place]),
-            None => {
-                let reason = format!("{name:?}; one of {} is accepted", names.join(", "));
-                return Err(raise(py, Error::argument("dtype", reason)));
-            }
-        },
+    let known = |name: &str| {
+        let found = samples.iter().find(|(known, _)| *known == name).map(|(_, sample)| *sample);
+        found.ok_or_else(|| {
+            let names = samples.map(|(known, _)| known).join(", ");
+            Error::argument("dtype", format!("{name:?}; one of {names} is accepted"))
+        })
     };
+    let sample = sample.map(known).transpose().raised(py)?;
     let options = WriteOptions { sample, raw, ..WriteOptions::default() };
     compute(py, || io::write(&path, &array.view(), &options))
 }

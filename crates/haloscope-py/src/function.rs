@@ -21,13 +21,14 @@ pub(crate) fn to_input(py: Python<'_>, result: &Bound<'_, PyAny>) -> PyResult<In
 /// A callable `f(x, sigma)` on numpy arrays.
 pub(crate) struct Function {
     name: String,
-    function: Py<PyAny>,
+    call: Py<PyAny>,
     alignment: usize,
     /// Held by the one call at a time that a callable allows.
     turn: Option<Mutex<()>>,
 }
 
 impl Function {
+<<<<<<< HEAD
     pub(crate) fn new(
         name: String,
         function: Py<PyAny>,
@@ -35,6 +36,10 @@ impl Function {
         threadsafe: bool,
     ) -> Self {
         Self { name, function, alignment, turn: (!threadsafe).then(Mutex::default) }
+=======
+    pub(crate) fn new(name: String, call: Py<PyAny>, alignment: usize, threadsafe: bool) -> Self {
+        Self { name, call, alignment, turn: (!threadsafe).then(Mutex::default) }
+>>>>>>> python
     }
 }
 
@@ -54,7 +59,7 @@ impl Denoiser for Function {
                 NoiseLevel::PerImage(levels) => levels.clone().into_pyobject(py)?.into_any(),
                 NoiseLevel::Map(map) => output(py, map.clone()).into_any(),
             };
-            to_input(py, &self.function.bind(py).call1((output(py, copy), sigma))?)
+            to_input(py, &self.call.bind(py).call1((output(py, copy), sigma))?)
         };
         let result = call_python(call)
             .map_err(|exception| Error::foreign(format!("denoiser {:?}", self.name), exception))?;

@@ -85,15 +85,14 @@ impl PyJob {
     ) -> PyResult<Bound<'py, PyDict>> {
         let context = context.map(PyContext::context).transpose().raised(py)?;
         let job = self.0.clone();
-        let outcome = compute(py, move || match context {
-            Some(context) => run(&job, &context, observe.as_ref()),
-            None => {
-                let stop = Stop::current();
-                let body =
-                    move |context: &Context| stop.watch(|| run(&job, context, observe.as_ref()));
-                let mut outcomes = ContextOptions::default().threads(ranks, body)?;
-                Ok(outcomes.swap_remove(0))
+        let outcome = compute(py, move || {
+            if let Some(context) = context {
+                return run(&job, &context, observe.as_ref());
             }
+            let stop = Stop::current();
+            let body = move |context: &Context| stop.watch(|| run(&job, context, observe.as_ref()));
+            let mut outcomes = ContextOptions::default().threads(ranks, body)?;
+            Ok(outcomes.swap_remove(0))
         })?;
         let result = PyDict::new(py);
         result.set_item("text", Summary::of(&outcome).describe())?;

@@ -251,7 +251,6 @@ impl Operator {
 
     /// An operator that a Python object defines: `forward(x)`, `vjp(x, v)` and, if it is linear, `adjoint(y)`.
     #[staticmethod]
-    #[expect(clippy::too_many_arguments, reason = "what an operator tells of itself")]
     fn python(
         name: String,
         shape: Vec<usize>,

@@ -34,6 +34,7 @@ thread_local! {
 }
 
 /// Calculates without the interpreter's lock; Ctrl-C ends it.
+#[expect(clippy::redundant_closure_for_method_calls, reason = "the method is that of one lifetime")]
 pub(crate) fn compute<T: Send>(
     py: Python<'_>,
     work: impl FnOnce() -> Result<T> + Send,

@@ -75,12 +75,12 @@ unsafe impl Send for Lent {}
 #[pymethods]
 impl Snapshot {
     /// A copy of the image, while the callback runs.
-    fn image<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    fn image<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         let lent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: `told` waits for the callback, and for this lock, before it gives the image back.
         let image = lent.as_ref().map(|lent| unsafe { (*lent.0).clone() });
         drop(lent);
-        Ok(image.map(|image| output(py, image).into_any()))
+        image.map(|image| output(py, image).into_any())
     }
 }
 
@@ -375,10 +375,11 @@ impl Saving {
 
     /// Writes the last whole iteration; that it cannot is no second failure.
     fn rescue(&mut self, problem: &Problem) {
-        if let (Some(state), true) = (self.last.take(), problem.physics().context().is_root()) {
-            if let Err(error) = self.checkpoints.save(&state, &self.id) {
-                log::warn!("the checkpoint of the last iteration was not written: {error}");
-            }
+        if let Some(state) = self.last.take()
+            && problem.physics().context().is_root()
+            && let Err(error) = self.checkpoints.save(&state, &self.id)
+        {
+            log::warn!("the checkpoint of the last iteration was not written: {error}");
         }
     }
 }
