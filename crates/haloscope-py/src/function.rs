@@ -28,18 +28,8 @@ pub(crate) struct Function {
 }
 
 impl Function {
-<<<<<<< HEAD
-    pub(crate) fn new(
-        name: String,
-        function: Py<PyAny>,
-        alignment: usize,
-        threadsafe: bool,
-    ) -> Self {
-        Self { name, function, alignment, turn: (!threadsafe).then(Mutex::default) }
-=======
     pub(crate) fn new(name: String, call: Py<PyAny>, alignment: usize, threadsafe: bool) -> Self {
         Self { name, call, alignment, turn: (!threadsafe).then(Mutex::default) }
->>>>>>> python
     }
 }
 

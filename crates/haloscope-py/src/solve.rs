@@ -12,7 +12,7 @@ use haloscope::solve::{
     Checkpoints, Every, Ingredients, JobId, KeyKind, KeyValue, Keys, Method, Plug, Prior,
     PriorForms, Problem, Range, Reason, Record, Start, State, Stopping, TotalVariationPrior, solve,
 };
-use haloscope::{Array, Digest, Error, Result};
+use haloscope::{Array, Digest, Error, Image, Result};
 use haloscope_comm::{Collectives, Reduction};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -137,7 +137,7 @@ fn run(
         Ingredients { problem: &problem, prior, keys: &keys, iterations: request.iterations };
     let algorithm = algorithm.build(&from)?;
     let start = match (&request.start_image, &*request.start) {
-        (Some(image), _) => Start::Image(image.to_array()),
+        (Some(image), _) => Start::Image(image.to_array().into()),
         (None, "adjoint") => Start::Adjoint,
         (None, "zeros") => Start::Zeros,
         (None, "filled") => Start::Filled,
@@ -166,7 +166,9 @@ fn run(
     let mut qualities = Vec::new();
     let mut watch = |record: &Record, state: &State| {
         let quality = match &request.truth {
-            Some(truth) => Some(mean(&psnr(&state.image, &truth.view(), request.max_pixel)?)),
+            Some(truth) => {
+                Some(mean(&psnr(state.image.local(), &truth.view(), request.max_pixel)?))
+            }
             None => None,
         };
         qualities.push(quality);
@@ -196,7 +198,11 @@ fn run(
         Reason::TimeLimit => "time_limit",
         Reason::Watcher => "callback",
     };
-    Ok((outcome.state.image, reason, outcome.records.into_iter().zip(qualities).collect()))
+    Ok((
+        outcome.state.image.into_whole()?,
+        reason,
+        outcome.records.into_iter().zip(qualities).collect(),
+    ))
 }
 
 fn key_value(name: &str, kind: Option<KeyKind>, given: &Given) -> Result<KeyValue> {
@@ -239,7 +245,7 @@ fn prior_forms(
         return Ok(PriorForms { prox, denoiser: None, weight: None, range: request.clamp });
     };
     let variation = TotalVariation { iterations, ..TotalVariation::default() };
-    let denoiser = DistributedTotalVariation::new(variation, problem.physics().context())?;
+    let denoiser = DistributedTotalVariation::new(variation, problem.context())?;
     let plug = Plug::new(Arc::new(denoiser.clone()), weight as f32).range(range);
     let inner = TotalVariationPrior { weight, denoiser };
     let prox = Arc::new(Clamped { inner: Some(inner), clamp: request.clamp });
@@ -254,25 +260,23 @@ struct Clamped {
 }
 
 impl Prior for Clamped {
-    fn prox(&self, image: Array, step: f64) -> Result<Array> {
+    fn prox(&self, image: Image, step: f64) -> Result<Image> {
         let mut image = match &self.inner {
             Some(prior) => prior.prox(image, step)?,
             None => image,
         };
-        if let Some((low, high)) = self.clamp {
-            image.mapv_inplace(|value| value.clamp(low, high));
-        }
+        image.clamp(self.clamp);
         Ok(image)
     }
 }
 
 /// The noise of the measurements, of all operators on average: the same on any number of ranks.
 fn noise_of(problem: &Problem) -> Result<f64> {
-    let mut squares = vec![0.0; problem.physics().len()];
+    let mut squares = vec![0.0; problem.operators()];
     for (index, part) in problem.data().iter() {
         squares[index] = estimate_deviation(part, 2).powi(2);
     }
-    problem.physics().context().comm().all_reduce(Reduction::Sum, &mut squares)?;
+    problem.context().comm().all_reduce(Reduction::Sum, &mut squares)?;
     Ok((squares.iter().sum::<f64>() / squares.len().max(1) as f64).sqrt().max(1e-6))
 }
 
@@ -285,7 +289,10 @@ fn told(
 ) -> Result<ControlFlow<()>> {
     let ends = call_python(|py| {
         let described = described(py, record, quality)?;
-        let snapshot = Bound::new(py, Snapshot(Mutex::new(Some(Lent(&raw const state.image)))))?;
+        let snapshot = Bound::new(
+            py,
+            Snapshot(Mutex::new(Some(Lent(std::ptr::from_ref(state.image.local()))))),
+        )?;
         let ends = callback.bind(py).call1((described, &snapshot));
         snapshot.get().0.lock().unwrap_or_else(PoisonError::into_inner).take();
         ends?.is_truthy()
@@ -340,14 +347,14 @@ impl Saving {
             request.variation,
             request.level,
             request.clamp,
-            problem.physics().measurement_shapes(),
+            problem.operators(),
         );
         // The measurements of all ranks, whichever rank has them.
-        let mut digests = vec![0_u64; problem.physics().len()];
+        let mut digests = vec![0_u64; problem.operators()];
         for (index, part) in problem.data().iter() {
             digests[index] = Digest::of(part).value();
         }
-        problem.physics().context().comm().all_reduce(Reduction::Max, &mut digests)?;
+        problem.context().comm().all_reduce(Reduction::Max, &mut digests)?;
         let mut id = JobId::new(request.method.clone(), parameters.as_bytes());
         for digest in digests {
             id = id.with_content(&digest.to_le_bytes());
@@ -356,7 +363,7 @@ impl Saving {
     }
 
     fn resume(&mut self, request: &Request, problem: &Problem) -> Result<Option<State>> {
-        let context = problem.physics().context();
+        let context = problem.context();
         if request.resume {
             return Ok(self.checkpoints.load_latest(context, &self.id)?.map(|found| found.state));
         }
@@ -368,7 +375,7 @@ impl Saving {
     }
 
     fn save(&mut self, problem: &Problem, state: &State) -> Result<()> {
-        let saved = self.checkpoints.save_if_due(problem.physics().context(), state, &self.id)?;
+        let saved = self.checkpoints.save_if_due(problem.context(), state, &self.id)?;
         self.last = (!saved).then(|| state.clone());
         Ok(())
     }
@@ -376,7 +383,7 @@ impl Saving {
     /// Writes the last whole iteration; that it cannot is no second failure.
     fn rescue(&mut self, problem: &Problem) {
         if let Some(state) = self.last.take()
-            && problem.physics().context().is_root()
+            && problem.context().is_root()
             && let Err(error) = self.checkpoints.save(&state, &self.id)
         {
             log::warn!("the checkpoint of the last iteration was not written: {error}");
