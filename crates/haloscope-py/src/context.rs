@@ -43,7 +43,7 @@ fn options(seed: u64, threads: Option<usize>, deadline: f64) -> Result<ContextOp
 
 #[pymethods]
 impl PyContext {
-    /// `backend` is `auto`, `solo`, `mpi` or `attach`, which is an MPI that somebody else initialised.
+    /// `backend` is `auto`, `solo` or `mpi`.
     #[new]
     fn new(
         py: Python<'_>,
@@ -175,7 +175,7 @@ impl PyContext {
     }
 }
 
-/// Ranks of an MPI that a launcher started or that Python code has initialised.
+/// Ranks of an MPI that a launcher started.
 #[cfg(feature = "mpi")]
 fn mpi(options: &ContextOptions) -> Result<Context> {
     Ok(options.detect()?)
