@@ -14,7 +14,7 @@ use haloscope::denoise::Denoiser;
 use haloscope::distribute::distribute_with;
 use haloscope::tiling::{Strategy, Tiling};
 use haloscope::{Array, Error};
-use haloscope_comm::{Communicator, Context};
+use haloscope_comm::Context;
 
 fn main() -> Result<ExitCode, Error> {
     let ctx = Context::detect()?;
