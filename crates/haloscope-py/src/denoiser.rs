@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use haloscope::denoise::{Denoiser, NetworkDenoiser, NoiseLevel, TotalVariation};
 use haloscope::distribute::{Cutting, DenoiserOptions, DistributedDenoiser, distribute_with};
-use haloscope::tiling::{Batch, Extent, Overlap, Patch, Strategy, Tiling};
+use haloscope::tiling::{Batch, Extent, Overlap, Patch, Shards, Strategy, Tiling};
 use haloscope::{Error, Result};
 use haloscope_nn::engine::{Accuracy, EngineOptions};
 use haloscope_nn::models::{Builtin, Model, ModelName};
@@ -152,6 +152,7 @@ impl PyDenoiser {
             axes,
             border: border.parse().raised(py)?,
             batch: batch.map_or(Batch::Auto, Batch::AtMost),
+            shards: Shards::Auto,
         };
         let options = DenoiserOptions {
             cutting: Cutting::Tiling(tiling.clone()),

@@ -33,7 +33,7 @@ pub(crate) struct PriorPlan {
 pub(crate) enum PriorKind {
     None,
     TotalVariation { weight: f64, denoiser: TotalVariation },
-    Network(NetworkPlan),
+    Network(Box<NetworkPlan>),
 }
 
 type ReadPrior = fn(&Section) -> Result<PriorKind>;
@@ -42,7 +42,7 @@ type ReadPrior = fn(&Section) -> Result<PriorKind>;
 pub(crate) const PRIORS: [(&str, ReadPrior); 3] = [
     ("none", |_| Ok(PriorKind::None)),
     ("total-variation", read_total_variation),
-    ("network", |section| NetworkPlan::read(section).map(PriorKind::Network)),
+    ("network", |section| Ok(PriorKind::Network(Box::new(NetworkPlan::read(section)?)))),
 ];
 
 fn read_total_variation(section: &Section) -> Result<PriorKind> {
@@ -171,7 +171,8 @@ impl PriorPlan {
             None => PriorKind::None,
         };
         let clamp = section.bounds("clamp")?.map(|(low, high)| (low as f32, high as f32));
-        if let PriorKind::Network(NetworkPlan { scale: Scale::Range, .. }) = kind
+        if let PriorKind::Network(network) = &kind
+            && network.scale == Scale::Range
             && clamp.is_some()
         {
             let reason = "`clamp` and `scale = \"range\"` are given; one of them is possible";

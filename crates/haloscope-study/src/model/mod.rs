@@ -99,12 +99,11 @@ impl Workload {
         let missing = |what: &'static str| Error::argument(what, "none is given; a model needs it");
         let problem = configuration.problem.ok_or_else(|| missing("problem"))?;
         let operators = configuration.job(&Settings::default(), None)?.build()?.operators()?;
-        let tiles = match configuration.patch {
-            None => None,
-            Some(_) => {
-                let plan = tiles::plan(configuration)?;
-                Some((plan.len(), plan.window().iter().map(|side| *side as f64).product()))
-            }
+        let tiles = if configuration.patch.is_some() {
+            let plan = tiles::plan(configuration)?;
+            Some((plan.len(), plan.window().iter().map(|side| *side as f64).product()))
+        } else {
+            None
         };
         Ok(Self {
             sides: configuration.sides(),

@@ -14,7 +14,7 @@ use super::NoiseLevel;
 use super::network::{Members, NetworkDenoiser};
 use crate::array::{Array, View};
 use crate::error::Result;
-use crate::tiling::{ShardPlan, Tiles};
+use crate::tiling::{Kind, ShardPlan, Tiles};
 
 /// One part of an image, planned. All parts denoise at once, and the results are those of the whole image to the bit.
 pub struct NetworkShard {
@@ -71,7 +71,7 @@ impl NetworkDenoiser {
     /// What each part of an image exchanges with its neighbours. Nothing is planned for it.
     pub fn exchanges(&self, shards: &ShardPlan) -> Result<Vec<Exchanges>> {
         // Parts of one kind exchange as much.
-        let mut known: Vec<(Vec<(usize, [bool; 2])>, Exchanges)> = Vec::new();
+        let mut known: Vec<(Kind, Exchanges)> = Vec::new();
         let of_part = |part: usize| {
             let kind = shards.kind(part);
             if let Some((_, exchanges)) = known.iter().find(|(other, _)| *other == kind) {

@@ -132,7 +132,7 @@ impl ShardedStack {
         });
         let data_reads = Reads::new(ctx, needed.collect());
         let is_pointwise = match &operators[..] {
-            [one] => one.as_window().is_some_and(|one| has_pointwise_solution(one)),
+            [one] => one.as_window().is_some_and(has_pointwise_solution),
             _ => false,
         };
         let space = space.clone();

@@ -104,7 +104,9 @@ impl Space {
         let mut whole = self.whole.clone();
         whole[0] = batch;
         let mut regions = self.regions.clone();
-        regions.iter_mut().for_each(|region| region[0] = 0..batch);
+        for region in &mut regions {
+            region[0] = 0..batch;
+        }
         Self::of_regions(&self.ctx, &whole, regions)
     }
 

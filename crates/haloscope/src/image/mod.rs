@@ -164,6 +164,7 @@ impl Image {
     }
 
     /// The whole image on every rank, which takes the memory that shards are there to save. All ranks call it.
+    #[expect(clippy::missing_panics_doc, reason = "a part has the size of its region")]
     pub fn gather(&self) -> Result<Array> {
         let Layout::Sharded(space) = &self.layout else { return Ok(self.local.clone()) };
         let volume = |region: &Region| region.iter().map(Range::len).product::<usize>();

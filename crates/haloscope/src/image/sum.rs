@@ -55,6 +55,7 @@ impl Sum {
 
     /// Adds a value, exactly.
     #[inline]
+    #[expect(clippy::missing_panics_doc, reason = "three digits are three digits")]
     pub fn add(&mut self, value: f64) {
         const FRACTION: u32 = 52;
         let bits = value.to_bits();
@@ -259,7 +260,9 @@ mod tests {
 
     fn sum(values: &[f64]) -> Sum {
         let mut sum = Sum::default();
-        values.iter().for_each(|value| sum.add(*value));
+        for value in values {
+            sum.add(*value);
+        }
         sum
     }
 
@@ -359,7 +362,9 @@ mod tests {
         total.add(-1.0);
         assert_eq!(total.pending, 0);
         let mut words = total.to_words();
-        words.iter_mut().for_each(|word| *word = word.wrapping_neg());
+        for word in &mut words {
+            *word = word.wrapping_neg();
+        }
         assert_eq!(Sum::from_words(&words).value(), f64::NEG_INFINITY);
     }
 

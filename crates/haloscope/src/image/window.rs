@@ -103,7 +103,9 @@ impl WindowPlan {
     fn pack(&self, values: impl Fn(&Piece) -> Array) -> Vec<Vec<f32>> {
         let of_rank = |(_, pieces): &(usize, Vec<Piece>)| {
             let mut packed = Vec::with_capacity(pieces.iter().map(Piece::len).sum());
-            pieces.iter().for_each(|piece| packed.extend(values(piece)));
+            for piece in pieces {
+                packed.extend(values(piece));
+            }
             packed
         };
         self.sends.iter().map(of_rank).collect()

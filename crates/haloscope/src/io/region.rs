@@ -179,6 +179,9 @@ mod tests {
         for region in [vec![0..2, 0..5], vec![2..2, 0..4], vec![0..1; 3]] {
             assert!(complete(&[5, 4], &region).is_err(), "{region:?}");
         }
-        assert_eq!(complete(&[5, 4], &[1..2]).expect("columns"), [0..5, 1..2]);
+        assert_eq!(
+            complete(&[5, 4], std::slice::from_ref(&(1..2))).expect("columns"),
+            [0..5, 1..2]
+        );
     }
 }

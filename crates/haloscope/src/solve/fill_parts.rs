@@ -32,7 +32,7 @@ pub(super) fn interpolate(space: &Arc<Space>, values: &mut Array, seen: &Array) 
         if lacks[plane(space, &at)] && seen[&at] == 0.0 {
             let parent = |axis: usize| match axis {
                 0 | 1 => at[axis],
-                _ => (begins[axis] + at[axis]) / 2 - begins[axis] / 2,
+                _ => (at[axis] + begins[axis] % 2) >> 1,
             };
             *value = window[&(0..at.ndim()).map(parent).collect::<Vec<_>>()[..]];
         }

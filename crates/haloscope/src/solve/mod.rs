@@ -42,7 +42,7 @@ use crate::image::Image;
 pub use algorithm::{Algorithm, Setting};
 pub use back_projection::FilteredBackProjection;
 pub use backtracking::Backtracking;
-pub use checkpoint::{Checkpoints, Every, FolderLock, Found, JobId, Part, Parts};
+pub use checkpoint::{Checkpoints, Every, FolderLock, Found, JobId, Part, Parts, Wanted};
 pub use half_quadratic::{HalfQuadratic, Schedule};
 pub use ingredients::{Ingredients, PriorForms};
 pub use keys::{Key, KeyKind, KeyValue, Keys};

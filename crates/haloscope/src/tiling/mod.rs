@@ -27,6 +27,7 @@ use crate::error::{Error, Result};
 pub use border::Border;
 pub use choice::{Choice, MOST_EXACT_BYTES};
 pub use plan::{Tile, TilePlan};
+pub(crate) use shards::Kind;
 pub use shards::{COLUMN_STEP, ShardPlan, Shards};
 pub use standard::lengths as standard_lengths;
 

@@ -47,6 +47,9 @@ pub struct ShardPlan {
     cuts: Vec<Vec<Range<usize>>>,
 }
 
+/// The length of a part along each axis, and whether it has a neighbour before and after it there.
+pub(crate) type Kind = Vec<(usize, [bool; 2])>;
+
 impl ShardPlan {
     /// The parts of images of this shape, (batch, channel, spatial…), that may be cut at these grains, for so many ranks:
     /// those of [`Shards::Auto`].
@@ -143,7 +146,7 @@ impl ShardPlan {
     }
 
     /// What decides what a part costs: its lengths and the sides that are cut. Parts of one kind exchange as much.
-    pub(crate) fn kind(&self, part: usize) -> Vec<(usize, [bool; 2])> {
+    pub(crate) fn kind(&self, part: usize) -> Kind {
         let sides = self.region(part).into_iter().zip(&self.image[2..]);
         sides.map(|(part, side)| (part.len(), [part.start > 0, part.end < *side])).collect()
     }
@@ -265,7 +268,10 @@ mod tests {
                 let shards = shards.expect("it fits");
                 for part in 0..shards.count() {
                     let columns = shards.region(part)[1].clone();
-                    assert!(columns.start % COLUMN_STEP == 0 && columns.start % step == 0);
+                    assert!(
+                        columns.start.is_multiple_of(COLUMN_STEP)
+                            && columns.start.is_multiple_of(step)
+                    );
                 }
                 // An axis is cut as soon as it has room for a cut.
                 let step = least_common_multiple(step, COLUMN_STEP);

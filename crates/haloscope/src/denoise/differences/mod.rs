@@ -82,11 +82,10 @@ pub(crate) fn gradient_adjoint_into(
     result.par_chunks_mut(rows.length).enumerate().for_each(|(index, to)| {
         to.fill(0.0);
         let (channel, row) = (index / rows.count, index % rows.count);
-        for axis in 0..rows.axes.len() {
+        for (axis, (&(size, stride), ends)) in rows.axes.iter().zip(ends).enumerate() {
             let begin = (channel * rows.dimensions() + axis) * rows.pixels() + row * rows.length;
-            let (size, stride) = rows.axes[axis];
             let place = rows.place(row, axis);
-            if place + 1 < size || !ends[axis] {
+            if place + 1 < size || !ends {
                 to.iter_mut().zip(&dual[begin..]).for_each(|(to, dual)| *to -= dual);
             }
             if place > 0 {

@@ -275,12 +275,11 @@ impl Shard {
             encoder.write_all(&row)?;
         }
         let bytes = encoder.finish()?;
-        let file = match &mut self.file {
-            Some(file) => file,
-            None => {
-                std::fs::create_dir_all(self.path.parent().unwrap_or(&self.path))?;
-                self.file.insert(BufWriter::new(File::create(&self.path)?))
-            }
+        let file = if let Some(file) = &mut self.file {
+            file
+        } else {
+            std::fs::create_dir_all(self.path.parent().unwrap_or(&self.path))?;
+            self.file.insert(BufWriter::new(File::create(&self.path)?))
         };
         file.write_all(&bytes)?;
         self.index[2 * place] = self.offset;

@@ -30,7 +30,7 @@ use crate::error::{Error, Result};
 use crate::io::{PART, region, write_atomically_as};
 
 pub use lock::FolderLock;
-pub use parts::{Part, Parts};
+pub use parts::{Part, Parts, Wanted};
 
 use outline::Outline;
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use flate2::Crc;
 
 use super::format::{self, Header};
-use super::{JobId, State};
+use super::{JobId, State, Wanted};
 use crate::array::Array;
 use crate::error::{Error, Result};
 use crate::io::region::{self, Region};
@@ -165,10 +165,7 @@ impl Outline {
     }
 
     /// The state, of whose arrays each is all, a box, or not there.
-    pub(super) fn read(
-        &self,
-        wanted: &dyn Fn(Option<&str>, &[usize]) -> Option<Region>,
-    ) -> Result<State> {
+    pub(super) fn read(&self, wanted: &Wanted<'_>) -> Result<State> {
         let mut arrays = Vec::new();
         for (number, stored) in self.arrays.iter().enumerate() {
             let name = (number > 0).then_some(&stored.name[..]);

@@ -50,6 +50,9 @@ pub struct Parts<'a> {
     pub numbers: &'a BTreeMap<String, f64>,
 }
 
+/// Which box of an array a rank needs, if any: of the array of this name (none for the image) and whole shape.
+pub type Wanted<'a> = dyn Fn(Option<&str>, &[usize]) -> Option<Vec<Range<usize>>> + 'a;
+
 impl Checkpoints {
     /// Writes a checkpoint of a state that is spread over ranks; all ranks call it. If one rank fails, all do, and the others
     /// in the folder stay as they are. Any number of ranks can resume from it: with [`load_parts`](Self::load_parts) each
@@ -146,7 +149,7 @@ impl Checkpoints {
         &mut self,
         ctx: &Context,
         job: &JobId,
-        wanted: &dyn Fn(Option<&str>, &[usize]) -> Option<Region>,
+        wanted: &Wanted<'_>,
     ) -> Result<Option<Found>> {
         let paths = agree_on_root(ctx, || {
             self.remove_leftovers();
@@ -288,6 +291,9 @@ impl Parts<'_> {
     }
 }
 
+/// The shape of an array, and the boxes of it that ranks have.
+type Boxes = (Vec<usize>, Vec<(usize, Region)>);
+
 /// Who writes which box.
 struct Plan {
     /// Names and shapes; the image is first, and has none.
@@ -298,8 +304,7 @@ struct Plan {
 
 impl Plan {
     fn new(parts: &Parts, lists: &[Vec<u8>]) -> Result<Self> {
-        let mut arrays: BTreeMap<Option<String>, (Vec<usize>, Vec<(usize, Region)>)> =
-            BTreeMap::new();
+        let mut arrays: BTreeMap<Option<String>, Boxes> = BTreeMap::new();
         for (rank, list) in lists.iter().enumerate() {
             let mut list = Header(list);
             while !list.0.is_empty() {
