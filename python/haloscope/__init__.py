@@ -9,8 +9,8 @@
 (1, 3, 64, 96)
 
 Arrays are (batch, channel, spatial...). numpy arrays, torch tensors on the CPU and anything with DLPack are taken; float32 in
-C order is used where it lies, and results come back as the kind of array that came in, without a copy. Calls release the
-interpreter's lock and end with ``KeyboardInterrupt`` within a second of Ctrl-C.
+C order is read where it lies by operators and denoisers, and their results come back without a copy, as tensors for tensors and else
+as numpy arrays. Calls release the interpreter's lock, and Ctrl-C ends them with ``KeyboardInterrupt``.
 """
 
 from . import io, kernels, metrics, models, optim, physics, testing

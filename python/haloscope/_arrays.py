@@ -1,6 +1,6 @@
 """Arrays in and out: numpy, torch on the CPU, and anything with DLPack or ``__array__``.
 
-The extension reads float32 in C order where it lies. Anything else is converted here, once.
+The extension reads aligned float32 in C order where it lies. Anything else is converted here, once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Floats: TypeAlias = npt.NDArray[np.float32]
 
 
 def as_input(x: ArrayLike) -> Floats:
-    """The array as float32 in C order: the same memory if it is that already."""
+    """The array as aligned float32 in C order: the same memory if it is that already."""
     if is_tensor(x):
         x = _of_tensor(x)
     elif not isinstance(x, np.ndarray) and hasattr(x, "__dlpack__"):
@@ -33,7 +33,7 @@ def as_input(x: ArrayLike) -> Floats:
         raise ArgumentError(f"an array of {array.dtype} is given; pass real and imaginary part as two channels")
     if array.dtype.kind not in "fiub":
         raise ArgumentError(f"an array of {array.dtype} is given; numbers are expected")
-    return np.ascontiguousarray(array, dtype=np.float32) if array.ndim else array.astype(np.float32)
+    return np.require(array, np.float32, ["C", "A"])
 
 
 def is_tensor(x: object) -> bool:

@@ -56,7 +56,7 @@ __version__: str = info().version
 def set_num_threads(threads: int) -> None:
     """Sets the number of threads of calls outside of ranks; all cores by default.
 
-    A network keeps the number that it was made with.
+    Networks and stacks keep the number that they were made with.
 
     >>> import haloscope
     >>> before = haloscope.get_num_threads()

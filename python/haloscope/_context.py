@@ -21,7 +21,7 @@ __all__ = ["Context", "launch"]
 
 T = TypeVar("T")
 
-#: Those that are not closed; left at the end of the interpreter, before MPI is finalised.
+#: Those that are not closed; left at the end of the interpreter.
 _open: weakref.WeakSet[Context] = weakref.WeakSet()
 
 
@@ -137,7 +137,7 @@ class Context:
         return self._native.statistics()
 
     def close(self) -> None:
-        """Leaves the ranks. At the end of the interpreter it is called for you, before mpi4py finalises MPI."""
+        """Leaves the ranks. At the end of the interpreter it is called for you."""
         self._native.close()
         _open.discard(self)
 
@@ -185,7 +185,7 @@ def launch(
     >>> haloscope.launch(lambda ctx: (ctx.rank, ctx.size), ranks=2)
     [(0, 2), (1, 2)]
     """
-    if _is_launched():
+    if _haloscope.is_launched():
         with Context(seed=seed, threads=threads, deadline=deadline) as context:
             return [body(context)]
     if ranks is not None and ranks < 1:
@@ -193,12 +193,3 @@ def launch(
     return _haloscope.launch(
         lambda native: body(Context._of(native)), ranks or os.cpu_count() or 1, seed, threads, deadline
     )
-
-
-def _is_launched() -> bool:
-    """Whether a launcher started this process as one of several."""
-    if os.environ.get("HALOSCOPE_COMM") == "solo":
-        return False
-    sizes = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
-    has_rank = any(name in os.environ for name in ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"))
-    return has_rank and any(int(os.environ.get(name, "1") or 1) > 1 for name in sizes)

@@ -15,6 +15,7 @@ def info() -> str: ...
 def address(array: _Floats) -> int: ...
 def set_num_threads(threads: int) -> None: ...
 def get_num_threads() -> int: ...
+def is_launched() -> bool: ...
 def launch(
     body: Callable[[Context], _T], ranks: int, seed: int, threads: int | None, deadline: float
 ) -> list[_T]: ...
@@ -251,6 +252,11 @@ class Denoiser:
     def tiles(self, shape: Sequence[int]) -> dict[str, Any]: ...
 
 @final
+class Stop:
+    def __new__(cls) -> Stop: ...
+    def request(self) -> None: ...
+
+@final
 class Snapshot:
     def image(self) -> _Floats | None: ...
 
@@ -278,6 +284,7 @@ __all__ = [
     "Operator",
     "Snapshot",
     "Stack",
+    "Stop",
     "add_noise",
     "address",
     "command",
@@ -287,6 +294,7 @@ __all__ = [
     "fidelity_value",
     "get_num_threads",
     "info",
+    "is_launched",
     "job_template",
     "kernel",
     "landscape",

@@ -36,9 +36,11 @@ def distribute(
     """Shares operators, a denoiser or fidelities between the ranks; the result is used like the original, by all ranks at once.
 
     Keywords and defaults are those of ``deepinv.distributed.distribute``. A callable is a denoiser ``f(x, sigma)``, unless
-    ``num_operators`` is given: then it makes operators, and gets (index, ctx, factory_kwargs). ``tiling_strategy`` is ``"overlap"``
-    (None), ``"blend"``, ``"basic"``, or ``"exact"``: no tiles, and the bits of the whole image, for networks.
-    ``patch_size=None`` and ``overlap=None`` are haloscope's own choice for the image, ``"auto"`` suits the number of ranks.
+    ``num_operators`` is given: then it makes operators, and gets (index, ctx, factory_kwargs). ``tiling_strategy`` is ``"overlap"``,
+    ``"blend"``, ``"basic"``, or ``"exact"``: no tiles, and the bits of the whole image, for networks. None is ``"standard"``: overlapping
+    tiles if lengths of them are given, as they are by default; with ``patch_size=None`` and ``overlap=None``, exact for networks on images
+    whose layers take at most 5 GB, and overlapping tiles of haloscope's own lengths for anything else, on any number of ranks.
+    ``patch_size="auto"`` suits the number of ranks, on which the bits then depend.
     ``max_batch_size=None`` takes as many tiles at once as fit in a gigabyte. With one rank, a denoiser that is distributed cuts large
     images into tiles. The result is a :class:`~haloscope.physics.DistributedStack`, a
     :class:`~haloscope.models.DistributedDenoiser`, a :class:`~haloscope.optim.DistributedDataFidelity`, or a prior.
@@ -76,12 +78,12 @@ def distribute(
             raise ArgumentError("num_operators is missing; a callable that makes operators needs their number")
         return _of_factory(object, ctx, num_operators, how, owners, gather_strategy, factory_kwargs)
     denoiser = as_denoiser(object)
-    strategy = {None: "overlap", "overlap_tiling": "overlap", "smooth": "blend"}.get(tiling_strategy, tiling_strategy)
+    strategy = {"overlap_tiling": "overlap", "smooth": "blend"}.get(tiling_strategy or "", tiling_strategy or "standard")
     axes = None if tiling_dims is None else _spatial_axes(tiling_dims)
     patch = None if patch_size is None else [] if patch_size == "auto" else lengths(patch_size)
     margin = None if overlap is None else lengths(overlap)
     shared = denoiser._native.distributed(
-        ctx._native, strategy or "overlap", patch, margin, axes, border, max_batch_size
+        ctx._native, strategy, patch, margin, axes, border, max_batch_size
     )
     return DistributedDenoiser(shared)
 

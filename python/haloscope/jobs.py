@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from . import _haloscope
 from ._command import main
-from ._context import Context, _is_launched
+from ._context import Context
 from ._html import table
 from ._progress import Progress
 from ._toml import to_toml
@@ -98,7 +98,7 @@ def run(
         known = known.with_pictures_in(os.fspath(out))
     if resume or start_over:
         known = known.resuming("latest" if resume else "never")
-    context = Context() if _is_launched() else None
+    context = Context() if _haloscope.is_launched() else None
     observer = _Observer(progress, known.name)
     try:
         found = known.run(None if context is None else context._native, ranks or 1, observer)

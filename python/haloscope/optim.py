@@ -193,7 +193,7 @@ def as_stack(physics: Physics | Stack | Sequence[Physics]) -> Stack:
     """One operator or several, as a stack."""
     if isinstance(physics, Stack):
         return physics
-    return Stack([physics] if isinstance(physics, Physics) else physics)
+    return physics._alone() if isinstance(physics, Physics) else Stack(physics)
 
 
 class Prior:
@@ -361,8 +361,10 @@ class Optim:
     """A method: ``PGD(prior=PnP(net), sigma_denoiser=0.03, max_iter=20)(y, physics).image`` is the image.
 
     With plain operators it runs on this process, with distributed ones on all ranks; ``ctx`` distributes what is plain.
-    ``stepsize=None`` is 0.99 over the Lipschitz constant, where the fidelity has one. Keywords in ``options`` are keys of the method in
-    job files: ``relaxation``, ``noise``, ``weight``.
+    ``stepsize=None`` is 0.99 over the Lipschitz constant, where the fidelity has one; HQS, REDFixedPoint and CG take none.
+    ``lambda_reg`` is the weight of :class:`TVPrior`, and of any prior in HQS, REDGradient and REDFixedPoint; it is 1, and 0.23 in HQS. A
+    denoiser as the prior of other methods has ``sigma_denoiser`` in its place. Keywords in ``options`` are keys of the method in job
+    files: ``relaxation``, ``noise``, ``schedule_iterations``.
 
     >>> import haloscope
     >>> blur = haloscope.physics.Blur(haloscope.kernels.gaussian(1.0), "circular", img_size=(3, 32, 32))
@@ -376,6 +378,7 @@ class Optim:
     _method = "pgd"
     _has_step = True
     _has_inner = False
+    _lambda_reg = 1.0
 
     def __init__(
         self,
@@ -383,7 +386,7 @@ class Optim:
         prior: Prior | Denoiser | Callable[..., Any] | None = None,
         *,
         stepsize: float | None = None,
-        lambda_reg: float = 1.0,
+        lambda_reg: float | None = None,
         sigma_denoiser: float | tuple[float, float] = 0.05,
         max_iter: int = 100,
         thres_conv: float = 0.0,
@@ -396,7 +399,10 @@ class Optim:
     ) -> None:
         self.data_fidelity = data_fidelity or L2()
         self.prior = prior if prior is None or isinstance(prior, Prior) else PnP(prior)
-        self.stepsize, self.lambda_reg, self.sigma_denoiser = stepsize, lambda_reg, sigma_denoiser
+        if stepsize is not None and not self._has_step:
+            raise ArgumentError(f"stepsize: {stepsize} is given; {type(self).__name__} finds its steps itself: leave it out")
+        self.stepsize, self.sigma_denoiser = stepsize, sigma_denoiser
+        self.lambda_reg = self._lambda_reg if lambda_reg is None else lambda_reg
         self.max_iter, self.thres_conv, self.data_term, self.time_limit = max_iter, thres_conv, data_term, time_limit
         self.clamp, self.max_iter_inner, self.tol_inner = clamp, max_iter_inner, tol_inner
         self.options = options
@@ -423,6 +429,7 @@ class Optim:
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: int | float | None = None,
         resume: bool = False,
+        _stop: _haloscope.Stop | None = None,
     ) -> Result:
         """The image of the measurements.
 
@@ -468,6 +475,7 @@ class Optim:
             "checkpoint_seconds": checkpoint_every if isinstance(checkpoint_every, float) else None,
             "resume": resume,
             "mean": False,
+            "stop": _stop,
         }
         if prior is not None:
             request |= prior._request()
@@ -477,7 +485,6 @@ class Optim:
             bar.close()
         image, reason, records, digest = found
         return Result(data._restore(image), reason, to_records(records), digest)
-
 
     def iterate(
         self,
@@ -497,7 +504,7 @@ class Optim:
         True
         """
         turns: queue.Queue[Record | Result | BaseException] = queue.Queue()
-        looked, ended = threading.Semaphore(0), threading.Event()
+        looked, ended, stop = threading.Semaphore(0), threading.Event(), _haloscope.Stop()
 
         def callback(record: Record) -> bool:
             turns.put(record)
@@ -506,7 +513,7 @@ class Optim:
 
         def work() -> None:
             try:
-                turns.put(self(y, physics, callback=callback, **{"progress": False, **options}))
+                turns.put(self(y, physics, callback=callback, _stop=stop, **{"progress": False, **options}))
             except BaseException as error:  # noqa: BLE001  (raised in the loop)
                 turns.put(error)
 
@@ -521,6 +528,10 @@ class Optim:
                     return turn
                 yield turn
                 looked.release()
+        except KeyboardInterrupt:
+            # Signals do not come to the thread that calculates.
+            stop.request()
+            raise
         finally:
             ended.set()
             looked.release()
@@ -607,8 +618,8 @@ class DRS(ADMM):
 class HQS(Optim):
     """Half-quadratic splitting with falling levels: DPIR, when ``sigma_denoiser`` is (first, last).
 
-    ``noise`` is the standard deviation of the measurements' noise, by default estimated from them, and ``lambda_reg`` the weight of
-    the prior (deepinv: ``1/lamb``, 1/0.23 there).
+    ``noise`` is the standard deviation of the measurements' noise, by default estimated from them, and ``lambda_reg``, 0.23 by default,
+    the weight of the prior: the step of the data term at a level is ``level^2 / (noise^2 lambda_reg)``.
 
     >>> import haloscope
     >>> frame = haloscope.physics.Denoising(img_size=(3, 32, 32))
@@ -621,11 +632,12 @@ class HQS(Optim):
     _method = "hqs"
     _has_step = False
     _has_inner = True
+    _lambda_reg = 0.23
 
     def _keys(self) -> dict[str, Any]:
         sigma = self.sigma_denoiser
         levels = (float(sigma), float(sigma)) if isinstance(sigma, (int, float)) else (float(sigma[0]), float(sigma[-1]))
-        return {"levels": levels} | super()._keys()
+        return {"levels": levels, "weight": self.lambda_reg} | super()._keys()
 
 
 class REDGradient(Optim):
@@ -673,7 +685,11 @@ class PDCP(Optim):
     """
 
     _method = "primal-dual"
-    _has_step = False
+
+    def _keys(self) -> dict[str, Any]:
+        # Fidelities without a gradient have steps of their own, unless one is given.
+        keys = super()._keys()
+        return {name: value for name, value in keys.items() if name != "step" or value != "auto"}
 
 
 class CG(Optim):
@@ -733,8 +749,9 @@ def reconstruct(
     """All of it in one call: operators, tiles and ranks are distributed, and levels chosen.
 
     ``denoiser`` is a name or file of weights (``"builtin"`` is the built-in one for the image's channels), a denoiser, a callable, or
-    ``"tv"``. With a ``patch_size``, or on several ranks, it works on tiles. ``sigma`` is the noise of the measurements, by default estimated from them. With ``ranks``, thread ranks share the work.
-    ``options`` go to the method.
+    ``"tv"``. With a ``patch_size`` or ``overlap`` it works on tiles; without, networks have the bits of the whole image, except on very
+    large ones (see :func:`haloscope.distribute`). ``sigma`` is the noise of the measurements, for hqs alone, and by default estimated from
+    them. With ``ranks``, thread ranks share the work, and the bits are the same. ``options`` go to the method.
 
     >>> import haloscope
     >>> blur = haloscope.physics.Blur(haloscope.kernels.gaussian(1.5), "circular", img_size=(3, 32, 32))
@@ -751,13 +768,15 @@ def reconstruct(
     if method == "hqs":
         noise = {} if sigma is None else {"noise": float(sigma)}
         options = {"sigma_denoiser": (49 / 255, max(sigma or 0.02, 0.005)), **noise, **options}
+    elif sigma is not None:
+        raise ArgumentError(f"sigma: {sigma} is given for {method}; hqs takes it, and others the denoiser's level, sigma_denoiser")
 
     def body(ctx: Context) -> Result:
         from .distributed import distribute
 
         shared = distribute(operators, ctx)
         known = prior
-        if known is not None and (patch_size is not None or ctx.size > 1):
+        if known is not None:
             known = distribute(known, ctx, patch_size=patch_size, overlap=overlap)
         run = _METHODS[method](prior=known, max_iter=max_iter, **options)
         return run(data, shared, x_gt=x_gt, progress=progress)

@@ -5,7 +5,7 @@ Names and keywords are deepinv's where it has them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -144,10 +144,11 @@ class Physics:
         self.noise_model = noise_model
         self._cost = cost
         self._native: _haloscope.Operator | None = None
+        self._kept: tuple[_haloscope.Operator, int, _haloscope.Stack] | None = None
 
     def _set(self, native: _haloscope.Operator, noise_model: NoiseModel | None = None) -> None:
         """Makes it an operator of the library."""
-        self._native, self.noise_model, self._cost = native, noise_model, None
+        self._native, self.noise_model, self._cost, self._kept = native, noise_model, None, None
         self._img_size = tuple(native.image_shape)
         self._measurement_size = tuple(native.measurement_shape)
 
@@ -155,16 +156,27 @@ class Physics:
         """The operator of the library; for a subclass in Python, one that calls it."""
         if self._native is not None:
             return self._native
-        is_linear = isinstance(self, LinearPhysics)
-        return _haloscope.Operator.python(
-            type(self).__name__,
-            list(self.img_size),
-            list(self.measurement_size),
-            self.A,
-            None if is_linear else self.A_vjp,
-            self.A_adjoint if isinstance(self, LinearPhysics) else None,
-            self._cost,
-        )
+        # What the classes here define calls the operator, and would call itself.
+        name = type(self).__name__
+        if _is_method(self.A, Physics.A):
+            raise ArgumentError(f"{name} defines no A; a subclass of Physics defines A(x)")
+        adjoint = self.A_adjoint if isinstance(self, LinearPhysics) else None
+        if adjoint is not None and _is_method(adjoint, LinearPhysics.A_adjoint):
+            raise ArgumentError(f"{name} defines no A_adjoint; a subclass of LinearPhysics defines A(x) and A_adjoint(y)")
+        vjp = None if adjoint is not None or _is_method(self.A_vjp, Physics.A_vjp) else self.A_vjp
+        sizes = list(self.img_size), list(self.measurement_size)
+        return _haloscope.Operator.python(name, *sizes, self.A, vjp, adjoint, self._cost)
+
+    def _alone(self) -> Stack:
+        """A stack of this operator. That of an operator of the library is kept, for its threads."""
+        native, threads = self._native, _haloscope.get_num_threads()
+        if native is None:
+            return Stack([self])
+        if self._kept is None or self._kept[0] is not native or self._kept[1] != threads:
+            self._kept = (native, threads, _alone([native], threads))
+        alone = Stack.__new__(Stack)
+        alone._physics, alone._native, alone._noise = [self], self._kept[2], [self.noise_model]
+        return alone
 
     @property
     def img_size(self) -> tuple[int, ...]:
@@ -208,6 +220,16 @@ class Physics:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(img_size={self._img_size}, measurement_size={self._measurement_size})"
+
+
+def _is_method(method: Callable[..., Any], of: Callable[..., Any]) -> bool:
+    return getattr(method, "__func__", None) is of
+
+
+def _alone(operators: list[_haloscope.Operator], threads: int) -> _haloscope.Stack:
+    """A stack on one rank."""
+    context = _haloscope.Context("solo", 0, threads, 300.0)
+    return _haloscope.Stack(context, operators, "round_robin", None, "concatenated")
 
 
 class LinearPhysics(Physics):
@@ -345,7 +367,7 @@ class Blur(LinearPhysics):
         self.padding = padding
         self.use_fft = use_fft
         self.noise_model = noise_model
-        self._native, self._cost = None, None
+        self._native, self._cost, self._kept = None, None, None
         self._img_size = self._measurement_size = ()
         self._takes_any_shape = img_size is None
         if img_size is not None:
@@ -668,8 +690,7 @@ class Stack(Sequence[Physics]):
     def __init__(self, physics_list: Sequence[Physics]) -> None:
         self._physics = list(physics_list)
         operators = [physics._operator() for physics in self._physics]
-        alone = _haloscope.Context("solo", 0, None, 300.0)
-        self._native = _haloscope.Stack(alone, operators, "round_robin", None, "concatenated")
+        self._native = _alone(operators, _haloscope.get_num_threads())
         self._noise = [physics.noise_model for physics in self._physics]
 
     @property

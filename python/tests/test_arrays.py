@@ -31,6 +31,18 @@ def test_other_types_and_orders_are_copied_once_and_give_the_same_result(blur: h
     np.testing.assert_array_equal(blur.A(turned), expected)
 
 
+def test_arrays_that_are_not_aligned_are_copied_and_refused_where_they_are_not() -> None:
+    bytes_of = b"\0" + np.arange(8, dtype=np.float32).tobytes()
+    odd = np.frombuffer(bytes_of, np.float32, offset=1)
+    if odd.__array_interface__["data"][0] % 4 == 0:
+        odd = np.frombuffer(b"\0" + bytes_of, np.float32, offset=2)
+    assert not odd.flags.aligned
+    assert _haloscope.address(as_input(odd)) % 4 == 0
+    np.testing.assert_array_equal(as_input(odd), np.arange(8))
+    with pytest.raises(TypeError, match="multiple of 4 bytes"):
+        _haloscope.address(odd)
+
+
 def test_results_are_memory_that_rust_allocated(blur: haloscope.physics.Blur) -> None:
     y = blur.A(haloscope.io.phantom.landscape(32, 48))
     assert not y.flags.owndata and type(y.base).__name__ == "PySliceContainer"

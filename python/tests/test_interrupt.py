@@ -76,3 +76,26 @@ def test_ctrl_c_leaves_a_checkpoint(tmp_path: object) -> None:
         method(image, blur, callback=once, checkpoint=str(tmp_path), checkpoint_every=10_000_000)
     resumed = method(image, blur, checkpoint=str(tmp_path), resume=True, callback=lambda record: True)
     assert resumed.records[0].iteration > 5
+
+
+def test_ctrl_c_in_a_loop_over_iterations_leaves_a_checkpoint(tmp_path: object) -> None:
+    image = LARGE[:, :, :64, :64]
+    blur = physics.Blur(haloscope.kernels.gaussian(2.0), "circular", img_size=(3, 64, 64))
+    calls = 0
+
+    def denoiser(x: np.ndarray, sigma: float) -> np.ndarray:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+            # Ended by the signal, which the thread of the loop gets.
+            for _ in range(6000):
+                time.sleep(0.01)
+        return x
+
+    method = optim.PGD(prior=denoiser, max_iter=5)
+    with pytest.raises(KeyboardInterrupt):
+        for _ in method.iterate(image, blur, checkpoint=str(tmp_path), checkpoint_every=1000):
+            pass
+    resumed = method(image, blur, checkpoint=str(tmp_path), resume=True)
+    assert resumed.records[0].iteration == 3

@@ -107,12 +107,66 @@ def test_what_a_method_cannot_take_is_said(blur: physics.Blur) -> None:
         optim.CG()(blur.A(IMAGE), blur, x_init="guess")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("time", [-1.0, float("nan"), float("inf")])
+def test_times_that_are_none_are_refused(time: float, blur: physics.Blur, tmp_path: object) -> None:
+    with pytest.raises(haloscope.ArgumentError, match="time_limit"):
+        optim.CG(time_limit=time)(blur.A(IMAGE), blur)
+    with pytest.raises(haloscope.ArgumentError, match="checkpoint_every"):
+        optim.CG()(blur.A(IMAGE), blur, checkpoint=str(tmp_path), checkpoint_every=time)
+
+
+def test_weights_and_steps_count_or_are_refused(blur: physics.Blur) -> None:
+    y = blur.A(IMAGE)
+
+    def hqs(**options: float) -> str:
+        return optim.HQS(prior=models.TV(n_it_max=5), sigma_denoiser=(0.1, 0.05), noise=0.1, max_iter=2, **options)(y, blur).digest
+
+    assert hqs() == hqs(lambda_reg=0.23) != hqs(lambda_reg=2.0) == hqs(weight=2.0)
+    steps = [optim.PDCP(prior=optim.TVPrior(), stepsize=step, lambda_reg=0.1, max_iter=2)(y, blur).digest for step in (None, 0.1)]
+    assert steps[0] != steps[1]
+    for method in (optim.HQS, optim.REDFixedPoint, optim.CG):
+        with pytest.raises(haloscope.ArgumentError, match="stepsize: 0.5"):
+            method(stepsize=0.5)
+    with pytest.raises(haloscope.ArgumentError, match="sigma: 0.1 is given for pgd"):
+        haloscope.reconstruct(y, blur, method="pgd", sigma=0.1)
+
+
+def test_a_run_of_something_else_does_not_resume(blur: physics.Blur, tmp_path: object) -> None:
+    def run(operator: physics.Blur = blur, prior: object = optim.TVPrior(n_it_max=5), start: str = "zeros", **options: object) -> int:
+        method = optim.FISTA(prior=prior, lambda_reg=0.01, max_iter=options.pop("max_iter", 3))
+        result = method(blur.A(IMAGE), operator, x_init=start, checkpoint=f"{tmp_path}/c", checkpoint_every=1, **options)
+        return result.records[0].iteration
+
+    def schedule(iterations: int, **options: object) -> int:
+        method = optim.HQS(prior=models.TV(n_it_max=5), sigma_denoiser=(0.1, 0.05), noise=0.1, max_iter=iterations)
+        result = method(blur.A(IMAGE), blur, checkpoint=f"{tmp_path}/hqs", checkpoint_every=1, **options)
+        return result.records[0].iteration
+
+    wider = physics.Blur(haloscope.kernels.gaussian(2.0), "circular", img_size=(3, 32, 40))
+    assert run() == 1
+    others = [{"operator": wider}, {"prior": models.TV(n_it_max=5)}, {"prior": lambda x, sigma: x}, {"start": "adjoint"}]
+    for other in others:
+        with pytest.raises(haloscope.Error, match="another job"):
+            run(resume=True, **other)
+    assert run(resume=True, max_iter=5) == 4
+    assert schedule(3) == 1
+    with pytest.raises(haloscope.Error, match="another job"):
+        schedule(5, resume=True)
+
+
 def test_reconstruct_does_all_of_it_and_ranks_change_nothing(blur: physics.Blur) -> None:
     y = [blur.A(IMAGE), blur.A(IMAGE)]
     options = {"sigma": 0.01, "max_iter": 2, "patch_size": 24, "overlap": 8, "x_gt": IMAGE}
     one = haloscope.reconstruct(y, [blur, blur], **options)
     two = haloscope.reconstruct(y, [blur, blur], ranks=2, **options)
     assert one.digest == two.digest and one.records[-1].psnr > 25
+
+
+def test_reconstruct_has_the_bits_of_the_whole_image_on_any_number_of_ranks() -> None:
+    image = haloscope.io.phantom.landscape(264, 272)
+    blur = physics.Blur(haloscope.kernels.gaussian(1.2), "circular", img_size=(3, 264, 272))
+    results = [haloscope.reconstruct(blur.A(image), blur, sigma=0.02, max_iter=1, ranks=ranks) for ranks in (1, 3)]
+    assert results[0].digest == results[1].digest
 
 
 def job(**more: object) -> dict[str, object]:

@@ -1,5 +1,7 @@
 """Operators against definitions written with numpy, and their adjoints."""
 
+import pathlib
+
 import haloscope
 import numpy as np
 import pytest
@@ -50,6 +52,47 @@ def test_a_blur_is_a_convolution() -> None:
     for fft in (True, False):
         found = physics.Blur(kernel, "circular", use_fft=fft).A(x)[0, 0]
         np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_what_a_subclass_forgets_is_said() -> None:
+    class Nothing(physics.Physics):
+        pass
+
+    class Forward(physics.Physics):
+        def A(self, x: np.ndarray) -> np.ndarray:
+            return x
+
+    class OneWay(physics.LinearPhysics):
+        def A(self, x: np.ndarray) -> np.ndarray:
+            return x
+
+    x = np.ones((1, 1, 4, 4), np.float32)
+    with pytest.raises(haloscope.ArgumentError, match="Nothing defines no A;"):
+        Nothing((1, 4, 4)).A(x)
+    with pytest.raises(haloscope.ArgumentError, match="A_vjp"):
+        Forward((1, 4, 4)).A_vjp(x, x)
+    np.testing.assert_array_equal(physics.stack(Forward((1, 4, 4))).A(x)[0], x)
+    for call in (OneWay((1, 4, 4)).A_adjoint, OneWay((1, 4, 4)).A_adjoint_A, lambda x: OneWay((1, 4, 4)).A_vjp(x, x)):
+        with pytest.raises(haloscope.ArgumentError, match="OneWay defines no A_adjoint"):
+            call(x)
+
+
+@pytest.mark.skipif(not pathlib.Path("/proc/self/task").exists(), reason="needs Linux's list of threads")
+def test_stacks_have_the_threads_that_were_set_and_fidelities_start_none() -> None:
+    def workers() -> set[str]:
+        return {task.name for task in pathlib.Path("/proc/self/task").iterdir() if "worker" in (task / "comm").read_text()}
+
+    blur, x, before = physics.Blur(haloscope.kernels.gaussian(1.0), "circular", img_size=(1, 8, 8)), random(1, 1, 8, 8), workers()
+    cores = haloscope.get_num_threads()
+    try:
+        haloscope.set_num_threads(3)
+        values = {haloscope.optim.L2().fn(x, x, blur) for _ in range(4)}
+        assert len(workers() - before) == 3 and len(values) == 1
+        haloscope.set_num_threads(5)
+        stack = physics.Stack([blur, blur])
+        assert len(workers() - before) == 3 + 5 and len(stack.A(x)) == 2
+    finally:
+        haloscope.set_num_threads(cores)
 
 
 def test_a_blur_without_a_shape_takes_any() -> None:

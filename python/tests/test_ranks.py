@@ -82,6 +82,19 @@ def test_denoisers_have_the_same_bits_on_any_number_of_ranks(strategy: str | Non
         np.testing.assert_array_equal(found, haloscope.models.Network("builtin:color", threads=1)(IMAGE, 0.1))
 
 
+def test_a_network_without_lengths_of_tiles_has_the_bits_of_the_whole_image() -> None:
+    image = haloscope.io.phantom.landscape(48, 272)
+    net = haloscope.models.Network("builtin:color", threads=1)
+
+    def body(ctx: Context) -> np.ndarray:
+        shared = distribute(net, ctx, patch_size=None, overlap=None)
+        with pytest.raises(haloscope.ArgumentError, match="no tiles"):
+            shared.plan(image.shape)
+        return shared(image, 0.1)
+
+    np.testing.assert_array_equal(haloscope.testing.assert_same_bits(body, (1, 3)), net(image, 0.1))
+
+
 def test_callables_denoise_tiles() -> None:
     def body(ctx: Context) -> np.ndarray:
         shared = distribute(lambda x, sigma: x * sigma, ctx, patch_size=16, overlap=4, tiling_strategy="overlap")
@@ -194,6 +207,13 @@ def test_a_launcher_without_mpi_is_an_error_and_not_many_copies(monkeypatch: pyt
     monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
     with pytest.raises(haloscope.Error, match="MPI|mpi"):
         launch(lambda ctx: ctx.rank, 2)
+
+
+def test_a_batch_script_before_srun_is_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    monkeypatch.setenv("SLURM_NTASKS", "4")
+    monkeypatch.delenv("SLURM_STEP_ID", raising=False)
+    assert launch(lambda ctx: ctx.size, 2) == [2, 2]
 
 
 def test_messages_of_rust_go_to_logging(caplog: pytest.LogCaptureFixture) -> None:

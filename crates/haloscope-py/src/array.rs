@@ -8,7 +8,7 @@ use numpy::{IntoPyArray, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
-/// An array of float32 in C order that a call reads where it lies.
+/// An aligned array of float32 in C order that a call reads where it lies.
 ///
 /// The package converts what users give to such arrays. Other threads must not write to one while a call reads it.
 pub(crate) struct Input {
@@ -26,7 +26,7 @@ unsafe impl Sync for Input {}
 impl Input {
     /// The memory of the array.
     pub(crate) fn view(&self) -> ArrayViewD<'_, f32> {
-        // SAFETY: `extract` found as many elements, in C order, and `_array` keeps them.
+        // SAFETY: `extract` found as many elements, in C order and aligned, and `_array` keeps them.
         unsafe { ArrayViewD::from_shape_ptr(IxDyn(&self.shape), self.start) }
     }
 
@@ -44,8 +44,13 @@ impl<'py> FromPyObject<'_, 'py> for Input {
         if !array.is_c_contiguous() {
             return Err(PyTypeError::new_err("the array is not in C order"));
         }
+        let start: *const f32 = array.data();
+        if !start.is_aligned() {
+            let reason = "the array does not start at a multiple of 4 bytes; np.require aligns it";
+            return Err(PyTypeError::new_err(reason));
+        }
         let shape = array.shape().to_vec();
-        Ok(Self { start: array.data(), shape, _array: array.to_owned().unbind() })
+        Ok(Self { start, shape, _array: array.to_owned().unbind() })
     }
 }
 

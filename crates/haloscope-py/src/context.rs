@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use haloscope::{Error, Result};
-use haloscope_comm::{Collectives, Context, ContextOptions, Reduction};
+use haloscope_comm::{Choice, Collectives, Context, ContextOptions, Launch, Reduction};
 use haloscope_nn::Stop;
 use numpy::PyArrayDyn;
 use pyo3::prelude::*;
@@ -54,8 +54,9 @@ impl PyContext {
     ) -> PyResult<Self> {
         let options = options(seed, threads, deadline).raised(py)?;
         let backend = backend.to_owned();
-        let context = compute(py, move || {
-            Ok(match &*backend {
+        // On this thread, which is the one that MPI is initialised on.
+        let context = py.detach(move || {
+            Ok::<_, Error>(match &*backend {
                 "auto" => options.detect()?,
                 "solo" => options.solo()?,
                 "mpi" => mpi(&options)?,
@@ -64,8 +65,8 @@ impl PyContext {
                     return Err(Error::argument("backend", reason));
                 }
             })
-        })?;
-        Ok(Self::of(context))
+        });
+        Ok(Self::of(context.raised(py)?))
     }
 
     #[getter]
@@ -189,6 +190,16 @@ fn mpi(_: &ContextOptions) -> Result<Context> {
             .into(),
     )
     .into())
+}
+
+/// Whether the environment asks for the ranks of a launcher, as [`ContextOptions::detect`] sees it.
+#[pyfunction]
+pub(crate) fn is_launched(py: Python<'_>) -> PyResult<bool> {
+    Ok(match Choice::detect().raised(py)? {
+        Some(Choice::Solo) => false,
+        Some(Choice::Mpi) => true,
+        None => Launch::detect().raised(py)?.is_some_and(|launch| launch.size != Some(1)),
+    })
 }
 
 /// Calls `body` with the context of each of `ranks` threads, and gives what each returned.

@@ -27,7 +27,14 @@ use crate::run::compute;
 pub(crate) struct PyDenoiser {
     pub denoiser: Arc<dyn Denoiser>,
     /// How it is cut, if ranks share it.
-    shared: Option<(Tiling, usize)>,
+    shared: Option<Shared>,
+}
+
+/// A denoiser that ranks share, and how.
+struct Shared {
+    denoiser: Arc<dyn Denoiser>,
+    tiling: Tiling,
+    ranks: usize,
 }
 
 /// A noise level as Python gives it: a number, one for each image, or a map.
@@ -160,7 +167,8 @@ impl PyDenoiser {
         };
         let shared: DistributedDenoiser =
             compute(py, || distribute_with(self.denoiser.clone(), &context, options))?;
-        Ok(Self { denoiser: Arc::new(shared), shared: Some((tiling, ranks)) })
+        let own = Shared { denoiser: self.denoiser.clone(), tiling, ranks };
+        Ok(Self { denoiser: Arc::new(shared), shared: Some(own) })
     }
 
     fn denoise<'py>(
@@ -215,7 +223,7 @@ impl PyDenoiser {
 
     /// The tiles of a shared denoiser for images of this shape.
     fn tiles<'py>(&self, py: Python<'py>, shape: Vec<usize>) -> PyResult<Bound<'py, PyDict>> {
-        let Some((tiling, ranks)) = &self.shared else {
+        let Some(shared) = &self.shared else {
             let reason = "it has no tiles; distribute it first";
             return Err(raise(py, Error::argument(self.denoiser.name(), reason)));
         };
@@ -226,7 +234,10 @@ impl PyDenoiser {
             );
             return Err(raise(py, Error::argument(self.denoiser.name(), reason)));
         }
-        let plan = compute(py, || tiling.plan(&shape, self.denoiser.alignment(), *ranks))?;
+        let plan = compute(py, || {
+            let tiling = shared.tiling.choose(&shape, &*shared.denoiser)?.tiling;
+            tiling.plan(&shape, self.denoiser.alignment(), shared.ranks)
+        })?;
         let tiles: Vec<Vec<(usize, usize)>> = (0..plan.len())
             .map(|tile| {
                 plan.tile(tile).write.iter().map(|range| (range.start, range.end)).collect()

@@ -65,7 +65,7 @@ mod _haloscope {
     #[pymodule_export]
     use crate::array::{PyMeasurements, address};
     #[pymodule_export]
-    use crate::context::{PyContext, launch};
+    use crate::context::{PyContext, is_launched, launch};
     #[pymodule_export]
     use crate::denoiser::PyDenoiser;
     #[pymodule_export]
@@ -79,7 +79,7 @@ mod _haloscope {
     #[pymodule_export]
     use crate::run::{get_num_threads, set_num_threads};
     #[pymodule_export]
-    use crate::solve::{Snapshot, run_solver};
+    use crate::solve::{PyStop, Snapshot, run_solver};
     #[pymodule_export]
     use crate::stack::{PyFidelity, Stack, fidelity_gradient, fidelity_prox, fidelity_value};
 }

@@ -83,19 +83,34 @@ pub(crate) fn call_python<T>(call: impl FnOnce(Python<'_>) -> PyResult<T>) -> Py
         }
         // SAFETY: the thread is attached.
         let thread = unsafe { pyo3::ffi::PyThread_get_thread_ident() } as c_ulong;
-        let callables = || CALLABLES.lock().unwrap_or_else(PoisonError::into_inner);
-        let stop = Stop::current();
-        callables().push((stop.clone(), thread));
-        let result = call(py);
-        let mut callables = callables();
-        let own = callables.iter().rposition(|(its, at)| its.is_same_as(&stop) && *at == thread);
-        own.map(|own| callables.swap_remove(own));
-        result
+        let _running = Running::new(Stop::current(), thread);
+        call(py)
     })
 }
 
+/// An entry of [`CALLABLES`], until it is dropped.
+struct Running(Stop, c_ulong);
+
+impl Running {
+    fn new(stop: Stop, thread: c_ulong) -> Self {
+        CALLABLES.lock().unwrap_or_else(PoisonError::into_inner).push((stop.clone(), thread));
+        Self(stop, thread)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let mut callables = CALLABLES.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_own =
+            |(stop, thread): &(Stop, c_ulong)| stop.is_same_as(&self.0) && *thread == self.1;
+        if let Some(own) = callables.iter().rposition(is_own) {
+            callables.swap_remove(own);
+        }
+    }
+}
+
 /// Raises `KeyboardInterrupt` in the Python code of a calculation, at its next instruction.
-fn interrupt_callables(py: Python<'_>, stop: &Stop) {
+pub(crate) fn interrupt_callables(py: Python<'_>, stop: &Stop) {
     let callables = CALLABLES.lock().unwrap_or_else(PoisonError::into_inner);
     let threads: Vec<_> = callables
         .iter()
@@ -135,10 +150,14 @@ pub(crate) fn on_threads<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Re
 
 /// Tells what is made on this thread how many threads its rank has, while `body` runs.
 pub(crate) fn with_granted<T>(threads: usize, body: impl FnOnce() -> T) -> T {
-    let before = GRANTED.replace(Some(threads));
-    let result = body();
-    GRANTED.set(before);
-    result
+    struct Before(Option<usize>);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            GRANTED.set(self.0);
+        }
+    }
+    let _before = Before(GRANTED.replace(Some(threads)));
+    body()
 }
 
 /// Sets the threads of calls outside of ranks.

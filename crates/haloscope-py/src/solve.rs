@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use haloscope::denoise::{Denoiser, TotalVariation};
-use haloscope::distribute::DistributedTotalVariation;
+use haloscope::distribute::{DistributedStack, DistributedTotalVariation};
 use haloscope::metrics::{mean, psnr};
 use haloscope::noise::estimate_deviation;
 use haloscope::solve::{
@@ -14,6 +14,7 @@ use haloscope::solve::{
 };
 use haloscope::{Array, Digest, Error, Image, Result};
 use haloscope_comm::{Collectives, Reduction};
+use haloscope_nn::Stop;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -21,7 +22,7 @@ use crate::array::{Input, PyMeasurements, output};
 use crate::denoiser::PyDenoiser;
 use crate::error::Raised;
 use crate::operator::window_named;
-use crate::run::{call_python, compute};
+use crate::run::{call_python, compute, interrupt_callables};
 use crate::stack::{PyFidelity, Stack, shared_fidelity};
 
 /// A value of a method's key, as Python gives it.
@@ -60,6 +61,27 @@ pub(crate) struct Request {
     checkpoint_seconds: Option<f64>,
     resume: bool,
     mean: bool,
+    /// What ends a run on a thread that Ctrl-C does not come to.
+    stop: Option<Py<PyStop>>,
+}
+
+/// A request to end a run.
+#[pyclass(frozen, name = "Stop", module = "haloscope._haloscope")]
+#[derive(Default)]
+pub(crate) struct PyStop(Stop);
+
+#[pymethods]
+impl PyStop {
+    #[new]
+    fn new() -> Self {
+        Self::default()
+    }
+
+    /// Asks the run to end, which raises `KeyboardInterrupt` from it and in the Python code that it calls.
+    fn request(&self, py: Python<'_>) {
+        self.0.request();
+        interrupt_callables(py, &self.0);
+    }
 }
 
 /// The image of a run, for as long as a callback runs.
@@ -69,15 +91,24 @@ pub(crate) struct Snapshot(Mutex<Option<Lent>>);
 /// An image that `told` has borrowed.
 struct Lent(*const Array);
 
-// SAFETY: the image is only read, and only under the lock of the snapshot, from which `told` takes it back before it returns.
+// SAFETY: the image is only read, and only under the lock of the snapshot, from which `Loan` takes it back before `told` ends.
 unsafe impl Send for Lent {}
+
+/// Takes the image of a snapshot back when it is dropped, in whatever way the callback ends.
+struct Loan<'a>(&'a Snapshot);
+
+impl Drop for Loan<'_> {
+    fn drop(&mut self) {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
 
 #[pymethods]
 impl Snapshot {
     /// A copy of the image, while the callback runs.
     fn image<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         let lent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: `told` waits for the callback, and for this lock, before it gives the image back.
+        // SAFETY: `Loan` waits for this lock before `told` ends, and with it the borrow.
         let image = lent.as_ref().map(|lent| unsafe { (*lent.0).clone() });
         drop(lent);
         image.map(|image| output(py, image).into_any())
@@ -96,9 +127,14 @@ pub(crate) fn run_solver<'py>(
     let fidelity = shared_fidelity(&fidelities, stack, request.mean).raised(py)?;
     let name = fidelities.first().map_or("l2".into(), |fidelity| fidelity.0.name().to_owned());
     let denoiser = request.prior.as_ref().map(|prior| prior.get().denoiser.clone());
+    let stop = request.stop.as_ref().map(|stop| stop.get().0.clone());
     let (image, reason, records) = compute(py, || {
         let problem = Problem::new((*stack.0).clone(), (*data.0).clone(), fidelity)?;
-        run(&request, problem, &name, denoiser)
+        let run = || run(&request, &stack.0, problem, &name, denoiser);
+        match stop {
+            Some(stop) => stop.watch(run),
+            None => run(),
+        }
     })?;
     let digest = Digest::of(&image).to_string();
     let records: Vec<_> = records
@@ -112,6 +148,7 @@ type Ran = (Array, &'static str, Vec<(Record, Option<f64>)>);
 
 fn run(
     request: &Request,
+    stack: &DistributedStack,
     problem: Problem,
     fidelity: &str,
     denoiser: Option<Arc<dyn Denoiser>>,
@@ -152,9 +189,9 @@ fn run(
         iterations: request.iterations,
         relative_change: request.relative_change,
         data_term: request.data_term,
-        time_limit: request.time_limit.map(Duration::from_secs_f64),
+        time_limit: request.time_limit.map(|time| seconds("time_limit", time)).transpose()?,
     };
-    let mut saving = Saving::open(request, &problem, fidelity)?;
+    let mut saving = Saving::open(request, stack, &problem, fidelity)?;
     let resumed = match &mut saving {
         Some(saving) => saving.resume(request, &problem)?,
         None => None,
@@ -293,9 +330,8 @@ fn told(
             py,
             Snapshot(Mutex::new(Some(Lent(std::ptr::from_ref(state.image.local()))))),
         )?;
-        let ends = callback.bind(py).call1((described, &snapshot));
-        snapshot.get().0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        ends?.is_truthy()
+        let _loan = Loan(snapshot.get());
+        callback.bind(py).call1((described, &snapshot))?.is_truthy()
     });
     match ends {
         Ok(true) => Ok(ControlFlow::Break(())),
@@ -334,20 +370,29 @@ struct Saving {
 }
 
 impl Saving {
-    fn open(request: &Request, problem: &Problem, fidelity: &str) -> Result<Option<Self>> {
+    fn open(
+        request: &Request,
+        stack: &DistributedStack,
+        problem: &Problem,
+        fidelity: &str,
+    ) -> Result<Option<Self>> {
         let Some(folder) = &request.checkpoint else { return Ok(None) };
-        let every = Every {
-            iterations: request.checkpoint_iterations,
-            time: request.checkpoint_seconds.map(Duration::from_secs_f64),
-        };
+        let every = request.checkpoint_seconds.map(|time| seconds("checkpoint_every", time));
+        let every = Every { iterations: request.checkpoint_iterations, time: every.transpose()? };
         let keys: Vec<_> = request.keys.iter().map(|(name, value)| (name, value.text())).collect();
         let parameters = format!(
-            "{} {fidelity} {keys:?} {:?} {} {:?} {:?}",
+            "{} {fidelity} {keys:?} {:?} {:?} {} {} {:?} {} {:?} {:?} {:?} {:?}",
             request.method,
+            request.prior.as_ref().map(|prior| prior.get().denoiser.name().to_owned()),
             request.variation,
             request.level,
+            request.normalise,
             request.clamp,
-            problem.operators(),
+            request.start,
+            request.start_image.as_ref().map(|image| Digest::of(&image.view()).value()),
+            request.scheduled(),
+            stack.image_shape(),
+            stack.measurement_shapes(),
         );
         // The measurements of all ranks, whichever rank has them.
         let mut digests = vec![0_u64; problem.operators()];
@@ -356,6 +401,10 @@ impl Saving {
         }
         problem.context().comm().all_reduce(Reduction::Max, &mut digests)?;
         let mut id = JobId::new(request.method.clone(), parameters.as_bytes());
+        if stack.is_linear() {
+            // What the operators are shows in what they make of the measurements.
+            digests.push(Digest::of(problem.adjoint()?.whole()?).value());
+        }
         for digest in digests {
             id = id.with_content(&digest.to_le_bytes());
         }
@@ -389,6 +438,23 @@ impl Saving {
             log::warn!("the checkpoint of the last iteration was not written: {error}");
         }
     }
+}
+
+impl Request {
+    /// The iterations, if a schedule follows from them; a run of any other method may be continued with more.
+    fn scheduled(&self) -> Option<usize> {
+        let key = "schedule-iterations";
+        let method: Method = self.method.parse().ok()?;
+        let is_given = self.keys.iter().any(|(name, _)| name == key);
+        (method.key(key).is_some() && !is_given).then_some(self.iterations)
+    }
+}
+
+/// A time that Python gives.
+fn seconds(name: &str, value: f64) -> Result<Duration> {
+    Duration::try_from_secs_f64(value).map_err(|_| {
+        Error::argument(name, format!("{value} s; a time of 0 s or more that ends is accepted"))
+    })
 }
 
 impl Given {
