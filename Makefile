@@ -7,7 +7,7 @@ help: ## list the targets
 
 # What the default build leaves out: all of it is checked, and all but MPI is in the tests without a launcher.
 FEATURES = --features haloscope-cli/hdf5,haloscope-cli/zarr,haloscope-cli/parquet
-ALL_FEATURES = $(FEATURES),haloscope-cli/mpi,haloscope-comm/mpi
+ALL_FEATURES = $(FEATURES),haloscope-cli/mpi,haloscope-comm/mpi,haloscope-py/mpi
 
 # Every stage can be made alone. The stages share builds of what does not depend on the stage.
 STAGES = tools lint docs unit doctests python mpi-openmpi mpi-mpich slurm deny
@@ -86,21 +86,21 @@ deny: ## licences, sources and known holes of the dependencies
 	@if cargo deny --log-level off fetch db 2>/dev/null; then cargo deny check advisories; \
 	else echo "skipped: known holes of dependencies: the advisory database cannot be reached from here"; fi
 
-PYTHON = .venv/bin/python
+BENCH_PYTHON = .venv/bin/python
 
-$(PYTHON):
+$(BENCH_PYTHON):
 	python3 -m venv .venv
 	.venv/bin/pip install --quiet -r bench/requirements.txt
 
 # Today's results on this machine.
 RUN := bench/runs/$(shell date +%F)-$(shell sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1 | tr 'A-Z ' 'a-z-')
-COMPARE = $(PYTHON) bench/compare.py --folder $(RUN)
+COMPARE = $(BENCH_PYTHON) bench/compare.py --folder $(RUN)
 
 bench: bench-collectives bench-blur bench-gather bench-networks bench-reconstruction bench-tiling bench-tomography ## compare with the peers; results go to bench/runs
 
 RANKS = release/examples/bench_collectives
 
-bench-collectives: tools $(PYTHON)
+bench-collectives: tools $(BENCH_PYTHON)
 	cargo build --release -p haloscope-comm --examples
 	MPICC=mpicc.openmpi cargo build --release -p haloscope-comm --examples --features mpi --target-dir target/openmpi
 	MPICC=mpicc.mpich cargo build --release -p haloscope-comm --examples --features mpi --target-dir target/mpich
@@ -110,16 +110,16 @@ bench-collectives: tools $(PYTHON)
 		--peer "Mpi on MPICH=mpirun.mpich -n 2 target/mpich/$(RANKS) mpi" \
 		--peer "Open MPI itself=mpirun.openmpi -n 2 target/openmpi/$(RANKS) mpi-native" \
 		--peer "MPICH itself=mpirun.mpich -n 2 target/mpich/$(RANKS) mpi-native" \
-		--peer "Gloo=$(PYTHON) bench/peers/gloo.py"
+		--peer "Gloo=$(BENCH_PYTHON) bench/peers/gloo.py"
 
 # No peer is charged for the page faults of glibc's allocator.
 bench-networks: export MALLOC_MMAP_THRESHOLD_ = 4294967296
 bench-networks: export MALLOC_TRIM_THRESHOLD_ = 17179869184
 bench-networks: ROUNDS = 3
-bench-networks: $(PYTHON)
+bench-networks: $(BENCH_PYTHON)
 	cargo build --release -p haloscope-nn --examples
 	for threads in 1 2; do \
-		peer="$(PYTHON) bench/peers/networks.py --threads $$threads --repeats 2"; \
+		peer="$(BENCH_PYTHON) bench/peers/networks.py --threads $$threads --repeats 2"; \
 		$(COMPARE) networks-$$threads --rounds $(ROUNDS) --reference haloscope \
 			--peer "haloscope=target/release/examples/bench_networks --threads $$threads" \
 			--peer "PyTorch=$$peer torch-nchw" \
@@ -132,10 +132,10 @@ bench-networks: $(PYTHON)
 bench-blur: export MALLOC_MMAP_THRESHOLD_ = 4294967296
 bench-blur: export MALLOC_TRIM_THRESHOLD_ = 17179869184
 bench-blur: ROUNDS = 3
-bench-blur: $(PYTHON)
+bench-blur: $(BENCH_PYTHON)
 	cargo build --release -p haloscope --example bench_blur
 	for threads in 1 2; do \
-		peer="$(PYTHON) bench/peers/blur.py --threads $$threads"; \
+		peer="$(BENCH_PYTHON) bench/peers/blur.py --threads $$threads"; \
 		$(COMPARE) blur-$$threads --rounds $(ROUNDS) --reference haloscope \
 			--peer "haloscope=target/release/examples/bench_blur --threads $$threads" \
 			--peer "deepinv BlurFFT=$$peer blur-fft" \
@@ -149,7 +149,7 @@ BEFORE = 572aae2
 OLD = target/before
 bench-copies: ROUNDS = 3
 bench-copies: OPTIONS =
-bench-copies: $(PYTHON)
+bench-copies: $(BENCH_PYTHON)
 	git worktree remove --force $(OLD) 2>/dev/null || rm -rf $(OLD)
 	git worktree add --force --detach $(OLD) $(BEFORE)
 	sed "s/EngineOptions/Options/g" crates/haloscope/benches/copies.rs > $(OLD)/crates/haloscope/benches/copies.rs
@@ -175,35 +175,35 @@ bench-reconstruction-%: export MALLOC_TRIM_THRESHOLD_ = 17179869184
 bench-reconstruction-%: ROUNDS = 1
 bench-reconstruction-%: OPTIONS = $(PROBLEM) --weights $(WEIGHTS_$*) --iterations 10 --threads 2
 bench-reconstruction-%: TILES = --patch 256 --overlap 64
-bench-reconstruction-%: $(PYTHON)
+bench-reconstruction-%: $(BENCH_PYTHON)
 	cargo build --release -p haloscope --example bench_reconstruction
 	target/release/examples/bench_reconstruction prepare $(PROBLEM)
 	$(COMPARE) reconstruction-$* --rounds $(ROUNDS) --reference haloscope \
 		--show "peak_mb:{:.0f} MB" --show "psnr_db:{:.3f} dB" \
 		--peer "haloscope=target/release/examples/bench_reconstruction run $(OPTIONS)" \
 		--peer "haloscope in tiles=target/release/examples/bench_reconstruction run $(OPTIONS) $(TILES)" \
-		--peer "deepinv=$(PYTHON) bench/peers/reconstruction.py untiled $(OPTIONS) --network $*" \
-		--peer "deepinv compiled=$(PYTHON) bench/peers/reconstruction.py compiled $(OPTIONS) --network $*" \
-		--peer "deepinv in tiles=$(PYTHON) bench/peers/reconstruction.py tiled $(OPTIONS) --network $* $(TILES)"
+		--peer "deepinv=$(BENCH_PYTHON) bench/peers/reconstruction.py untiled $(OPTIONS) --network $*" \
+		--peer "deepinv compiled=$(BENCH_PYTHON) bench/peers/reconstruction.py compiled $(OPTIONS) --network $*" \
+		--peer "deepinv in tiles=$(BENCH_PYTHON) bench/peers/reconstruction.py tiled $(OPTIONS) --network $* $(TILES)"
 
 # Tiles on one and two ranks; no peer has the same network at hand.
 bench-tiling: ROUNDS = 3
-bench-tiling: $(PYTHON)
+bench-tiling: $(BENCH_PYTHON)
 	cargo build --release -p haloscope --examples
 	$(COMPARE) tiling --rounds $(ROUNDS) --peer "haloscope=target/release/examples/bench_tiling"
 
 # Three ways to gather measurements; none is a peer of ours.
-bench-gather: $(PYTHON)
+bench-gather: $(BENCH_PYTHON)
 	cargo build --release -p haloscope --examples
 	$(COMPARE) gather --rounds 3 --peer "haloscope=target/release/examples/bench_gather"
 
 bench-tomography: export MALLOC_MMAP_THRESHOLD_ = 4294967296
 bench-tomography: export MALLOC_TRIM_THRESHOLD_ = 17179869184
 bench-tomography: ROUNDS = 3
-bench-tomography: $(PYTHON)
+bench-tomography: $(BENCH_PYTHON)
 	cargo build --release -p haloscope --examples
 	for threads in 1 2; do \
-		peer="$(PYTHON) bench/peers/tomography.py --threads $$threads --repeats 1"; \
+		peer="$(BENCH_PYTHON) bench/peers/tomography.py --threads $$threads --repeats 1"; \
 		$(COMPARE) tomography-$$threads --rounds $(ROUNDS) --reference haloscope \
 			--peer "haloscope=target/release/examples/bench_tomography --threads $$threads" \
 			--peer "ASTRA linear=$$peer astra-linear" \
@@ -219,13 +219,13 @@ STUDY = target/openmpi/release/haloscope bench
 
 bench-studies: export OMPI_ALLOW_RUN_AS_ROOT = 1
 bench-studies: export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = 1
-bench-studies: tools $(PYTHON) ## measure scaling, memory and batches; results go to bench/runs
+bench-studies: tools $(BENCH_PYTHON) ## measure scaling, memory and batches; results go to bench/runs
 	MPICC=mpicc.openmpi cargo build --release --features mpi --target-dir target/openmpi
 	$(STUDY) scaling --out $(STUDIES) --mode strong,weak --backend threads,mpi --launcher "mpirun.openmpi -n" \
 		--iterations 5 --untiled
 	$(STUDY) memory --out $(STUDIES)
 	$(STUDY) batch --out $(STUDIES)
-	$(STUDY) compare --out $(STUDIES) --python $(PYTHON) --repetitions 1
+	$(STUDY) compare --out $(STUDIES) --python $(BENCH_PYTHON) --repetitions 1
 	$(STUDY) predict $(STUDIES) --cluster bench/cluster.toml --problem deblur --sizes 8192
 
 # The target is installed with `rustup target add aarch64-unknown-linux-gnu`, the rest by the packages
@@ -264,4 +264,4 @@ soak: tools ## the long tests: every fault and kill 50 times, new random cases, 
 
 clean: ## remove what was built
 	cargo clean
-	rm -rf .venv
+	rm -rf .venv .venv-python-* python/haloscope/*.so

@@ -161,8 +161,8 @@ class _Foreign(LinearPhysics):
 def from_deepinv(object: Any, *, img_size: Sequence[int] | None = None, native: bool = True) -> Any:  # noqa: A002
     """A deepinv denoiser, linear operator or stack as one of haloscope's.
 
-    With ``native``, DRUNet, DnCNN and UNet, and Blur, BlurFFT, Downsampling, Inpainting and Decolorize become haloscope's own; a warning
-    says what did not. Others are called in Python.
+    With ``native``, DRUNet, DnCNN and UNet, and Blur, BlurFFT, Downsampling and Inpainting become haloscope's own; a warning says what did
+    not. Others are called in Python.
 
     >>> import deepinv, torch, haloscope.deepinv
     >>> blur = deepinv.physics.BlurFFT((1, 16, 16), torch.ones(1, 1, 3, 3) / 9)
