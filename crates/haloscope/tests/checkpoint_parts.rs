@@ -167,7 +167,7 @@ fn names(folder: &Path) -> Vec<String> {
 fn parts(folder: &Path) -> Vec<PathBuf> {
     names(folder)
         .iter()
-        .filter(|name| name.ends_with(".part"))
+        .filter(|name| Path::new(name).extension().is_some_and(|end| end == "part"))
         .map(|name| folder.join(name))
         .collect()
 }

@@ -97,7 +97,7 @@ fn dncnn(depth: usize, channels: usize) -> Model {
 #[test]
 fn any_number_of_ranks_gives_the_bits_of_the_untiled_network() {
     // The engine fills ghosts with NaN before each round: what was not received would show.
-    assert!(cfg!(debug_assertions), "tests are built with assertions");
+    const { assert!(cfg!(debug_assertions), "tests are built with assertions") };
     let unet = Unet { channels: vec![8, 12, 16], ..Unet::default() }.random(4).expect("valid");
     let map = image(&[1, 1, 101, 203]) * 0.2;
     for (model, noisy, level) in [
@@ -143,9 +143,10 @@ fn every_size_has_the_bits_of_the_untiled_network() {
     };
     let models = [drunet.random(5).expect("valid"), dncnn_gray()];
     let quick = |rest: usize| [(1 + rest, 113 - rest), (96 + rest, 9 + rest), (193 + rest, 48)];
-    let sizes: Vec<(usize, usize)> = match is_thorough {
-        true => (1..=400).flat_map(|side| [(side, 401 - side), (side, 57)]).collect(),
-        false => (0..8).flat_map(quick).collect(),
+    let sizes: Vec<(usize, usize)> = if is_thorough {
+        (1..=400).flat_map(|side| [(side, 401 - side), (side, 57)]).collect()
+    } else {
+        (0..8).flat_map(quick).collect()
     };
     for (index, (height, width)) in sizes.into_iter().enumerate() {
         let ranks = [2, 3, 5, 8][index % 4];

@@ -46,7 +46,7 @@ fn boxes(sides: &[usize], grid: &[usize]) -> Vec<Region> {
     for (&side, &parts) in sides.iter().zip(grid) {
         let cuts = uneven(side, parts);
         let extend = |region: &Region| {
-            let with = |cut: &Range<usize>| [&region[..], &[cut.clone()]].concat();
+            let with = |cut: &Range<usize>| [&region[..], std::slice::from_ref(cut)].concat();
             cuts.iter().map(with).collect::<Vec<_>>()
         };
         all = all.iter().flat_map(extend).collect();

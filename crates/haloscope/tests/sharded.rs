@@ -123,12 +123,11 @@ fn bits(image: &Array) -> Vec<u32> {
     image.iter().map(|value| value.to_bits()).collect()
 }
 
+/// What a case is called, the bits of its image, and those of its numbers.
+type Fact = (String, Vec<u32>, Vec<u64>);
+
 /// What a few iterations of all methods make of a start, with all numbers of their records.
-fn run(
-    problem: &Problem,
-    methods: &[Box<dyn Algorithm>],
-    start: &Start,
-) -> Result<Vec<(String, Vec<u32>, Vec<u64>)>> {
+fn run(problem: &Problem, methods: &[Box<dyn Algorithm>], start: &Start) -> Result<Vec<Fact>> {
     let mut results = Vec::new();
     for method in methods {
         let state = State::new(problem.start(start)?);

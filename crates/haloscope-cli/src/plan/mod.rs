@@ -346,7 +346,7 @@ impl<'a> Setup<'a> {
         if let Some(job) = &self.job {
             let expected = job.expect(tiling, ranks)?;
             let plan = self.summarise(tiling, &expected.forecast);
-            return Ok(job.complete(plan, &expected, self.room));
+            return Ok(OfJob::complete(plan, &expected, self.room));
         }
         let Arguments { size, channels, .. } = self.arguments;
         let measurement = self.arguments.measurement.as_ref().unwrap_or(size);

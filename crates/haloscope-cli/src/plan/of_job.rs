@@ -57,7 +57,7 @@ impl OfJob<'_> {
     }
 
     /// A plan with what the job, and not the options, say of its tiles and its memory.
-    pub(super) fn complete(&self, plan: Plan, expected: &Expected, room: Room) -> Plan {
+    pub(super) fn complete(plan: Plan, expected: &Expected, room: Room) -> Plan {
         let overlap = expected.forecast.tiles.as_ref().map_or(0, |tiles| {
             // The first tile may see nothing before it.
             let before = |tile: usize| tiles.tile(tile).keep.iter().map(|keep| keep.start).max();

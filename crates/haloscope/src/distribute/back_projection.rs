@@ -66,6 +66,9 @@ fn back_project_by(
     let size = plan.view_len();
     let planes = batch * plan.image_shape()[0];
     agree(ctx, check(stack, plan, data, planes))?;
+    if planes == 0 {
+        return Err(Error::argument("measurements", "a batch of none; at least 1 is needed"));
+    }
 
     let segments = partition::even(planes * plan.lines(), ctx.size());
     let own = segments[ctx.rank()].clone();

@@ -57,15 +57,19 @@ impl ShardedNetwork {
 
     fn denoise_part(&self, image: &Image, level: &NoiseLevel) -> Result<Image> {
         let ctx = self.space.context();
-        let level = part_of_level(level, self.space.own());
         let mut halo = RankHalo::new(ctx, &self.plan, self.network.model().network().rank());
         let Some(own) = &self.own else {
-            agree(ctx, Ok(()))?;
+            agree(ctx, level.check(self.space.whole()))?;
             halo.finish(self.rounds)?;
             return Ok(image.clone());
         };
         // Parts that run wait for each other, so all begin or none does. What fails after that fails between ranks.
-        agree(ctx, self.network.check(image.local(), &level))?;
+        let checked = level.check(self.space.whole()).and_then(|()| {
+            let level = part_of_level(level, self.space.own());
+            self.network.check(image.local(), &level)?;
+            Ok(level)
+        });
+        let level = agree(ctx, checked)?;
         let _span = ctx.span("part");
         let trace = ctx.trace().filter(|trace| trace.wants_layers());
         let mut note = |layer: &str, length| {

@@ -2,7 +2,7 @@
 //!
 //! Every rank names the regions of all ranks. Files with random access are read and written by every rank for itself, so all
 //! ranks need to see the same file system. Streams go through rank 0, band by band, and a band is the most that it holds of
-//! what others have. The written file has the same bytes for any number of ranks.
+//! what others have, except of JPEG and interlaced PNG, whose decoders hold all pixels. The written file has the same bytes for any number of ranks.
 
 use std::ops::Range;
 use std::path::Path;
@@ -393,7 +393,9 @@ fn complete(
         return Err(Error::argument("regions", reason));
     }
     let region = |rank: usize| match regions.get(rank) {
-        Some(region) if !region.is_empty() => region::complete(shape, region).map(Some),
+        Some(region) if !region.is_empty() && !region.iter().any(Range::is_empty) => {
+            region::complete(shape, region).map(Some)
+        }
         _ => Ok(None),
     };
     (0..ctx.size()).map(region).collect()

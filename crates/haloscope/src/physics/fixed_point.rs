@@ -48,7 +48,7 @@ impl FixedPoint {
         Ok(Self { unit: f64::from_bits(((exponent - 62 + 1023) as u64) << 52) })
     }
 
-    /// Adds a term, whose samples must not exceed the greatest.
+    /// Adds a term, whose samples must be numbers and not exceed the greatest.
     pub fn add(self, term: &[f32], sums: &mut [i64]) {
         let per_unit = 1.0 / self.unit;
         for (sum, &sample) in sums.iter_mut().zip(term) {

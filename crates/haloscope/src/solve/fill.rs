@@ -141,7 +141,7 @@ fn smooth(values: &mut [f32], seen: &[bool], sides: &[usize]) {
     }
 }
 
-fn mean_around(values: &[f32], index: usize, sides: &[usize]) -> f32 {
+pub(super) fn mean_around(values: &[f32], index: usize, sides: &[usize]) -> f32 {
     let (mut stride, mut sum, mut count) = (1, 0.0, 0.0_f32);
     for side in sides.iter().rev() {
         let place = index / stride % side;

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use haloscope_comm::{Collectives, Reduction};
 use ndarray::{Dimension, IxDyn};
 
-use super::fill::SWEEPS;
-use crate::array::Array;
+use super::fill::{SWEEPS, mean_around};
+use crate::array::{Array, slice_mut};
 use crate::error::Result;
 use crate::image::{Needed, Region, Space, WindowPlan, cut, is_empty};
 
@@ -105,16 +105,16 @@ fn smooth(space: &Arc<Space>, values: &mut Array, seen: &Array, lacks: &[bool]) 
     if window.is_empty() {
         return Ok(());
     }
-    let unseen: Vec<IxDyn> = known
-        .indexed_iter()
-        .filter(|(at, seen)| **seen == 0.0 && lacks[plane(space, at)])
-        .map(|(at, _)| at)
-        .collect();
+    let sides = window.shape()[2..].to_vec();
+    let lacks = known.indexed_iter().map(|(at, seen)| *seen == 0.0 && lacks[plane(space, &at)]);
+    let unseen: Vec<usize> =
+        lacks.enumerate().filter_map(|(at, lacks)| lacks.then_some(at)).collect();
+    let values_of = slice_mut(&mut window);
     for _ in 0..SWEEPS {
         // The outermost pixels lack neighbours, and what is wrong there has not come to the own part when all is done.
-        let means: Vec<f32> = unseen.iter().map(|at| mean_around(&window, at)).collect();
+        let means: Vec<f32> = unseen.iter().map(|at| mean_around(values_of, *at, &sides)).collect();
         for (at, mean) in unseen.iter().zip(means) {
-            window[at] = mean;
+            values_of[*at] = mean;
         }
     }
     let begins = around(space.own());
@@ -123,26 +123,6 @@ fn smooth(space: &Arc<Space>, values: &mut Array, seen: &Array, lacks: &[bool]) 
         .collect();
     *values = cut(&window, &own);
     Ok(())
-}
-
-fn mean_around(values: &Array, at: &IxDyn) -> f32 {
-    let (mut sum, mut count) = (0.0, 0.0_f32);
-    let mut beside = at.clone();
-    for axis in (2..at.ndim()).rev() {
-        let place = at[axis];
-        if place > 0 {
-            beside[axis] = place - 1;
-            sum += values[&beside];
-            count += 1.0;
-        }
-        if place + 1 < values.shape()[axis] {
-            beside[axis] = place + 1;
-            sum += values[&beside];
-            count += 1.0;
-        }
-        beside[axis] = place;
-    }
-    if count > 0.0 { sum / count } else { values[at] }
 }
 
 /// What each rank needs of the parts of `from` for its part of `to`.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Ends a launcher whose processes are gone: Open MPI's may wait for ever for two that die at once. It is watched until
 /// what is returned is dropped.
-pub fn end_when_alone(
+pub(crate) fn end_when_alone(
     launcher: u32,
     is_alone: impl Fn() -> bool + Send + 'static,
 ) -> mpsc::Sender<()> {

@@ -39,7 +39,7 @@ pub(super) const IN_PARTS: u32 = 2;
 const FRAME: u64 = 8 + 4 + 8 + 8 + 4;
 /// What a header may take: names and shapes, which are a few hundred bytes in fact, and a hundred for each box of a part.
 const MOST_HEADER: u64 = 1 << 26;
-const MOST_AXES: u32 = 32;
+pub(super) const MOST_AXES: u32 = 32;
 /// Where the token of a manifest ends, which its header begins with.
 const TOKEN_END: usize = FRAME as usize - 4 + 8;
 /// The elements that are converted at a time.
