@@ -49,6 +49,7 @@ fn info() -> String {
 }
 
 #[cfg(feature = "mpi")]
+#[expect(clippy::unnecessary_wraps, reason = "a build without MPI has no library")]
 fn mpi_library() -> Option<String> {
     Some(haloscope_comm::Mpi::library())
 }
