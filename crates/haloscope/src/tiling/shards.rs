@@ -66,7 +66,7 @@ impl ShardPlan {
     /// let (image, grain) = ([1, 3, 480, 480], Grain { step: 48, last: 1 });
     /// let slabs = |parts| Shards::Grid(vec![parts, 1]);
     /// let shards = ShardPlan::with_shards(&image, &[grain, grain], &slabs(4), 4)?;
-    /// assert_eq!(shards.region(3), [336..480, 0..480]);
+    /// assert_eq!(shards.region(3), [384..480, 0..480]);
     /// let error = ShardPlan::with_shards(&image, &[grain, grain], &slabs(3), 4).unwrap_err();
     /// assert!(error.to_string().contains("grids that fit: [2, 2]"));
     /// # Ok::<(), haloscope::Error>(())
