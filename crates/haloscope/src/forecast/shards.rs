@@ -6,6 +6,7 @@ use haloscope_comm::{ElementKind, traffic};
 
 use super::communication::DataTerm;
 use super::{Denoised, DenoisedPart, Forecast, Share, Workload};
+use crate::denoise::NetworkShard;
 use crate::error::Result;
 use crate::image::Sum;
 use crate::solve::DataUse;
@@ -37,7 +38,7 @@ impl Workload<'_> {
                     Some(network.denoiser.shard(&self.image, &region)?)
                 };
                 let planned = planned.as_ref();
-                flops += planned.map_or(0.0, crate::denoise::NetworkShard::flops);
+                flops += planned.map_or(0.0, NetworkShard::flops);
                 choice = Some(Choice {
                     tiling: Tiling::new(Strategy::Exact),
                     reason: "the image is in shards".into(),
@@ -47,7 +48,7 @@ impl Workload<'_> {
                     tiles: usize::from(!is_idle),
                     load: 0.0,
                     elements,
-                    exchanges: planned.map(|own| own.exchanges()).unwrap_or_default(),
+                    exchanges: planned.map(NetworkShard::exchanges).unwrap_or_default(),
                     memory: Self::shard_memory(network.denoiser, planned, elements),
                 };
                 denoised = choice.clone().map(|choice| Denoised {
@@ -113,9 +114,12 @@ impl Workload<'_> {
             let one = variation_halo(&self.image, shards, rank) + sum(2);
             one.saturating_mul((denoiser.iterations.max(1) * self.image[0]) as u64)
         });
+        // That all begin to denoise.
+        let agreement =
+            self.network().map_or(0, |_| traffic::all_gather(&vec![1; self.ranks])[rank]);
         // How far the image moved, and whether to stop.
         let rest = 2 * sum(1) + traffic::all_reduce(ElementKind::U64, 2, self.ranks)[rank];
-        data.saturating_add(variation).saturating_add(rest)
+        data.saturating_add(variation).saturating_add(rest + agreement)
     }
 }
 
