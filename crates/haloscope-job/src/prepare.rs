@@ -147,7 +147,7 @@ enum Operators {
     /// Each rank has some of the operators, with what they measured.
     Dealt(DistributedStack, Measurements),
     /// Each rank has all operators, with its parts of what they measured.
-    Sharded(AcquiredShards),
+    Sharded(Box<AcquiredShards>),
 }
 
 impl Acquired {
@@ -170,7 +170,7 @@ impl Acquired {
         let (shards, has_own_bits) = agree(ctx, shards)?;
         if let Some(shards) = shards {
             let physics = AcquiredShards::new(ctx, job, &mut layout, &shards)?;
-            let physics = Operators::Sharded(physics);
+            let physics = Operators::Sharded(Box::new(physics));
             return Ok(Self { physics, of_prior, layout, doubt: None, has_own_bits });
         }
         let made = layout.recipes.clone();
@@ -219,7 +219,7 @@ impl Prepared {
             Operators::Dealt(physics, data) => {
                 Term::dealt(ctx, job, &layout, physics, data, begins)?
             }
-            Operators::Sharded(acquired) => Term::sharded(ctx, job, &layout, acquired)?,
+            Operators::Sharded(acquired) => Term::sharded(ctx, job, &layout, *acquired)?,
         };
         let Term { problem, space, image, before, stopping, truth_part } = term;
         let mut notes = Vec::new();

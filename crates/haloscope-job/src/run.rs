@@ -2,14 +2,13 @@
 //!
 //! `layout` and `prepare` make a problem of a job, `iterate` is the loop, and rank 0 writes what came out.
 
-use std::ops::Range;
 use std::path::Path;
 use std::time::Instant;
 
 use haloscope::array::extremes;
 use haloscope::denoise::NetworkDenoiser;
 use haloscope::distribute::{agree, agree_on_root};
-use haloscope::image::{Region, Space};
+use haloscope::image::Space;
 use haloscope::solve::{FolderLock, State, gather_records};
 use haloscope::{Array, io};
 use haloscope_comm::{Collectives, Context};
@@ -26,6 +25,7 @@ use crate::quality::Quality;
 use crate::saving::{Resuming, Saving, lock_output};
 use crate::scale::Clipped;
 use crate::sections::files::is_picture;
+use crate::shards::spatial_regions;
 use crate::{Job, report};
 
 /// Tells an observer what is its rank's to know.
@@ -286,17 +286,14 @@ fn write_parts(
     if let Some((truth, range)) = &prepared.truth_part {
         outcome.quality = Some(Quality::of_parts(&image, truth, *range)?);
     }
-    let spatial = |part: &Region| match part.iter().any(Range::is_empty) {
-        true => Vec::new(),
-        false => part[2..].to_vec(),
-    };
-    let regions: Vec<Region> = space.regions().iter().map(spatial).collect();
+    let regions = spatial_regions(space);
     for file in &job.output.files {
         let contrast = job.output.contrast.filter(|_| is_picture(file));
         let shown = contrast.map(|contrast| with_contrast(image.local(), contrast));
-        let options = match is_picture(file) {
-            true => io::WriteOptions::default(),
-            false => prepared.placement.write_options(),
+        let options = if is_picture(file) {
+            io::WriteOptions::default()
+        } else {
+            prepared.placement.write_options()
         };
         let part = shown.as_ref().unwrap_or(image.local());
         io::write_sharded(ctx, file, space.whole(), &options, &regions, Some(part))?;

@@ -3,9 +3,11 @@
 //! No rank holds the image or a measurement. Measurements in files are read by region. A truth, which a simulation needs, is
 //! made or read by the first rank, which sends every rank its part and keeps none of the rest.
 
+use std::ops::Range;
+
 use haloscope::denoise::NetworkDenoiser;
 use haloscope::distribute::{ShardedStack, agree};
-use haloscope::image::{Image, Space};
+use haloscope::image::{Image, Region, Space};
 use haloscope::noise::NoiseSource;
 use haloscope::physics::Stack;
 use haloscope::tiling::{ShardPlan, Shards};
@@ -199,6 +201,15 @@ fn read(ctx: &Context, job: &Job, layout: &Layout, physics: &ShardedStack) -> Re
         parts.push((index, part));
     }
     Measurements::partial(physics.len(), parts)
+}
+
+/// The parts of all ranks along the spatial axes; none for ranks without one.
+pub(crate) fn spatial_regions(space: &Space) -> Vec<Region> {
+    let spatial = |part: &Region| {
+        let is_empty = part.iter().any(Range::is_empty);
+        if is_empty { Vec::new() } else { part[2..].to_vec() }
+    };
+    space.regions().iter().map(spatial).collect()
 }
 
 fn least_common_multiple(a: usize, b: usize) -> usize {

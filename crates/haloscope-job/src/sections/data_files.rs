@@ -4,7 +4,6 @@
 //! each are read by the ranks that need them. Of other scans the first rank reads all, because nothing less tells their
 //! shape, and deals the views to the ranks.
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use haloscope::distribute::agree;
@@ -18,6 +17,7 @@ use super::operators::Entry;
 use super::placement::Placement;
 use super::stack::{Frames, Stack, Stacking};
 use crate::document::{Place, Section};
+use crate::shards::spatial_regions;
 use crate::words::count;
 
 /// Measurements in files of any format.
@@ -159,12 +159,7 @@ impl Files {
         let path = &agree(ctx, self.paths_of(index))?[0];
         let reader = Reader::open(path, &self.options).map_err(|error| self.place.refuse(error));
         let reader = agree(ctx, reader.and_then(|reader| check(reader.shape()).map(|()| reader)))?;
-        let spatial = |part: &Vec<Range<usize>>| match part.iter().any(Range::is_empty) {
-            true => Vec::new(),
-            false => part[2..].to_vec(),
-        };
-        let regions: Vec<_> = space.regions().iter().map(spatial).collect();
-        let part = reader.read_sharded(ctx, &regions)?;
+        let part = reader.read_sharded(ctx, &spatial_regions(space))?;
         let part = part.unwrap_or_else(|| Array::zeros(space.own_shape()));
         agree(ctx, check_finite(&self.place, path, &part))?;
         Ok(part)
