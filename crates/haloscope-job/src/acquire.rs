@@ -181,7 +181,12 @@ impl Layout {
         self.check_shape(shapes, index, &shape)
     }
 
-    fn check_shape(&self, shapes: &[Vec<usize>], index: usize, found: &[usize]) -> Result<()> {
+    pub(crate) fn check_shape(
+        &self,
+        shapes: &[Vec<usize>],
+        index: usize,
+        found: &[usize],
+    ) -> Result<()> {
         let (recipe, expected) = (&self.recipes[index], self.expected(shapes, index));
         if found == expected {
             return Ok(());
@@ -194,7 +199,7 @@ impl Layout {
     }
 
     /// Refuses data that the fidelity cannot evaluate.
-    fn check_values(&self, job: &Job, index: usize, part: &Array) -> Result<()> {
+    pub(crate) fn check_values(&self, job: &Job, index: usize, part: &Array) -> Result<()> {
         match job.fidelity.fidelities.get(index) {
             Some(fidelity) => fidelity
                 .value(part, part)

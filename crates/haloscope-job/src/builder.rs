@@ -105,7 +105,7 @@ impl JobBuilder {
         self
     }
 
-    /// `[image]`.
+    /// `[image]`; `layout` and `shards` say how the ranks share it.
     #[must_use]
     pub fn image(self, keys: impl FnOnce(Keys) -> Keys) -> Self {
         self.section("image", keys)
@@ -177,6 +177,8 @@ impl JobBuilder {
     pub fn edit(self, section: &str, keys: impl FnOnce(Keys) -> Keys) -> Self {
         let there = match self.document.get(section) {
             Some(Value::Table(table)) => Keys(table.clone()),
+            // `image = "sharded"` is short for a key of the section.
+            Some(layout) if section == "image" => Keys::default().set("layout", layout.clone()),
             _ => Keys::default(),
         };
         self.section(section, |_| keys(there))

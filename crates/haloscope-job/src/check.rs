@@ -64,6 +64,13 @@ fn check(job: &Job, ranks: usize, together: usize) -> Result<JobPlan> {
     }
     let (values, doubt) = match &job.measurements {
         Source::Simulation(_) => (None, None),
+        // They are looked at as parts, by the ranks that have them.
+        Source::Files(files) if job.is_sharded() => {
+            for (index, recipe) in layout.recipes.iter().enumerate() {
+                layout.check_shape(&shapes, index, &files.outline(recipe.file)?.0)?;
+            }
+            (None, None)
+        }
         _ => layout.inspect(job, &shapes)?,
     };
     if let StartPlan::File(file) = &job.start {
@@ -86,9 +93,16 @@ fn check(job: &Job, ranks: usize, together: usize) -> Result<JobPlan> {
         line("values", values);
     }
     line("fidelity", job.fidelity.name.into());
-    line("prior", job.prior.describe() + &describe_tiles(&expected.forecast));
-    for (name, value) in describe_choice(&expected.forecast, &layout.image, network.as_ref()) {
-        line(name, value);
+    if job.is_sharded() {
+        line("prior", job.prior.describe());
+        for (name, value) in describe_shards(&expected.forecast) {
+            line(name, value);
+        }
+    } else {
+        line("prior", job.prior.describe() + &describe_tiles(&expected.forecast));
+        for (name, value) in describe_choice(&expected.forecast, &layout.image, network.as_ref()) {
+            line(name, value);
+        }
     }
     let name = job.solver.name;
     line(
@@ -99,7 +113,9 @@ fn check(job: &Job, ranks: usize, together: usize) -> Result<JobPlan> {
             format!("{name}, {} at most", count(job.stop.iterations, "iteration"))
         },
     );
-    line("ranks", describe_ranks(ranks, layout.recipes.len()));
+    if !job.is_sharded() {
+        line("ranks", describe_ranks(ranks, layout.recipes.len()));
+    }
     let available = Machine::detect().memory_available_bytes;
     let available =
         available.map_or_else(String::new, |bytes| format!("; {} are available", gigabytes(bytes)));
@@ -164,6 +180,36 @@ fn describe_ranks(ranks: usize, operators: usize) -> String {
             "{ranks}, {idle} without an operator; more `groups` or fewer ranks would change that"
         ),
     }
+}
+
+/// The parts of an image in shards, how even they are, and what a network exchanges between them.
+fn describe_shards(forecast: &Forecast) -> Vec<(&'static str, String)> {
+    let Some(shards) = &forecast.shards else { return Vec::new() };
+    let join = |numbers: &[usize]| {
+        let words: Vec<String> = numbers.iter().map(ToString::to_string).collect();
+        words.join("x")
+    };
+    let idle = forecast.ranks.iter().filter(|share| share.operators == 0).count();
+    let idle =
+        if idle > 0 { format!(", {} without one", count(idle, "rank")) } else { String::new() };
+    let mut lines = vec![(
+        "shards",
+        format!(
+            "{} parts of up to {} (largest load {:.2}){idle}",
+            join(&shards.grid()),
+            join(&shards.longest()),
+            shards.largest_load(forecast.ranks.len()),
+        ),
+    )];
+    let exchanges = forecast.largest_exchanges();
+    if exchanges.rounds > 0 {
+        let (rounds, bytes) = (count(exchanges.rounds, "round"), sent(exchanges.bytes_sent));
+        lines.push((
+            "halos",
+            format!("{rounds} and {bytes} sent by the network in each iteration by a rank at most"),
+        ));
+    }
+    lines
 }
 
 /// What the ranks send each other in an iteration.

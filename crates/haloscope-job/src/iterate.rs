@@ -43,7 +43,7 @@ pub(crate) fn iterate(
     mut saving: Option<&mut Saving>,
     told: &mut Told<'_>,
 ) -> Result<Iterated> {
-    let Prepared { problem, algorithm, stopping, truth, has_truth, .. } = prepared;
+    let Prepared { problem, algorithm, stopping, truth, truth_part, has_truth, .. } = prepared;
     // Often enough for a plot.
     let every = (stopping.iterations / 15).clamp(1, 10);
     let mut qualities: Vec<(usize, Quality)> = Vec::new();
@@ -58,7 +58,10 @@ pub(crate) fn iterate(
         stopping,
         Some(&mut |record, state| {
             let clock = Instant::now();
-            let quality = if *has_truth && record.iteration.is_multiple_of(every) {
+            let is_due = *has_truth && record.iteration.is_multiple_of(every);
+            let quality = if let Some((truth, range)) = truth_part.as_ref().filter(|_| is_due) {
+                Some(Quality::of_parts(&state.image, truth, *range)?)
+            } else if is_due {
                 let compare = |truth| Quality::of(state.image.whole()?, truth);
                 agree_on_root(ctx, || truth.as_ref().map(compare).transpose())?.flatten()
             } else {

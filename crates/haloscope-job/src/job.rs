@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use haloscope::denoise::NetworkDenoiser;
 use haloscope::solve::JobId;
+use haloscope::tiling::Shards;
 use haloscope::{Error, Result};
 use haloscope_comm::Context;
 
@@ -19,12 +20,16 @@ use crate::sections::measurements::{ImageFile, Source};
 use crate::sections::operators::Entry;
 use crate::sections::prior::{PriorKind, PriorPlan};
 use crate::sections::solver::{FidelityPlan, SolverPlan, StopPlan};
+use crate::shards::ShardedPlan;
 
 /// The sections that decide the result; others say when to stop and what to do with it.
 const DECISIVE: [&str; 7] =
     ["image", "measurements", "operators", "fidelity", "prior", "solver", "start"];
 
-/// All that a job file may have.
+/// What says where the values of the image are, which does not decide the result.
+const LAYOUT: [&str; 3] = ["image", "image.layout", "image.shards"];
+
+/// All sections that a job file may have.
 pub(crate) const SECTIONS: [&str; 11] = [
     "image",
     "measurements",
@@ -67,13 +72,18 @@ pub struct Job {
     fingerprint: String,
 }
 
-/// `[image]`: the shape of what is to be found, where the measurements do not tell.
+/// `[image]`: the shape of what is to be found, where the measurements do not tell, and where its values are.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ImagePlan {
     pub place: Option<Place>,
     pub size: Option<Vec<usize>>,
     pub channels: Option<usize>,
+    /// How it is spread over the ranks, unless each has all of it.
+    pub sharded: Option<ShardedPlan>,
 }
+
+/// The layouts of an image, and whether each has it in shards.
+const LAYOUTS: [(&str, bool); 2] = [("replicated", false), ("sharded", true)];
 
 /// `[truth]`: an image to compare with.
 #[derive(Clone, Debug)]
@@ -156,6 +166,7 @@ impl Job {
         let mut job = document.read(|top| Self::read(document, top, has_caller))?;
         // After all sections are read, so that one whose name is misspelt is not taken for one that is missing.
         job.solver.check(&job.prior, &job.fidelity, &job.operators)?;
+        job.check_shards()?;
         job.notices = document.notices.take();
         if let Some(start) = job.solver.direct_start() {
             // The image to begin with is the result.
@@ -171,8 +182,8 @@ impl Job {
             file: document.name.clone(),
             reason: format!("[{key}] is missing: {what}"),
         };
-        top.refuse_all_but(&SECTIONS)?;
-        let image = top.section("image", ImagePlan::read)?.unwrap_or_default();
+        top.refuse_all_but(&[&SECTIONS[..], &["shards"]].concat())?;
+        let image = ImagePlan::at_top(top)?;
         let mut measurements = top
             .section("measurements", Source::read)?
             .ok_or_else(|| missing("measurements", "files, a scan, or what to simulate"))?;
@@ -208,7 +219,8 @@ impl Job {
         let checkpoint = top
             .section("checkpoint", |section| CheckpointPlan::read(section, &standard))?
             .unwrap_or(standard);
-        let fingerprint = top.fingerprint(&DECISIVE) + &solver.fingerprint(stop.iterations);
+        let fingerprint =
+            top.fingerprint(&DECISIVE, &LAYOUT) + &solver.fingerprint(stop.iterations);
         let name = document.name.clone();
         Ok(Self {
             name,
@@ -322,6 +334,34 @@ fn with_file(mut id: JobId, path: &Path) -> Result<JobId> {
 }
 
 impl ImagePlan {
+    /// `[image]`, or `image = "sharded"` with `shards` beside it.
+    fn at_top(top: &Section) -> Result<Self> {
+        let shards = top.get::<Vec<usize>>("shards")?;
+        let mut plan = if top.has("image") && !top.is_table("image") {
+            let is_sharded = top.choose("image", &LAYOUTS)?.unwrap_or(false);
+            let sharded = ShardedPlan { place: top.place_of("image"), shards: Shards::Auto };
+            Self { sharded: is_sharded.then_some(sharded), ..Self::default() }
+        } else {
+            top.section("image", Self::read)?.unwrap_or_default()
+        };
+        plan.set_shards(top, shards)?;
+        Ok(plan)
+    }
+
+    fn set_shards(&mut self, section: &Section, shards: Option<Vec<usize>>) -> Result<()> {
+        match (shards, &mut self.sharded) {
+            (None, _) => Ok(()),
+            (Some(shards), Some(sharded)) => {
+                sharded.shards = Shards::Grid(shards);
+                sharded.place = section.place_of("shards");
+                Ok(())
+            }
+            (Some(shards), None) => Err(section.place_of("shards").refuse(format!(
+                "{shards:?} is given, and the image is replicated; they go with image = \"sharded\""
+            ))),
+        }
+    }
+
     fn read(section: &Section) -> Result<Self> {
         let size = section.get::<Vec<usize>>("size")?;
         if let Some(size) =
@@ -332,7 +372,12 @@ impl ImagePlan {
             )));
         }
         let channels = section.count("channels")?;
-        Ok(Self { place: Some(section.place()), size, channels })
+        let is_sharded = section.choose("layout", &LAYOUTS)?.unwrap_or(false);
+        let sharded = ShardedPlan { place: section.place_of("layout"), shards: Shards::Auto };
+        let sharded = is_sharded.then_some(sharded);
+        let mut plan = Self { place: Some(section.place()), size, channels, sharded };
+        plan.set_shards(section, section.get("shards")?)?;
+        Ok(plan)
     }
 }
 

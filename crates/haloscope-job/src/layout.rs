@@ -103,7 +103,7 @@ impl Layout {
         let mut layout = match &job.measurements {
             Source::Simulation(simulation) => {
                 if let Some(shape) = simulation.announced_shape() {
-                    memory::check_image(&shape, here)?;
+                    memory::check_image(&shape, if job.is_sharded() { 1 } else { here })?;
                 }
                 let truth = simulation.truth()?;
                 let shape = truth.0.shape().to_vec();
@@ -117,6 +117,14 @@ impl Layout {
                 memory::check_image(&image, here)?;
                 let scanned = Scanned::new(shape, measured.angles.as_deref(), false);
                 Self::new(job, image, |_| Ok(Some(scanned.clone())))?
+            }
+            // Nobody reads a measurement as a whole.
+            Source::Files(files) if job.is_sharded() => {
+                let (shape, origin) = files.outline(0)?;
+                let mut layout = Self::new(job, image_shape(job, &shape)?, |_| Ok(None))?;
+                files.check_count(layout.recipes.last().map_or(0, |recipe| recipe.file + 1))?;
+                layout.origin = Some(origin);
+                layout
             }
             Source::Files(files) => {
                 let first = files.survey(0)?;
@@ -155,7 +163,9 @@ impl Layout {
 
     /// The layout of a job as the other ranks have it.
     fn follow(job: &Job, here: usize, facts: Facts) -> Result<Self> {
-        memory::check_image(&facts.image, here)?;
+        if !job.is_sharded() {
+            memory::check_image(&facts.image, here)?;
+        }
         let layout = Self::new(job, facts.image, |file| Ok(facts.scans.get(&file).cloned()))?;
         Ok(Self { range: facts.range.map(f64::from_bits), ..layout })
     }

@@ -25,6 +25,7 @@ mod run;
 mod saving;
 pub mod scale;
 mod sections;
+mod shards;
 mod summary;
 mod template;
 mod time;

@@ -4,6 +4,7 @@
 //! measurements; before them the ranks read, project back and find an image to begin with.
 
 use haloscope::denoise::NetworkDenoiser;
+use haloscope::distribute::ShardedStack;
 use haloscope::forecast::{self, Denoising, Forecast};
 use haloscope::tiling::{ShardPlan, Tiling};
 use haloscope::{Error, Result};
@@ -64,15 +65,18 @@ impl Expected {
             }
             _ => forecast::PriorWork::None,
         };
-        let forecast = forecast::Workload {
+        let workload = forecast::Workload {
             image: layout.image.clone(),
             measurements: measured.iter().map(|values| vec![*values]).collect(),
             ranks,
             method: job.solver.algorithm,
             inner_iterations: job.solver.inner_iterations(),
             prior,
+        };
+        if let Some(shards) = job.shard_plan(&layout.image, network, ranks)? {
+            return Self::in_shards(job, layout, &workload, &shards);
         }
-        .forecast()?;
+        let forecast = workload.forecast()?;
         let image = bytes_of(&layout.image);
         let preparation = Preparation::of(job, layout, ranks, &measured);
         let iterations =
@@ -88,6 +92,39 @@ impl Expected {
         Ok(Self { forecast, rank_bytes, other_bytes, shared_bytes })
     }
 
+    /// Of an image in shards. The first rank holds a truth as a whole until it has sent the parts of it.
+    fn in_shards(
+        job: &Job,
+        layout: &Layout,
+        workload: &forecast::Workload<'_>,
+        shards: &ShardPlan,
+    ) -> Result<Self> {
+        let operators = layout.recipes.iter().map(Recipe::draft).collect::<Result<Vec<_>>>()?;
+        let messages = ShardedStack::messages(&operators, shards, workload.ranks)?;
+        let forecast = workload.forecast_shards(shards, &messages)?;
+        let image = bytes_of(&layout.image);
+        let share = shards.largest_load(workload.ranks) / workload.ranks as f64;
+        let of_part = |bytes: u64| (bytes as f64 * share).ceil() as u64;
+        let measured: usize = workload.measurements.iter().flatten().sum();
+        let data = of_part(bytes_of(&[layout.image[0], measured]));
+        // The image to begin with and what operators make of it, beside the measurements and the residuals.
+        let arrays = match &job.start {
+            StartPlan::Filled => 4,
+            StartPlan::Adjoint | StartPlan::PseudoInverse(_) => 3,
+            StartPlan::Zeros | StartPlan::BackProjection(..) | StartPlan::File(_) => 1,
+        };
+        let begins = 2 * data + arrays * of_part(image);
+        let truth = if layout.range.is_some() { of_part(image) } else { 0 };
+        let is_dealt = layout.range.is_some() || matches!(job.start, StartPlan::File(_));
+        let whole = if is_dealt { image + of_part(image) } else { 0 };
+        let iterations = forecast.largest_memory() as u64;
+        let other_bytes = truth + begins.max(iterations);
+        let weights = forecast.ranks.iter().map(|share| share.memory.weights).max();
+        let shared_bytes = (weights.unwrap_or(0) as u64).min(other_bytes.max(1));
+        let rank_bytes = (truth + whole).max(other_bytes);
+        Ok(Self { forecast, rank_bytes, other_bytes, shared_bytes })
+    }
+
     /// The bytes of so many ranks in so many processes.
     #[must_use]
     pub fn bytes(&self, ranks: usize, processes: usize) -> u64 {
@@ -99,9 +136,14 @@ impl Expected {
 
     /// Refuses what does not fit on this machine, which has `here` of the ranks in so many processes.
     pub(crate) fn check(&self, here: usize, processes: usize) -> Result<()> {
-        let remedy = match &self.forecast.shards {
-            Some(_) => "more machines, or tiles: strategy = \"overlap\" in [prior]",
-            None => "or more machines",
+        // A replicated image has other ways to be denoised.
+        let choice = self.forecast.choice.as_ref();
+        let has_tiles =
+            choice.is_some_and(|choice| choice.is_exact() && choice.pass_bytes.is_some());
+        let remedy = if has_tiles {
+            "more machines, or tiles: strategy = \"overlap\" in [prior]"
+        } else {
+            "or more machines"
         };
         check(self.bytes(here, processes), remedy)
     }

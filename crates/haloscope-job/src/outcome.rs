@@ -11,7 +11,8 @@ use crate::layout::Truth;
 use crate::prepare::Before;
 use crate::quality::Quality;
 
-/// What a run found, and how it went. All ranks have the image; files, comparisons and pictures are the first rank's.
+/// What a run found, and how it went. All ranks have the image, or their parts of it; files, comparisons and pictures are the
+/// first rank's.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The name of the job.
@@ -83,7 +84,7 @@ impl std::fmt::Display for Ending {
 }
 
 impl Outcome {
-    /// What was found, (batch, channel, spatial…).
+    /// What was found, (batch, channel, spatial…); of an image in shards this rank's part.
     #[must_use]
     pub fn image(&self) -> &Array {
         self.state.image.local()

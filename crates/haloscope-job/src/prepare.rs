@@ -2,27 +2,28 @@
 //!
 //! All ranks prepare together and share the work, and an error on one of them becomes one on all.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use haloscope::denoise::{NetworkDenoiser, Work};
 use haloscope::distribute::{
-    DistributedStack, Factory, agree, agree_on_root, back_project, distribute,
+    DistributedStack, Factory, ShardedStack, agree, agree_on_root, back_project, distribute,
 };
+use haloscope::image::Space;
 use haloscope::physics::tomography::Window;
 use haloscope::solve::{Algorithm, Problem, Start, State, Stopping};
-use haloscope::{Array, Measurements, Result};
+use haloscope::{Array, Error, Image, Measurements, Result};
 use haloscope_comm::{Context, ContextOptions};
 use serde::{Deserialize, Serialize};
 
 use crate::Job;
-use crate::acquire::{acquire, broadcast};
+use crate::acquire::{acquire, broadcast, digests};
 use crate::layout::{Layout, Truth};
 use crate::sections::beam::Scan;
 use crate::sections::files::StartPlan;
 use crate::sections::operators::Recipe;
 use crate::sections::placement::Placement;
-use crate::sections::prior::RankedPrior;
+use crate::sections::prior::{RankedPrior, robust_extremes};
+use crate::shards::AcquiredShards;
 
 /// A job on the ranks: all that iterations need.
 #[derive(Debug)]
@@ -35,6 +36,8 @@ pub struct Prepared {
     pub stopping: Stopping,
     /// What images are compared with, on rank 0.
     pub truth: Option<Truth>,
+    /// The same for an image in shards: this rank's part, and the difference between black and white.
+    pub truth_part: Option<(Image, f64)>,
     /// Whether there is a truth, on every rank.
     pub has_truth: bool,
     /// Where the image is.
@@ -123,20 +126,28 @@ impl Job {
     ) -> Result<Prepared> {
         let layout = Layout::of(ctx, self)?;
         let network = agree(ctx, self.share_network(ctx, &layout.image))?;
-        let acquired = Acquired::new(ctx, self, layout, distribution)?;
+        let acquired = Acquired::new(ctx, self, layout, network.as_deref(), distribution)?;
         Prepared::new(ctx, self, acquired, network, None)
     }
 }
 
 /// Operators and their measurements, on the ranks that own them.
 pub(crate) struct Acquired {
-    physics: DistributedStack,
+    physics: Operators,
     of_prior: Context,
     layout: Layout,
-    /// Of the rank's own operators.
-    pub data: Measurements,
     /// What may be wrong with the data, on rank 0.
     pub doubt: Option<String>,
+    /// Whether the result may differ from that of the other layout.
+    pub has_own_bits: bool,
+}
+
+/// The operators and their measurements, as the ranks share them.
+enum Operators {
+    /// Each rank has some of the operators, with what they measured.
+    Dealt(DistributedStack, Measurements),
+    /// Each rank has all operators, with its parts of what they measured.
+    Sharded(Box<AcquiredShards>),
 }
 
 impl Acquired {
@@ -145,9 +156,23 @@ impl Acquired {
         ctx: &Context,
         job: &Job,
         mut layout: Layout,
+        network: Option<&NetworkDenoiser>,
         distribution: Distribution,
     ) -> Result<Self> {
         let (of_physics, of_prior) = distribution.contexts(ctx)?;
+        let shards = job.shard_plan(&layout.image, network, ctx.size()).and_then(|shards| {
+            if shards.is_some() && distribution != Distribution::Both {
+                let reason = "an image in shards has operators and denoiser on all ranks";
+                return Err(Error::argument("distribution", reason));
+            }
+            Ok((shards, job.has_own_bits_in_shards(&layout, network)?))
+        });
+        let (shards, has_own_bits) = agree(ctx, shards)?;
+        if let Some(shards) = shards {
+            let physics = AcquiredShards::new(ctx, job, &mut layout, &shards)?;
+            let physics = Operators::Sharded(Box::new(physics));
+            return Ok(Self { physics, of_prior, layout, doubt: None, has_own_bits });
+        }
         let made = layout.recipes.clone();
         for scan in made.iter().filter_map(Recipe::scan) {
             scan.normalise(&of_physics)?;
@@ -157,7 +182,24 @@ impl Acquired {
         let data = acquire(ctx, job, &mut layout, &physics)?;
         let first = data.get(0).filter(|_| ctx.is_root());
         let doubt = first.and_then(|first| layout.doubt(job, first));
-        Ok(Self { physics, of_prior, layout, data, doubt })
+        let physics = Operators::Dealt(physics, data);
+        Ok(Self { physics, of_prior, layout, doubt, has_own_bits })
+    }
+
+    /// Digests of all measurements; all ranks call it and get the same.
+    pub(crate) fn digests(&self, ctx: &Context) -> Result<Vec<u8>> {
+        match &self.physics {
+            Operators::Dealt(_, data) => digests(ctx, data),
+            Operators::Sharded(acquired) => acquired.digests(),
+        }
+    }
+
+    /// The operators on an image in shards, if it is.
+    pub(crate) fn sharded(&self) -> Option<&ShardedStack> {
+        match &self.physics {
+            Operators::Dealt(..) => None,
+            Operators::Sharded(acquired) => Some(&acquired.physics),
+        }
     }
 }
 
@@ -171,9 +213,117 @@ impl Prepared {
         network: Option<Arc<NetworkDenoiser>>,
         found: Option<&State>,
     ) -> Result<Self> {
-        let Acquired { physics, of_prior, layout, data, .. } = acquired;
-        let recipes = layout.recipes.clone();
+        let Acquired { physics, of_prior, layout, .. } = acquired;
         let begins = found.is_none();
+        let term = match physics {
+            Operators::Dealt(physics, data) => {
+                Term::dealt(ctx, job, &layout, physics, data, begins)?
+            }
+            Operators::Sharded(acquired) => Term::sharded(ctx, job, &layout, *acquired)?,
+        };
+        let Term { problem, space, image, before, stopping, truth_part } = term;
+        let mut notes = Vec::new();
+        let mut start = None;
+        let mut scale = found.and_then(scale_of);
+        if begins {
+            let mut image = match start_of(ctx, job, &layout, image, space.as_ref())? {
+                Start::Image(image) => image,
+                start => problem.start(&start)?,
+            };
+            notes.extend(job.prior.clamp_note(|| robust_extremes(&image))?);
+            // Zeros say nothing of the image's values.
+            let seen = || match &job.start {
+                StartPlan::Zeros => robust_extremes(&problem.start(&Start::Adjoint)?),
+                _ => robust_extremes(&image),
+            };
+            scale = job.prior.scale(seen)?;
+            let is_scan = layout.recipes[0].scan().is_some();
+            if let Some(scale) = scale {
+                let note = job.prior.scale_note(scale, || robust_extremes(&image), is_scan)?;
+                notes.extend(note);
+            }
+            if job.solver.method.is_direct() {
+                image.clamp(job.prior.clamp);
+            }
+            let mut state = State::new(image);
+            if let Some((black, white)) = scale {
+                for (name, value) in SCALE.into_iter().zip([black, white]) {
+                    state.numbers.insert(name.into(), value.into());
+                }
+            }
+            start = Some(state);
+        }
+        let prior = job.prior.build(&of_prior, network, scale, space.as_ref())?;
+        let work = match &prior {
+            RankedPrior::Network(plug) => Some(plug.work(&layout.image)?),
+            _ => None,
+        };
+        let (algorithm, noise) = job.solver.build(&problem, &prior, job.stop.iterations)?;
+        if let Some(noise) = noise {
+            notes.push(format!(
+                "the noise of the measurements is about {noise:.2e}; `noise` in [solver] sets another"
+            ));
+        }
+        let Layout { truth, placement, range, .. } = layout;
+        let has_truth = range.is_some();
+        Ok(Self {
+            problem,
+            algorithm,
+            stopping,
+            truth,
+            truth_part,
+            has_truth,
+            placement,
+            before,
+            start,
+            notes,
+            work,
+        })
+    }
+}
+
+/// The data term of a job, with what else its layout decides.
+struct Term {
+    problem: Problem,
+    /// Where the parts of an image in shards are.
+    space: Option<Arc<Space>>,
+    /// A filtered back-projection to begin with.
+    image: Option<Array>,
+    before: Option<Before>,
+    stopping: Stopping,
+    truth_part: Option<(Image, f64)>,
+}
+
+impl Term {
+    /// That of an image in shards.
+    fn sharded(
+        ctx: &Context,
+        job: &Job,
+        layout: &Layout,
+        acquired: AcquiredShards,
+    ) -> Result<Self> {
+        let AcquiredShards { physics, data, truth } = acquired;
+        let space = physics.space().clone();
+        let measured = physics.measured().iter();
+        let values: usize =
+            measured.map(|space| space.whole()[1..].iter().product::<usize>()).sum();
+        let stopping = job.stop.stopping(values * layout.image[0], &job.fidelity);
+        let fidelity = distribute(job.fidelity.fidelities.clone(), ctx)?;
+        let problem = job.solver.adapt(Problem::sharded(physics, &data, fidelity)?);
+        let space = Some(space);
+        Ok(Self { problem, space, image: None, before: None, stopping, truth_part: truth })
+    }
+
+    /// That of an image that all ranks have.
+    fn dealt(
+        ctx: &Context,
+        job: &Job,
+        layout: &Layout,
+        physics: DistributedStack,
+        data: Measurements,
+        begins: bool,
+    ) -> Result<Self> {
+        let recipes = layout.recipes.clone();
         let looks = job.output.folder.is_some() && !job.solver.method.is_direct();
         let scan = only_scan(&recipes);
         let project = |window: Window| match scan {
@@ -208,61 +358,7 @@ impl Prepared {
         if scan.is_some_and(|scan| scan.is_normalised()) {
             problem = problem.with_squared_norm(1.0);
         }
-        let mut notes = Vec::new();
-        let mut start = None;
-        let mut scale = found.and_then(scale_of);
-        if begins {
-            let mut image = match start_of(ctx, job, &layout, image)? {
-                Start::Image(image) => image,
-                start => problem.start(&start)?,
-            };
-            notes.extend(job.prior.clamp_note(image.whole()?));
-            // Zeros say nothing of the image's values.
-            let seen = || match &job.start {
-                StartPlan::Zeros => problem.start(&Start::Adjoint)?.into_whole().map(Cow::Owned),
-                _ => image.whole().map(Cow::Borrowed),
-            };
-            scale = job.prior.scale(seen)?;
-            let is_scan = recipes[0].scan().is_some();
-            if let Some(scale) = scale {
-                notes.extend(job.prior.scale_note(scale, image.whole()?, is_scan));
-            }
-            if job.solver.method.is_direct() {
-                image.clamp(job.prior.clamp);
-            }
-            let mut state = State::new(image);
-            if let Some((black, white)) = scale {
-                for (name, value) in SCALE.into_iter().zip([black, white]) {
-                    state.numbers.insert(name.into(), value.into());
-                }
-            }
-            start = Some(state);
-        }
-        let prior = job.prior.build(&of_prior, network, scale)?;
-        let work = match &prior {
-            RankedPrior::Network(plug) => Some(plug.work(&layout.image)?),
-            _ => None,
-        };
-        let (algorithm, noise) = job.solver.build(&problem, &prior, job.stop.iterations)?;
-        if let Some(noise) = noise {
-            notes.push(format!(
-                "the noise of the measurements is about {noise:.2e}; `noise` in [solver] sets another"
-            ));
-        }
-        let Layout { truth, placement, range, .. } = layout;
-        let has_truth = range.is_some();
-        Ok(Self {
-            problem,
-            algorithm,
-            stopping,
-            truth,
-            has_truth,
-            placement,
-            before,
-            start,
-            notes,
-            work,
-        })
+        Ok(Self { problem, space: None, image, before, stopping, truth_part: None })
     }
 }
 
@@ -299,13 +395,18 @@ fn start_of(
     job: &Job,
     layout: &Layout,
     back_projection: Option<Array>,
+    space: Option<&Arc<Space>>,
 ) -> Result<Start> {
     Ok(match (&job.start, back_projection) {
         (_, Some(image)) => Start::Image(image.into()),
+        (StartPlan::Zeros, _) if space.is_some() => Start::Zeros,
         (StartPlan::Zeros, _) => Start::Image(Array::zeros(layout.image.clone()).into()),
         (StartPlan::PseudoInverse(iterations), _) => Start::PseudoInverse(*iterations),
         (StartPlan::File(file), _) => {
             let read = agree_on_root(ctx, || layout.load_start(file))?;
+            if let Some(space) = space {
+                return Ok(Start::Image(Image::scatter(space, read.as_deref())?));
+            }
             let mut image = read.unwrap_or_else(|| Array::zeros(layout.image.clone()));
             broadcast(ctx, &mut image)?;
             Start::Image(image.into())

@@ -8,8 +8,9 @@ use std::time::Instant;
 use haloscope::array::extremes;
 use haloscope::denoise::NetworkDenoiser;
 use haloscope::distribute::{agree, agree_on_root};
+use haloscope::image::Space;
 use haloscope::solve::{FolderLock, State, gather_records};
-use haloscope::{Array, Digest, io};
+use haloscope::{Array, io};
 use haloscope_comm::{Collectives, Context};
 
 use crate::error::{Error, Result};
@@ -24,6 +25,7 @@ use crate::quality::Quality;
 use crate::saving::{Resuming, Saving, lock_output};
 use crate::scale::Clipped;
 use crate::sections::files::is_picture;
+use crate::shards::spatial_regions;
 use crate::{Job, report};
 
 /// Tells an observer what is its rank's to know.
@@ -134,10 +136,10 @@ impl Ready {
         let mut warnings = agree(ctx, layout.warnings(job))?;
         told.end_stage("opening the network and the folders");
         let begin = Instant::now();
-        let acquired = Acquired::new(ctx, job, layout, Distribution::Both)?;
+        let acquired = Acquired::new(ctx, job, layout, network.as_deref(), Distribution::Both)?;
         warnings.extend(acquired.doubt.clone());
         let found = match &mut saving {
-            Some(saving) => saving.resume(ctx, job, &acquired.data, told)?,
+            Some(saving) => saving.resume(ctx, job, &acquired, told)?,
             None => None,
         };
         let mut prepared = Prepared::new(ctx, job, acquired, network, found.as_ref())?;
@@ -196,7 +198,7 @@ impl Ready {
             truth: prepared.truth.take(),
             operators,
             bytes_moved: statistics.iter().map(|costs| costs.total().bytes_sent).sum(),
-            bits: Digest::of(state.image.local()).to_string(),
+            bits: format!("{:016x}", state.image.digest()?),
             depends_on_ranks: job.prior.depends_on_ranks(),
             files: Vec::new(),
             pictures: Vec::new(),
@@ -209,7 +211,14 @@ impl Ready {
         if stopped.is_some() {
             return Ok(outcome);
         }
-        let written = agree_on_root(ctx, || write(job, &prepared, &mut outcome, told));
+        let written = match outcome.state.image.layout().clone() {
+            haloscope::image::Layout::Replicated => {
+                agree_on_root(ctx, || write(job, &prepared, &mut outcome, told)).map(drop)
+            }
+            haloscope::image::Layout::Sharded(space) => {
+                write_parts(&space, job, &prepared, &mut outcome, told)
+            }
+        };
         if let Err(error) = written {
             return Err(match &mut saving {
                 Some(saving) => saving.rescue(ctx, &outcome.state, error),
@@ -261,6 +270,39 @@ fn write(
         report::write(folder, job, outcome)?;
     }
     told.observer.conclude(outcome)
+}
+
+/// Compares an image in shards with the truth, and writes its files: each rank its part. All ranks call it.
+fn write_parts(
+    space: &Space,
+    job: &Job,
+    prepared: &Prepared,
+    outcome: &mut Outcome,
+    told: &mut Told<'_>,
+) -> haloscope::Result<()> {
+    let ctx = space.context();
+    let mut image = outcome.state.image.clone();
+    image.clamp(outcome.clamp);
+    if let Some((truth, range)) = &prepared.truth_part {
+        outcome.quality = Some(Quality::of_parts(&image, truth, *range)?);
+    }
+    let regions = spatial_regions(space);
+    for file in &job.output.files {
+        let contrast = job.output.contrast.filter(|_| is_picture(file));
+        let shown = contrast.map(|contrast| with_contrast(image.local(), contrast));
+        let options = if is_picture(file) {
+            io::WriteOptions::default()
+        } else {
+            prepared.placement.write_options()
+        };
+        let part = shown.as_ref().unwrap_or(image.local());
+        io::write_sharded(ctx, file, space.whole(), &options, &regions, Some(part))?;
+        outcome.files.push(file.clone());
+    }
+    if job.output.folder.is_some() {
+        told.note("the image is in shards, of which no pictures and no report are made");
+    }
+    agree_on_root(ctx, || told.observer.conclude(outcome)).map(drop)
 }
 
 /// Writes the image as a picture, in which values from 0 to 1 are shown unless there is a `contrast`.

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use haloscope::distribute::{agree, agree_on_root};
 use haloscope::solve::{Checkpoints, FolderLock, JobId, State};
-use haloscope::{Error, Measurements, Result};
-use haloscope_comm::Context;
+use haloscope::{Error, Result};
+use haloscope_comm::{Collectives, Context};
 
 use crate::Job;
-use crate::acquire::digests;
+use crate::prepare::Acquired;
 use crate::run::Told;
 
 /// What a run does about checkpoints.
@@ -67,17 +67,24 @@ impl Saving {
         &mut self,
         ctx: &Context,
         job: &Job,
-        data: &Measurements,
+        acquired: &Acquired,
         told: &mut Told<'_>,
     ) -> Result<Option<State>> {
-        let digests = digests(ctx, data)?;
+        let digests = acquired.digests(ctx)?;
         if let Some(id) = agree_on_root(ctx, || job.id(ctx.size(), &digests))? {
-            self.id = id;
+            self.id = if acquired.has_own_bits { id.with_content(b"in shards") } else { id };
         }
+        // Every rank checks the parts that it reads.
+        let mut hash = [self.id.hash];
+        ctx.comm().broadcast(0, &mut hash)?;
+        self.id.hash = hash[0];
         if self.resuming != Resuming::Latest {
             return Ok(None);
         }
-        let found = self.checkpoints.load_latest(ctx, &self.id)?;
+        let found = match acquired.sharded() {
+            Some(physics) => self.checkpoints.load_shards(ctx, &self.id, physics)?,
+            None => self.checkpoints.load_latest(ctx, &self.id)?,
+        };
         match &found {
             Some(found) => {
                 for note in found.notes() {

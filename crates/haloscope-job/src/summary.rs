@@ -73,7 +73,7 @@ impl Summary {
             |(rank, records): (usize, &Vec<_>)| RankSummary::of(rank, records, &outcome.qualities);
         Self {
             problem: outcome.job.clone(),
-            shape: outcome.image().shape()[1..].to_vec(),
+            shape: outcome.state.image.shape()[1..].to_vec(),
             operators: outcome.operators,
             ranks: outcome.records.len(),
             method: outcome.method,

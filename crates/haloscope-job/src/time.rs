@@ -60,7 +60,10 @@ fn estimate(
     let operators = layout.recipes.len() as f64;
     let most = forecast.ranks.iter().map(|share| share.operators).max().unwrap_or(1) as f64;
     // All ranks wait for the one with the most to do, which has its part of the cores.
-    let uneven = (most * ranks / operators).max(1.0);
+    let load = forecast.largest_load().max(1.0);
+    let uneven = if job.is_sharded() { load } else { (most * ranks / operators).max(1.0) };
+    // How often all ranks together compute what is done to each pixel.
+    let copies = if job.is_sharded() { load } else { ranks };
     let data = applications(layout)? * uneven;
     let image: usize = layout.image.iter().product();
     let prior = match (&job.prior.kind, network) {
@@ -76,7 +79,7 @@ fn estimate(
         // On every rank as one step of a method with its own dual variable, or shared by them as many as its prox takes.
         (PriorKind::TotalVariation { denoiser, .. }, _) => {
             let steps = match job.solver.method.priors {
-                haloscope::solve::Priors::TotalVariation => ranks,
+                haloscope::solve::Priors::TotalVariation => copies,
                 _ => denoiser.iterations as f64,
             };
             variation_rate(layout)? * image as f64 * steps
@@ -84,7 +87,7 @@ fn estimate(
         _ => 0.0,
     };
     // What every method does with images besides: about as much as a step of total variation.
-    let rest = variation_rate(layout)? * image as f64 * ranks;
+    let rest = variation_rate(layout)? * image as f64 * copies;
     let iteration = data * job.solver.applications() + prior + rest;
     let mut seconds = iteration * job.stop.iterations as f64;
     // A norm that a scan is scaled to is not estimated once more.

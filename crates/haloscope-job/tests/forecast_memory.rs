@@ -21,12 +21,14 @@ const CHILD: &str = "HALOSCOPE_FORECAST_JOB";
 const CHILD_TEST: &str = "memory_of_jobs_with_scans_is_foretold_within_10_percent";
 
 /// What is run, and on how many ranks.
-const CASES: [(&str, usize); 5] = [
+const CASES: [(&str, usize); 7] = [
     ("direct from one file", 1),
     ("direct from one file", 3),
     ("direct from views", 2),
     ("variation from views", 3),
     ("simulated", 2),
+    ("in shards", 1),
+    ("in shards", 3),
 ];
 
 fn views(side: usize) -> usize {
@@ -39,6 +41,8 @@ fn write(folder: &Path, side: usize) -> Result<()> {
         (at[2] + at[3] % 5 + at[4]) as f32 / side as f32
     });
     io::write(folder.join(format!("scan-{side}.npy")), &all, &WriteOptions::default())?;
+    let volume = Array::from_shape_fn(vec![1, 1, side, side, side], |at| (at[2] + at[4]) as f32);
+    io::write(folder.join(format!("volume-{side}.npy")), &volume, &WriteOptions::default())?;
     std::fs::create_dir(folder.join(format!("views-{side}"))).expect("a folder");
     for (view, values) in all.axis_iter(ndarray::Axis(2)).enumerate() {
         let path = folder.join(format!("views-{side}/{view:03}.npy"));
@@ -66,6 +70,11 @@ fn job(case: &str, folder: &Path, side: usize) -> Result<Job> {
         "variation from views" => {
             variation(scan(builder, format!("views-{side}/*.npy"))).start("fbp", |it| it)
         }
+        "in shards" => variation(builder)
+            .image(|it| it.set("layout", "sharded"))
+            .measurements(|it| it.set("files", vec![format!("volume-{side}.npy"); 2]))
+            .operator("identity", |it| it)
+            .operator("identity", |it| it),
         _ => variation(builder.measurements(|it| {
             it.set("phantom", "shepp-logan").set("size", vec![side as i64; 3]).set("points", 1)
         }))

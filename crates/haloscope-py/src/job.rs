@@ -75,7 +75,7 @@ impl PyJob {
         Ok(described)
     }
 
-    /// Runs it on the ranks of a context, or on as many threads. `observe(kind, content)` is told of everything on rank 0.
+    /// Runs it on the ranks of a context, or on as many threads. Of an image in shards, a rank of a context gets its part. `observe(kind, content)` is told of everything on rank 0.
     fn run<'py>(
         &self,
         py: Python<'py>,
@@ -90,7 +90,15 @@ impl PyJob {
                 return run(&job, &context, observe.as_ref());
             }
             let stop = Stop::current();
-            let body = move |context: &Context| stop.watch(|| run(&job, context, observe.as_ref()));
+            let gathered = move |context: &Context| {
+                let mut outcome = run(&job, context, observe.as_ref())?;
+                // The parts of an image in shards are all in this process.
+                if job.is_sharded() {
+                    outcome.state.image = outcome.state.image.gather()?.into();
+                }
+                Ok(outcome)
+            };
+            let body = move |context: &Context| stop.watch(|| gathered(context));
             let mut outcomes = ContextOptions::default().threads(ranks, body)?;
             Ok(outcomes.swap_remove(0))
         })?;

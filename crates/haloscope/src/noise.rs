@@ -7,6 +7,9 @@
 
 mod level;
 
+use std::ops::Range;
+
+use ndarray::Axis;
 use rayon::prelude::*;
 
 pub use level::level;
@@ -166,6 +169,38 @@ impl Noise {
                 )
             })?;
             self.add(part, NoiseSource { seed, operator })?;
+        }
+        Ok(())
+    }
+
+    /// Adds noise to a part of an operator's output, of which `whole` is the shape and `region` says where the part lies: the same
+    /// noise as [`add`](Self::add) has there.
+    ///
+    /// # Errors
+    /// If the noise is Poisson and an element is negative or not finite.
+    pub fn add_to_part(
+        &self,
+        part: &mut View,
+        (whole, region): (&[usize], &[Range<usize>]),
+        source: NoiseSource,
+    ) -> Result<()> {
+        if part.len() == whole.iter().product::<usize>() {
+            return self.add(part, source);
+        }
+        let Some(rows) = part.ndim().checked_sub(1) else { return Ok(()) };
+        let starts: Vec<usize> = region.iter().map(|range| range.start).collect();
+        let lanes = ndarray::indices(&part.shape()[..rows]);
+        let firsts: Vec<u64> = lanes
+            .into_iter()
+            .map(|at| {
+                let place = |axis: usize| starts[axis] + if axis < rows { at[axis] } else { 0 };
+                (0..whole.len()).fold(0, |index, axis| index * whole[axis] + place(axis)) as u64
+            })
+            .collect();
+        for (mut row, first) in part.lanes_mut(Axis(rows)).into_iter().zip(firsts) {
+            let mut values = row.to_vec();
+            self.add_to_range(&mut values, first, source)?;
+            row.iter_mut().zip(values).for_each(|(to, value)| *to = value);
         }
         Ok(())
     }

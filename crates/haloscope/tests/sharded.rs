@@ -8,17 +8,19 @@ use haloscope::distribute::{ShardedNetwork, ShardedStack, distribute};
 use haloscope::fidelity::{Amplitude, Ball, Fidelities, Fidelity, L1, L2, Poisson};
 use haloscope::image::{Image, Space, Sum};
 use haloscope::metrics::{Border, Ssim, of_images, psnr};
+use haloscope::noise::{Noise, NoiseSource};
 use haloscope::physics::{
     Blur, BlurMethod, Downsampling, DownsamplingFilter, Identity, Inpainting, Matrix, Padding,
     Physics, Stack,
 };
 use haloscope::solve::{
-    Admm, Algorithm, Backtracking, ConjugateGradient, DouglasRachford, Fista, HalfQuadratic,
-    Landweber, Plug, PrimalDual, Prior, Problem, Prox, ProxPrimalDual, ProximalGradient, Range,
-    RedFixedPoint, RedGradient, Schedule, Start, State, Stopping, TotalVariationPrior, solve,
+    Admm, Algorithm, Backtracking, Checkpoints, ConjugateGradient, DouglasRachford, Every, Fista,
+    HalfQuadratic, JobId, Landweber, Plug, PrimalDual, Prior, Problem, Prox, ProxPrimalDual,
+    ProximalGradient, Range, RedFixedPoint, RedGradient, Schedule, Start, State, Stopping,
+    TotalVariationPrior, solve,
 };
 use haloscope::tiling::ShardPlan;
-use haloscope::{Array, Error, Measurements, Result};
+use haloscope::{Array, Digest, Error, Measurements, Result};
 use haloscope_comm::{Context, ElementKind, traffic};
 use haloscope_nn::engine::{EngineOptions, Grain};
 use haloscope_nn::models::{Architecture, Dncnn, Model};
@@ -386,6 +388,85 @@ fn metrics_of_parts_are_those_of_the_whole() {
             for found in found.expect("no rank fails") {
                 assert_eq!(found, expected, "{shape:?} on {ranks} ranks");
             }
+        }
+    }
+}
+
+/// What the first rank has goes to all parts; their digest and their noise are those of the whole.
+#[test]
+fn scattered_images_have_the_digest_and_the_noise_of_the_whole() {
+    for shape in [&[2, 23, 45][..], &[1, 9, 12, 26]] {
+        let whole = Array::from_shape_fn([&[2], shape].concat(), |at| {
+            (at[0] * 7 + at[2] * 50 + at[3]) as f32 / 400.0
+        });
+        let source = NoiseSource { seed: 4, operator: 3 };
+        let mut noisy = whole.clone();
+        Noise::poisson_gaussian(0.1, 0.2).and_then(|it| it.add(&mut noisy, source)).expect("noise");
+        for ranks in RANKS {
+            let (whole, noisy) = (whole.clone(), noisy.clone());
+            let outcome = Context::threads(ranks, move |ctx| {
+                let mut grains = vec![Grain { step: 2, last: 1 }; shape.len() - 1];
+                grains[shape.len() - 2].step = 8;
+                let space = Space::new(ctx, &ShardPlan::new(whole.shape(), &grains, ranks)?)?;
+                let part = Image::scatter(&space, ctx.is_root().then_some(&*whole))?;
+                assert_eq!(part, Image::cut(&space, &whole)?);
+                assert_eq!(part.digest()?, Digest::of(&whole).value());
+                let mut part = part.into_local();
+                let place = (space.whole(), &space.own()[..]);
+                Noise::poisson_gaussian(0.1, 0.2)?.add_to_part(&mut part, place, source)?;
+                assert_eq!(Image::sharded(&space, part)?, Image::cut(&space, &noisy)?);
+                Ok::<_, Error>(())
+            });
+            outcome.expect("no rank fails");
+        }
+    }
+}
+
+/// A state that three ranks save in parts is read by five, and by one that has all of it.
+#[test]
+fn states_in_shards_resume_on_other_ranks_and_in_the_other_layout() {
+    let shape = [2, 22, 44];
+    let truth = truth(&shape);
+    let operators = PROBLEMS[5].1;
+    let data = stack(operators, &shape).and_then(|stack| stack.forward(&truth)).expect("data");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().to_owned();
+    let job = JobId::new("shards", b"");
+    let iterate = move |ctx: &Context, space: Option<&Arc<Space>>, from: Option<State>, to| {
+        let problem = problem(ctx, space, stack(operators, &shape)?, data.clone(), L1)?;
+        let squared_norm = problem.squared_norm()?;
+        let method = ProxPrimalDual { squared_norm, weight: 0.02, step: 0.3, range: None };
+        let begin = || problem.start(&Start::Adjoint).map(State::new);
+        let state = from.map_or_else(begin, Ok)?;
+        let stopping = Stopping { iterations: to, ..Stopping::default() };
+        Ok::<_, Error>(solve(&problem, &method, state, &stopping, None)?.state)
+    };
+    let expected = iterate(&Context::solo(), None, None, 5).expect("replicated").image;
+    let expected = expected.into_whole().expect("replicated");
+    let image = truth.shape().to_vec();
+    let (first, saved, name) = (iterate.clone(), path.clone(), job.clone());
+    let cut = image.clone();
+    let outcome = Context::threads(3, move |ctx| {
+        let state = first(ctx, Some(&space(ctx, &cut, CUTS[0])?), None, 2)?;
+        Checkpoints::new(&saved, Every::default())?.save_together(ctx, &state, &name)
+    });
+    outcome.expect("no rank fails");
+    for ranks in [1, 5, 8] {
+        let (iterate, path, job, image) =
+            (iterate.clone(), path.clone(), job.clone(), image.clone());
+        let found = Context::threads(ranks, move |ctx| {
+            let mut checkpoints = Checkpoints::new(&path, Every::default())?;
+            if ctx.size() == 1 {
+                let found = checkpoints.load_latest(ctx, &job)?.expect("it is there");
+                return iterate(ctx, None, Some(found.state), 5)?.image.gather();
+            }
+            let space = space(ctx, &image, CUTS[0])?;
+            let physics = ShardedStack::new(stack(operators, &shape)?, &space)?;
+            let found = checkpoints.load_shards(ctx, &job, &physics)?.expect("it is there");
+            iterate(ctx, Some(&space), Some(found.state), 5)?.image.gather()
+        });
+        for found in found.expect("no rank fails") {
+            assert!(bits(&found) == bits(&expected), "{ranks} ranks");
         }
     }
 }

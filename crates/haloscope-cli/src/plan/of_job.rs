@@ -21,6 +21,14 @@ pub(super) fn setup<T>(
     plan: impl FnOnce(&Setup<'_>) -> Result<T>,
 ) -> Result<T> {
     let job = Job::from_file(path)?;
+    if job.is_sharded() {
+        anyhow::bail!(
+            "{}: its image is in shards, and `plan` compares tiles; `haloscope check --ranks {}` prints the parts, messages and \
+             memory of this job",
+            job.name(),
+            arguments.ranks
+        );
+    }
     let threads = arguments.threads.unwrap_or((Machine::detect().cores / arguments.ranks).max(1));
     // What one rank of it needs must fit here, even if it is to run elsewhere: the data are read.
     let forecast = job.forecast(threads)?;

@@ -189,7 +189,7 @@ mod tests {
         let print = |text: &str| {
             document(text).read(|top| {
                 top.section("a", |a| a.get::<Vec<f64>>("x").map(|_| ()))?;
-                Ok(top.fingerprint(&["a"]))
+                Ok(top.fingerprint(&["a"], &[]))
             })
         };
         let one = print("[a]\nx = [1, 2.5] # note\n").expect("read");

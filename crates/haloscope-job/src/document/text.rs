@@ -1,7 +1,7 @@
 //! A section as text: for reports, and for telling jobs apart.
 
 use toml::Spanned;
-use toml::de::DeValue;
+use toml::de::{DeString, DeValue};
 
 use super::Section;
 
@@ -35,13 +35,28 @@ impl Section<'_> {
         }
     }
 
-    /// All that is in some of its keys, whatever the layout of the text.
-    pub(crate) fn fingerprint(&self, keys: &[&str]) -> String {
+    /// All that is in some of its keys, whatever the layout of the text. Plain values at the paths `but` do not count, nor does
+    /// a table that has no others.
+    pub(crate) fn fingerprint(&self, keys: &[&str], but: &[&str]) -> String {
         let mut text = String::new();
         for key in keys {
-            if let Some(value) = self.table.get(*key) {
-                text.push_str(key);
-                write_value(&mut text, value.get_ref());
+            match self.table.get(*key).map(Spanned::get_ref) {
+                None => (),
+                Some(DeValue::Table(table)) if but.contains(key) => {
+                    let counts = |name: &str| !but.contains(&&*format!("{key}.{name}"));
+                    let counted: Vec<_> =
+                        table.iter().filter(|(name, _)| counts(name.get_ref())).collect();
+                    if !table.is_empty() && counted.is_empty() {
+                        continue;
+                    }
+                    text.push_str(key);
+                    write_table(&mut text, counted);
+                }
+                Some(_) if but.contains(key) => (),
+                Some(value) => {
+                    text.push_str(key);
+                    write_value(&mut text, value);
+                }
             }
         }
         text
@@ -61,16 +76,21 @@ fn shorten(text: &str, value: &DeValue) -> String {
     }
 }
 
+fn write_table<'a>(
+    text: &mut String,
+    table: impl IntoIterator<Item = (&'a Spanned<DeString<'a>>, &'a Spanned<DeValue<'a>>)>,
+) {
+    text.push('{');
+    for (key, value) in table {
+        text.push_str(key.get_ref());
+        write_value(text, value.get_ref());
+    }
+    text.push('}');
+}
+
 fn write_value(text: &mut String, value: &DeValue) {
     match value {
-        DeValue::Table(table) => {
-            text.push('{');
-            for (key, value) in table {
-                text.push_str(key.get_ref());
-                write_value(text, value.get_ref());
-            }
-            text.push('}');
-        }
+        DeValue::Table(table) => write_table(text, table),
         DeValue::Array(items) => {
             text.push('[');
             items.iter().for_each(|item| write_value(text, item.get_ref()));

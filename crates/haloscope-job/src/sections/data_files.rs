@@ -6,14 +6,18 @@
 
 use std::path::{Path, PathBuf};
 
-use haloscope::io::{self, Image, ReadOptions, Scaling};
+use haloscope::distribute::agree;
+use haloscope::image::Space;
+use haloscope::io::{self, Image, ReadOptions, Reader, Scaling};
 use haloscope::{Array, Error, Result};
+use haloscope_comm::Context;
 
 use super::measurements::reading;
 use super::operators::Entry;
 use super::placement::Placement;
 use super::stack::{Frames, Stack, Stacking};
 use crate::document::{Place, Section};
+use crate::shards::spatial_regions;
 use crate::words::count;
 
 /// Measurements in files of any format.
@@ -134,6 +138,36 @@ impl Files {
         }
         let (whole, origin) = self.load_whole(index, Some(first))?;
         Ok(Surveyed { shape: whole.shape().to_vec(), origin, kept: Kept::Whole(whole) })
+    }
+
+    /// The shape of a measurement that is one file, and what that says of itself, without its values.
+    pub(crate) fn outline(&self, index: usize) -> Result<(Vec<usize>, Origin)> {
+        let path = &self.paths_of(index)?[0];
+        let reader = Reader::open(path, &self.options).map_err(|error| self.place.refuse(error))?;
+        let nothing = reader.image(Array::zeros(vec![0; reader.shape().len()]));
+        Ok((reader.shape().to_vec(), Origin::of(&nothing)))
+    }
+
+    /// This rank's part of a measurement that is one file; all ranks call it. `check` refuses the shape of the whole.
+    pub(crate) fn load_part(
+        &self,
+        ctx: &Context,
+        index: usize,
+        space: &Space,
+        check: impl FnOnce(&[usize]) -> Result<()>,
+    ) -> Result<Array> {
+        let path = &agree(ctx, self.paths_of(index))?[0];
+        let reader = Reader::open(path, &self.options).map_err(|error| self.place.refuse(error));
+        let reader = agree(ctx, reader.and_then(|reader| check(reader.shape()).map(|()| reader)))?;
+        let part = reader.read_sharded(ctx, &spatial_regions(space))?;
+        let part = part.unwrap_or_else(|| Array::zeros(space.own_shape()));
+        agree(ctx, check_finite(&self.place, path, &part))?;
+        Ok(part)
+    }
+
+    /// Whether flat or dark frames, or a logarithm, are applied.
+    pub(crate) fn has_frames(&self) -> bool {
+        self.frames.is_some()
     }
 
     /// Some views of a scan that has a file for each, of which all views are of `shape` and the first may have been read.

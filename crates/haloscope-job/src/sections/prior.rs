@@ -3,16 +3,16 @@
 //! Bits must not depend on the number of ranks: a network is exact or has tiles of the library's standard lengths, as the
 //! image and the network decide, unless the job gives other tiles or asks for ones that suit the ranks.
 
-use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
 use haloscope::denoise::{Denoiser, NetworkDenoiser, TotalVariation};
-use haloscope::distribute::{DistributedTotalVariation, distribute_with};
+use haloscope::distribute::{DistributedTotalVariation, ShardedNetwork, distribute_with};
+use haloscope::image::{Layout, Space};
 use haloscope::solve::{self, Plug, Prior, PriorForms, Range, TotalVariationPrior};
 use haloscope::tiling::{Batch, Border, Extent, Overlap, Patch, Shards, Strategy, Tiling};
 use haloscope::{Array, Error, Image, Result};
-use haloscope_comm::Context;
+use haloscope_comm::{Collectives, Context};
 use haloscope_nn::engine::{Accuracy, EngineOptions};
 use haloscope_nn::models::{Model, ModelName};
 use ndarray::{ArrayD, Dimension};
@@ -234,17 +234,17 @@ impl PriorPlan {
         Ok(Some(denoiser))
     }
 
-    /// The values that are black and white to a network, for an image to begin with: those that the job gives, or those that
-    /// suit it. `None` where there is no network, or where every iteration finds them anew.
-    pub(crate) fn scale<'a>(
+    /// The values that are black and white to a network, for an image to begin with of these [robust extremes](robust_extremes):
+    /// those that the job gives, or those that suit it. `None` where there is no network, or where every iteration finds them anew.
+    pub(crate) fn scale(
         &self,
-        start: impl FnOnce() -> Result<Cow<'a, Array>>,
+        start: impl FnOnce() -> Result<(f32, f32)>,
     ) -> Result<Option<(f32, f32)>> {
         let PriorKind::Network(network) = &self.kind else { return Ok(None) };
         match network.scale {
             Scale::Range => Ok(None),
             Scale::Given(black, white) => Ok(Some((black, white))),
-            Scale::Auto => start().map(|start| Some(suitable_scale(&start))),
+            Scale::Auto => start().map(|extremes| Some(suitable_scale(extremes))),
         }
     }
 
@@ -253,40 +253,46 @@ impl PriorPlan {
     pub(crate) fn scale_note(
         &self,
         (black, white): (f32, f32),
-        start: &Array,
+        start: impl FnOnce() -> Result<(f32, f32)>,
         is_scan: bool,
-    ) -> Option<String> {
-        let PriorKind::Network(network) = &self.kind else { return None };
+    ) -> Result<Option<String>> {
+        let PriorKind::Network(network) = &self.kind else { return Ok(None) };
         if network.scale != Scale::Auto {
-            return None;
+            return Ok(None);
         }
         if (black, white) == (0.0, 1.0) {
-            let (_, greatest) = robust_extremes(start);
-            return (is_scan && greatest < DIM).then(|| {
+            if !is_scan {
+                return Ok(None);
+            }
+            let (_, greatest) = start()?;
+            return Ok((greatest < DIM).then(|| {
                 let most = brief(two_digits(greatest));
                 format!(
                     "the image has values up to about {most}, which the network takes as they are; if that is its white \
                      in these units, `scale` in [prior] says so: scale = {most}"
                 )
-            });
+            }));
         }
-        Some(format!(
+        Ok(Some(format!(
             "networks expect images from 0 to 1, and this one has other values: {} and {} are 0 and 1 to the network; `scale` \
              in [prior] sets others, as in scale = [{}, {}]",
             brief(black),
             brief(white),
             brief(black),
             brief(white)
-        ))
+        )))
     }
 
     /// What the job's author should know of a range that does not suit the image to begin with.
-    pub(crate) fn clamp_note(&self, start: &Array) -> Option<String> {
-        let (low, high) = self.clamp?;
-        let (least, greatest) = robust_extremes(start);
+    pub(crate) fn clamp_note(
+        &self,
+        start: impl FnOnce() -> Result<(f32, f32)>,
+    ) -> Result<Option<String>> {
+        let Some((low, high)) = self.clamp else { return Ok(None) };
+        let (least, greatest) = start()?;
         let is_cut = greatest - high > 0.5 * (greatest - least).max(high - low)
             || low - least > 0.5 * (greatest - least).max(high - low);
-        is_cut.then(|| {
+        Ok(is_cut.then(|| {
             format!(
                 "`clamp` in [prior] keeps the image from {} to {}, and the starting image goes from about {} to about \
                  {}; give the range of its values, or none: clamp = [0, inf]",
@@ -295,15 +301,16 @@ impl PriorPlan {
                 brief(least),
                 brief(greatest)
             )
-        })
+        }))
     }
 
-    /// The prior on all ranks, with what `open` and `scale` returned.
+    /// The prior on all ranks, with what `open` and `scale` returned, for images that are in shards if they have a space.
     pub(crate) fn build(
         &self,
         ctx: &Context,
         denoiser: Option<Arc<NetworkDenoiser>>,
         scale: Option<(f32, f32)>,
+        space: Option<&Arc<Space>>,
     ) -> Result<RankedPrior> {
         match (&self.kind, denoiser) {
             (PriorKind::TotalVariation { weight, denoiser }, _) => {
@@ -312,13 +319,16 @@ impl PriorPlan {
                 Ok(RankedPrior::TotalVariation(prior, self.clamp))
             }
             (PriorKind::Network(network), Some(denoiser)) => {
-                let shared = distribute_with(denoiser, ctx, network.tiling())?;
+                let shared: Arc<dyn Denoiser> = match space {
+                    Some(space) => Arc::new(ShardedNetwork::new(denoiser, space)?),
+                    None => Arc::new(distribute_with(denoiser, ctx, network.tiling())?),
+                };
                 let range = match self.clamp {
                     Some((low, high)) => Range::Clamp(low, high),
                     None if network.scale == Scale::Range => Range::Normalise,
                     None => Range::AsIs,
                 };
-                let plug = Plug::new(Arc::new(shared), network.level.sigma).range(range);
+                let plug = Plug::new(shared, network.level.sigma).range(range);
                 Ok(RankedPrior::Network(match scale {
                     Some((black, white)) => plug.scale(black, white)?,
                     None => plug,
@@ -426,6 +436,19 @@ impl NetworkPlan {
         self.level.sigma
     }
 
+    /// A key that says how images are cut, if there is one that leaves no choice.
+    pub(crate) fn tiling_key(&self) -> Option<&'static str> {
+        let is_tiled = !matches!(self.strategy, Strategy::Standard | Strategy::Exact);
+        let keys = [
+            ("strategy", is_tiled),
+            ("patch", self.patch.is_some()),
+            ("overlap", self.overlap.is_some()),
+            ("batch", self.batch.is_some()),
+            ("shards", matches!(self.shards, Some(Grid(Shards::Grid(_))))),
+        ];
+        keys.into_iter().find(|(_, is_given)| *is_given).map(|(key, _)| key)
+    }
+
     /// How images are cut. What the job leaves open is the library's standard, which does not depend on the number of
     /// ranks; [`Tiling::choose`] settles it.
     pub(crate) fn tiling(&self) -> Tiling {
@@ -464,8 +487,7 @@ fn read_scale(section: &Section) -> Result<Scale> {
 
 /// The values that should be 0 and 1 to a network: just these for images that are about there, else about the least and the
 /// greatest value; 0 stays black where it may.
-fn suitable_scale(image: &Array) -> (f32, f32) {
-    let (least, greatest) = robust_extremes(image);
+fn suitable_scale((least, greatest): (f32, f32)) -> (f32, f32) {
     let is_picture = least >= -0.3 && (0.2..=1.7).contains(&greatest);
     let width = greatest - least;
     // A flat image says nothing.
@@ -484,11 +506,29 @@ fn suitable_scale(image: &Array) -> (f32, f32) {
 const DIM: f32 = 0.6;
 
 /// About the least and the greatest value, without what few pixels or noise add: percentiles of means over blocks.
-fn robust_extremes(image: &Array) -> (f32, f32) {
-    /// Pixels along each side of a block.
-    const BLOCK: usize = 4;
-    /// What is left out at either end.
-    const TAIL: f64 = 0.005;
+///
+/// All ranks that share the image call it. The means, which are a sixteenth of a picture, come together on all of them.
+pub(crate) fn robust_extremes(image: &Image) -> Result<(f32, f32)> {
+    let mut means = block_means(image.local());
+    if let Layout::Sharded(space) = image.layout() {
+        means = space.context().comm().all_gather(&means)?.concat();
+    }
+    means.sort_unstable_by(f32::total_cmp);
+    let tail = (TAIL * means.len() as f64) as usize;
+    let greatest = means.len().checked_sub(tail + 1).and_then(|at| means.get(at));
+    Ok(match (means.get(tail), greatest) {
+        (Some(least), Some(greatest)) => (*least, *greatest),
+        _ => (0.0, 0.0),
+    })
+}
+
+/// Pixels along each side of a block.
+pub(crate) const BLOCK: usize = 4;
+
+/// What is left out of the means at either end.
+const TAIL: f64 = 0.005;
+
+fn block_means(image: &Array) -> Vec<f32> {
     let shape = image.shape();
     let blocks: Vec<usize> = shape
         .iter()
@@ -506,14 +546,7 @@ fn robust_extremes(image: &Array) -> (f32, f32) {
         sums[&place[..axes]] += f64::from(*value);
         counts[&place[..axes]] += 1;
     }
-    let mut means: Vec<f32> =
-        sums.iter().zip(&counts).map(|(sum, count)| (sum / f64::from(*count)) as f32).collect();
-    means.sort_unstable_by(f32::total_cmp);
-    let tail = (TAIL * means.len() as f64) as usize;
-    match (means.get(tail), means.len().checked_sub(tail + 1).and_then(|at| means.get(at))) {
-        (Some(least), Some(greatest)) => (*least, *greatest),
-        _ => (0.0, 0.0),
-    }
+    sums.iter().zip(&counts).map(|(sum, count)| (sum / f64::from(*count)) as f32).collect()
 }
 
 /// A value that can be written in a few digits, so that what is printed is what is used.
@@ -603,6 +636,10 @@ impl Prior for Clamped {
 mod tests {
     use super::*;
 
+    fn extremes(image: Array) -> (f32, f32) {
+        robust_extremes(&image.into()).expect("one rank")
+    }
+
     #[test]
     fn pictures_stay_and_other_units_are_scaled_to_them() {
         // Half black, half white, with a bright pixel that is no part of it.
@@ -612,7 +649,7 @@ mod tests {
                     if at[3] < 32 { black } else { white }
                 });
                 image[[0, 0, 5, 5]] = 100.0 * white;
-                suitable_scale(&image)
+                suitable_scale(extremes(image))
             };
         for (black, white) in [(0.0, 1.0), (0.0, 0.4), (0.1, 1.2), (-0.2, 0.9), (0.0, 0.0)] {
             assert_eq!(image(black, white), (0.0, 1.0), "{black} {white}");
@@ -629,9 +666,12 @@ mod tests {
     fn a_range_that_cuts_most_of_an_image_off_is_noted() {
         let plan = |low, high| PriorPlan { clamp: Some((low, high)), ..PriorPlan::default() };
         let image = Array::from_shape_fn(vec![1, 1, 32, 32], |at| at[3] as f32);
-        assert!(plan(0.0, 1.0).clamp_note(&image).is_some_and(|note| note.contains("0 to 1")));
-        assert_eq!(plan(0.0, 40.0).clamp_note(&image), None);
-        assert_eq!(plan(0.0, f32::INFINITY).clamp_note(&image), None);
-        assert_eq!(plan(0.0, 1.0).clamp_note(&(image * 0.001)), None);
+        let note = |low, high, image: &Array| {
+            plan(low, high).clamp_note(|| Ok(extremes(image.clone()))).expect("extremes")
+        };
+        assert!(note(0.0, 1.0, &image).is_some_and(|note| note.contains("0 to 1")));
+        assert_eq!(note(0.0, 40.0, &image), None);
+        assert_eq!(note(0.0, f32::INFINITY, &image), None);
+        assert_eq!(note(0.0, 1.0, &(image * 0.001)), None);
     }
 }

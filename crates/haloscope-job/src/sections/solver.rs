@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use haloscope::fidelity::{Fidelities, L1, L2, Poisson};
+use haloscope::image::Layout;
 use haloscope::noise::estimate_deviation;
 use haloscope::solve::{
     Algorithm, DataUse, Ingredients, Key, KeyKind, KeyValue, Keys, METHODS, Method, Problem,
     Stopping,
 };
-use haloscope::{Error, Result};
+use haloscope::{Array, Error, Result};
 use haloscope_comm::{Collectives, Reduction};
 use toml::de::DeValue;
 
@@ -16,6 +17,9 @@ use super::files::{self, StartPlan};
 use super::operators::Entry;
 use super::prior::{Level, PriorPlan, RankedPrior};
 use crate::document::{Place, Section, Value};
+
+/// The values of a measurement in shards that are brought together to estimate their noise: 64 MB.
+const MOST_GATHERED: usize = 1 << 24;
 
 type ReadFidelity = fn(&Section) -> Result<Fidelities>;
 
@@ -210,6 +214,12 @@ impl SolverPlan {
         let mut squares = vec![0.0; problem.operators()];
         let mut typical = vec![0.0; problem.operators()];
         for (index, part) in problem.data().iter() {
+            let whole = self.whole_part(problem, index, part)?;
+            let part = whole.as_ref().unwrap_or(part);
+            // Those of an image in shards are known to all ranks, and counted by one.
+            if whole.is_some() && !problem.context().is_root() {
+                continue;
+            }
             let axes = if self.is_scan && part.ndim() == 4 { 1 } else { 2 };
             squares[index] = estimate_deviation(part, axes).powi(2);
             let sum: f64 = part.iter().map(|value| f64::from(*value).powi(2)).sum();
@@ -223,6 +233,22 @@ impl SolverPlan {
         // Data without noise are as exact as anything is.
         let least = (1e-3 * mean(&typical).sqrt()).max(f64::MIN_POSITIVE.sqrt());
         Ok(mean(&squares).sqrt().max(least))
+    }
+
+    /// All of a measurement of which each rank has a part; `None` if the ranks have whole ones.
+    fn whole_part(&self, problem: &Problem, index: usize, part: &Array) -> Result<Option<Array>> {
+        let image = problem.part_image(index, part.clone())?;
+        if image.layout() == &Layout::Replicated {
+            return Ok(None);
+        }
+        let values: usize = image.shape().iter().product();
+        if values > MOST_GATHERED {
+            return Err(self.place.refuse(format!(
+                "`noise` is missing: it is not estimated from {values} values in shards, of which {MOST_GATHERED} are the \
+                 most, so its standard deviation is expected"
+            )));
+        }
+        image.gather().map(Some)
     }
 
     /// What of it decides the result and is not in the section itself.

@@ -18,6 +18,7 @@ use crate::image::{
 use crate::least_squares::{self, LinearMap, NormOptions, SquaredNorm};
 use crate::measurements::Measurements;
 use crate::physics::{Physics, Stack, WindowPhysics, region};
+use crate::tiling::{ShardPlan, Tiles};
 
 /// Operators for images of one [`Space`]. All ranks call the same functions.
 ///
@@ -99,38 +100,8 @@ impl ShardedStack {
                 Ok(Arc::new(Space::of_regions(ctx, &shape, regions)?))
             })
             .collect::<Result<_>>()?;
-        let sides = &space.whole()[2..];
-        let of_rank = |rank: usize| {
-            let read = windows().zip(&measured).map(|(operator, measured)| {
-                let part = &measured.regions()[rank][2..];
-                if is_empty(part) {
-                    region::nothing(sides.len())
-                } else {
-                    operator.image_reads(part)
-                }
-            });
-            let nothing = region::nothing(sides.len());
-            with_planes(
-                &space.whole()[..2],
-                read.fold(nothing, |all, next| region::around(all, next, sides)),
-            )
-        };
-        let windows_of_image = (0..ctx.size()).map(of_rank).collect();
-        let image_reads =
-            Reads::new(ctx, vec![Needed { space: space.clone(), windows: windows_of_image }]);
-        let needed = windows().zip(&measured).map(|(operator, measured)| {
-            let of_part = |part: &Region| {
-                let read = if is_empty(part) {
-                    region::nothing(measured.whole().len() - 2)
-                } else {
-                    operator.measurement_reads(&part[2..])
-                };
-                with_planes(&measured.whole()[..2], read)
-            };
-            let windows = space.regions().iter().map(of_part).collect();
-            Needed { space: measured.clone(), windows }
-        });
-        let data_reads = Reads::new(ctx, needed.collect());
+        let (of_image, of_data) = needed(&operators, space, &measured);
+        let (image_reads, data_reads) = (Reads::new(ctx, of_image), Reads::new(ctx, of_data));
         let is_pointwise = match &operators[..] {
             [one] => one.as_window().is_some_and(has_pointwise_solution),
             _ => false,
@@ -183,6 +154,36 @@ impl ShardedStack {
     #[must_use]
     pub fn adjoint_bytes(&self, rank: usize) -> u64 {
         WindowPlan::bytes_sent(&self.data_reads.needed, rank)
+    }
+
+    /// The bytes that each of so many ranks sends for a forward and for an adjoint of these operators on an image in these shards:
+    /// what [`forward_bytes`](Self::forward_bytes) and [`adjoint_bytes`](Self::adjoint_bytes) are there, without the ranks.
+    ///
+    /// # Errors
+    /// If an operator sees the whole image.
+    pub fn messages(
+        operators: &[Arc<dyn Physics>],
+        shards: &ShardPlan,
+        ranks: usize,
+    ) -> Result<Vec<(u64, u64)>> {
+        let (ctx, whole) = (Context::solo(), shards.image_shape());
+        let part = |rank: usize| {
+            let nothing = || vec![0..0; whole.len() - 2];
+            let spatial = if rank < shards.count() { shards.region(rank) } else { nothing() };
+            [0..whole[0], 0..whole[1]].into_iter().chain(spatial).collect::<Region>()
+        };
+        let space = Arc::new(Space::unaligned(&ctx, whole, (0..ranks).map(part).collect()));
+        let mut measured = Vec::new();
+        for (index, operator) in operators.iter().enumerate() {
+            let operator = windowed(index, &**operator)?;
+            let shape = [&whole[..1], operator.measurement_shape()].concat();
+            let parts = space.regions().iter();
+            let regions = parts.map(|part| measured_region(operator, &shape, part)).collect();
+            measured.push(Arc::new(Space::unaligned(&ctx, &shape, regions)));
+        }
+        let (of_image, of_data) = needed(operators, &space, &measured);
+        let sent = |needed: &[Needed], rank| WindowPlan::bytes_sent(needed, rank);
+        Ok((0..ranks).map(|rank| (sent(&of_image, rank), sent(&of_data, rank))).collect())
     }
 
     /// This rank's part of what each operator measures.
@@ -296,6 +297,39 @@ impl ShardedStack {
         })?;
         Ok(sum.unwrap_or_else(|| Array::zeros(self.space.own_shape())))
     }
+}
+
+/// What the operators read of the image, all together, and what their adjoints read of each measurement.
+fn needed(
+    operators: &[Arc<dyn Physics>],
+    space: &Arc<Space>,
+    measured: &[Arc<Space>],
+) -> (Vec<Needed>, Vec<Needed>) {
+    let windows = || operators.iter().filter_map(|operator| operator.as_window());
+    let sides = &space.whole()[2..];
+    let of_rank = |rank: usize| {
+        let read = windows().zip(measured).map(|(operator, measured)| {
+            let part = &measured.regions()[rank][2..];
+            if is_empty(part) { region::nothing(sides.len()) } else { operator.image_reads(part) }
+        });
+        let nothing = region::nothing(sides.len());
+        let read = read.fold(nothing, |all, next| region::around(all, next, sides));
+        with_planes(&space.whole()[..2], read)
+    };
+    let windows_of_image = (0..space.regions().len()).map(of_rank).collect();
+    let of_data = windows().zip(measured).map(|(operator, measured)| {
+        let of_part = |part: &Region| {
+            let read = if is_empty(part) {
+                region::nothing(measured.whole().len() - 2)
+            } else {
+                operator.measurement_reads(&part[2..])
+            };
+            with_planes(&measured.whole()[..2], read)
+        };
+        let windows = space.regions().iter().map(of_part).collect();
+        Needed { space: measured.clone(), windows }
+    });
+    (vec![Needed { space: space.clone(), windows: windows_of_image }], of_data.collect())
 }
 
 impl Reads {

@@ -8,6 +8,7 @@
 
 mod communication;
 mod memory;
+mod shards;
 
 use std::ops::Range;
 

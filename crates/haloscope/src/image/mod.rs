@@ -6,6 +6,7 @@
 #![doc = include_str!("README.md")]
 
 mod layout;
+mod spread;
 mod sum;
 mod window;
 

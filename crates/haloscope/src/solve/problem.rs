@@ -175,8 +175,8 @@ impl Problem {
         self.term.part_shape(operator, batch)
     }
 
-    /// An array of that shape in its layout.
-    pub(super) fn part_image(&self, operator: usize, part: Array) -> Result<Image> {
+    /// An array of the shape of what this rank has of an operator's measurement, in the layout of the measurements.
+    pub fn part_image(&self, operator: usize, part: Array) -> Result<Image> {
         self.term.part_image(operator, part)
     }
 

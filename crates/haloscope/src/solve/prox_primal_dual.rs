@@ -118,8 +118,15 @@ impl Algorithm for ProxPrimalDual {
     }
 }
 
+const DUAL: &str = "dual of operator ";
+
 fn data_dual(index: usize) -> String {
-    format!("dual of operator {index}")
+    format!("{DUAL}{index}")
+}
+
+/// The operator whose measurement has the dual of this name.
+pub(super) fn operator_of(name: &str) -> Option<usize> {
+    name.strip_prefix(DUAL)?.parse().ok()
 }
 
 /// The duals of the measurements that this rank has a part of; zeros at the first step. A state that was read from a file has

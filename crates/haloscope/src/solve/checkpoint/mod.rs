@@ -12,6 +12,7 @@ mod format;
 mod lock;
 mod outline;
 mod parts;
+mod shards;
 mod spread;
 
 use std::fmt;
@@ -27,6 +28,7 @@ use crate::array::slice_mut;
 use crate::digest::Digest;
 use crate::distribute::agree_on_root;
 use crate::error::{Error, Result};
+use crate::image::Layout;
 use crate::io::{PART, region, write_atomically_as};
 
 pub use lock::FolderLock;
@@ -306,8 +308,12 @@ impl Checkpoints {
         Ok(word == [1])
     }
 
-    /// [`save`](Self::save) by the first rank, for all of them; all ranks call it.
+    /// [`save`](Self::save) by the first rank, for all of them; of a state in shards every rank
+    /// [saves its part](Self::save_parts). All ranks call it.
     pub fn save_together(&mut self, ctx: &Context, state: &State, job: &JobId) -> Result<()> {
+        if let Layout::Sharded(_) = state.image.layout() {
+            return self.save_shards(ctx, state, job);
+        }
         let state = spread::complete(ctx, state)?;
         agree_on_root(ctx, || self.save(&state, job))?;
         self.note(&state);
