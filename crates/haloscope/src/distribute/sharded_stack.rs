@@ -7,9 +7,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use haloscope_comm::Context;
+use haloscope_comm::{Context, traffic};
 
-use super::Workers;
+use super::{Workers, agree};
 use crate::array::{Array, View, add_scaled, row_of, slice, slice_mut};
 use crate::error::{Error, Result};
 use crate::image::{
@@ -147,13 +147,13 @@ impl ShardedStack {
     /// The bytes that a rank sends for a forward of all operators.
     #[must_use]
     pub fn forward_bytes(&self, rank: usize) -> u64 {
-        WindowPlan::bytes_sent(&self.image_reads.needed, rank)
+        bytes_sent(&self.image_reads.needed, rank, self.context().size())
     }
 
     /// The bytes that a rank sends for an adjoint of all operators.
     #[must_use]
     pub fn adjoint_bytes(&self, rank: usize) -> u64 {
-        WindowPlan::bytes_sent(&self.data_reads.needed, rank)
+        bytes_sent(&self.data_reads.needed, rank, self.context().size())
     }
 
     /// The bytes that each of so many ranks sends for a forward and for an adjoint of these operators on an image in these shards:
@@ -182,7 +182,7 @@ impl ShardedStack {
             measured.push(Arc::new(Space::unaligned(&ctx, &shape, regions)));
         }
         let (of_image, of_data) = needed(operators, &space, &measured);
-        let sent = |needed: &[Needed], rank| WindowPlan::bytes_sent(needed, rank);
+        let sent = |needed: &[Needed], rank| bytes_sent(needed, rank, ranks);
         Ok((0..ranks).map(|rank| (sent(&of_image, rank), sent(&of_data, rank))).collect())
     }
 
@@ -257,7 +257,8 @@ impl ShardedStack {
             }
             Ok((index, result))
         });
-        Measurements::partial(self.len(), self.workers.run(|| results.collect::<Result<Vec<_>>>())?)
+        let results = self.workers.run(|| results.collect::<Result<Vec<_>>>());
+        Measurements::partial(self.len(), agree(self.context(), results)?)
     }
 
     pub(crate) fn adjoint_part(&self, measurements: &Measurements) -> Result<Array> {
@@ -279,7 +280,7 @@ impl ShardedStack {
         let windows = self.data_reads.plan.gather(&views)?;
         let (own, batch) = (&self.space.own()[2..], self.space.whole()[0]);
         let mut sum: Option<Array> = None;
-        self.workers.run(|| {
+        let outcome = self.workers.run(|| {
             for (index, (operator, window)) in self.operators.iter().zip(windows).enumerate() {
                 let _span = self.context().span("adjoint").with("operator", index as f64);
                 let operator = windowed(index, &**operator)?;
@@ -294,7 +295,8 @@ impl ShardedStack {
                 }
             }
             Ok::<_, Error>(())
-        })?;
+        });
+        agree(self.context(), outcome)?;
         Ok(sum.unwrap_or_else(|| Array::zeros(self.space.own_shape())))
     }
 }
@@ -405,6 +407,12 @@ impl LinearMap for ShardedStack {
         let solved = operator.solve_normal_window(batch, own, &slice(b), shift, to)?;
         Some(solved.map(|()| solution))
     }
+}
+
+/// What a rank sends of its part to those that need it, and with which all agree that none of them has failed.
+fn bytes_sent(needed: &[Needed], rank: usize, ranks: usize) -> u64 {
+    let agreement = if ranks > 1 { traffic::all_gather(&vec![1; ranks])[rank] } else { 0 };
+    WindowPlan::bytes_sent(needed, rank) + agreement
 }
 
 /// The operator as one that works on parts.
