@@ -2,7 +2,8 @@
 //!
 //! The measurements are in parts, too, so a gradient sends two messages to each neighbour: what the operators read of the image
 //! beyond the part, and what their adjoints read of the residuals, those of all operators together. The sum over the operators
-//! is the rank's own, in their order: the bits of a replicated image.
+//! is the rank's own, in their order: the bits of a replicated image, except for blurs by Fourier transforms of the whole image,
+//! which shards compute in blocks.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -71,7 +72,7 @@ impl ShardedStack {
     /// # Errors
     /// If an operator sees the whole image, or has images of another shape.
     pub fn new(stack: Stack, space: &Arc<Space>) -> Result<Self> {
-        let workers = super::agree(space.context(), Workers::new(space.context()))?;
+        let workers = agree(space.context(), Workers::new(space.context()))?;
         Self::with(stack.into_iter().collect(), space, workers)
     }
 
