@@ -145,7 +145,7 @@ pub(crate) struct Acquired {
 /// The operators and their measurements, as the ranks share them.
 enum Operators {
     /// Each rank has some of the operators, with what they measured.
-    Dealt(DistributedStack, Measurements),
+    Dealt(Box<DistributedStack>, Measurements),
     /// Each rank has all operators, with its parts of what they measured.
     Sharded(Box<AcquiredShards>),
 }
@@ -182,7 +182,7 @@ impl Acquired {
         let data = acquire(ctx, job, &mut layout, &physics)?;
         let first = data.get(0).filter(|_| ctx.is_root());
         let doubt = first.and_then(|first| layout.doubt(job, first));
-        let physics = Operators::Dealt(physics, data);
+        let physics = Operators::Dealt(Box::new(physics), data);
         Ok(Self { physics, of_prior, layout, doubt, has_own_bits })
     }
 
@@ -217,7 +217,7 @@ impl Prepared {
         let begins = found.is_none();
         let term = match physics {
             Operators::Dealt(physics, data) => {
-                Term::dealt(ctx, job, &layout, physics, data, begins)?
+                Term::dealt(ctx, job, &layout, *physics, data, begins)?
             }
             Operators::Sharded(acquired) => Term::sharded(ctx, job, &layout, *acquired)?,
         };
