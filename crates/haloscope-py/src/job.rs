@@ -96,7 +96,7 @@ impl PyJob {
                 if job.is_sharded() {
                     outcome.state.image = outcome.state.image.gather()?.into();
                 }
-                Ok(outcome)
+                Ok::<_, Error>(outcome)
             };
             let body = move |context: &Context| stop.watch(|| gathered(context));
             let mut outcomes = ContextOptions::default().threads(ranks, body)?;
