@@ -225,7 +225,8 @@ impl Preparation {
             ])));
             let lines = image.div_ceil(ranks as u64);
             moments.push(lines + stripe + stripe.div_ceil(ranks as u64));
-            moments.push(if ranks > 1 { lines + image } else { image });
+            // Of the lines that ranks send each other in the end, about half are on their way at a time.
+            moments.push(if ranks > 1 { lines + lines / 2 + image } else { image });
         }
         if scan.is_some_and(|scan| scan.is_normalised()) {
             moments.push(image + sum);
