@@ -1,16 +1,19 @@
 # Everything that is done with the project; `make help` lists it.
 
-.PHONY: help test tools lint docs unit doctests python python-interop python-api python-wheel mpi slurm two-hosts fresh-machine deny bench bench-collectives bench-blur bench-copies bench-gather bench-networks bench-reconstruction bench-studies bench-tiling bench-tomography neon fuzz soak fmt clean
+.PHONY: help test tools lint docs unit doctests python python-interop python-api python-wheel onnx mpi slurm two-hosts fresh-machine deny bench bench-collectives bench-blur bench-copies bench-gather bench-large bench-networks bench-onnx bench-reconstruction bench-shards bench-studies bench-tiling bench-tomography neon fuzz soak fmt clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
 
 # What the default build leaves out: all of it is checked, and all but MPI is in the tests without a launcher.
-FEATURES = --features haloscope-cli/hdf5,haloscope-cli/zarr,haloscope-cli/parquet
+FEATURES = --features haloscope-cli/hdf5,haloscope-cli/zarr,haloscope-cli/parquet,haloscope-onnx/runtime
 ALL_FEATURES = $(FEATURES),haloscope-cli/mpi,haloscope-comm/mpi,haloscope-py/mpi
 
+# The feature `onnx` of the command and of Python is in the builds of no other tests than its own.
+LINT_FEATURES = $(ALL_FEATURES),haloscope-cli/onnx,haloscope-py/onnx
+
 # Every stage can be made alone. The stages share builds of what does not depend on the stage.
-STAGES = tools lint docs unit doctests python mpi-openmpi mpi-mpich slurm deny
+STAGES = tools lint docs unit doctests python onnx mpi-openmpi mpi-mpich slurm deny
 
 test: ## install what the tests need, run all stages, and say which passed, failed or were skipped
 	+@scripts/stages $(STAGES)
@@ -23,10 +26,10 @@ fmt: ## format the sources
 
 lint: ## check the format, and clippy with warnings denied
 	cargo fmt --all --check
-	MPICC=mpicc.openmpi cargo clippy --workspace --all-targets $(ALL_FEATURES) -- -D warnings
+	MPICC=mpicc.openmpi cargo clippy --workspace --all-targets $(LINT_FEATURES) -- -D warnings
 
 docs: ## build the documentation, warnings denied
-	MPICC=mpicc.openmpi RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps $(ALL_FEATURES)
+	MPICC=mpicc.openmpi RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps $(LINT_FEATURES)
 
 # Random cases are the same in every run; make soak draws new ones.
 unit: export PROPTEST_RNG_SEED = 1
@@ -36,7 +39,7 @@ unit: ## the tests that need no launcher
 doctests: ## the examples of the documentation
 	cargo test --workspace --doc $(FEATURES)
 
-python: export FEATURES := $(FEATURES)
+python python-interop python-api: export FEATURES := $(FEATURES)
 python: ## the Python package on numpy 1.26 and 2, its types and its stubs
 	scripts/python-test
 
@@ -48,6 +51,11 @@ python-api: ## the reference of the Python package, from its docstrings, in docs
 
 python-wheel: ## the wheel that `pip install .` builds, in target/wheels
 	python3 -m pip wheel . --no-deps -w target/wheels
+
+onnx: export FEATURES := $(FEATURES)
+onnx: ## exported networks in the onnx package, and ONNX Runtime as an engine, also in Python
+	scripts/onnx-test
+	FEATURES="$(FEATURES),haloscope-cli/onnx,haloscope-py/onnx" scripts/python-test onnx
 
 mpi: mpi-openmpi mpi-mpich ## the tests under mpirun, of both MPI libraries
 
@@ -64,7 +72,7 @@ mpi-%:
 	cargo build --profile test $(MPI) --bins --example rank_process --example distributed_rank \
 		--example checkpoint_job --example quickstart
 	scripts/nextest $(MPI) --test mpi
-	scripts/nextest -p haloscope-comm --features mpi $(OWN_BUILD) --lib -E 'test(wire)'
+	FEATURES="$(ALL_FEATURES) $(OWN_BUILD)" scripts/python-test mpi
 
 # MPICH's processes find each other by srun's PMI2. Code 77 is that of a Slurm that cannot be started.
 slurm: LIBRARY = mpich
@@ -96,7 +104,7 @@ $(BENCH_PYTHON):
 RUN := bench/runs/$(shell date +%F)-$(shell sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1 | tr 'A-Z ' 'a-z-')
 COMPARE = $(BENCH_PYTHON) bench/compare.py --folder $(RUN)
 
-bench: bench-collectives bench-blur bench-gather bench-networks bench-reconstruction bench-tiling bench-tomography ## compare with the peers; results go to bench/runs
+bench: bench-collectives bench-blur bench-gather bench-networks bench-reconstruction bench-shards bench-tiling bench-tomography ## compare with the peers; results go to bench/runs
 
 RANKS = release/examples/bench_collectives
 
@@ -127,6 +135,20 @@ bench-networks: $(BENCH_PYTHON)
 			--peer "PyTorch compiled=$$peer torch-compile" \
 			--peer "ONNX Runtime=$$peer onnxruntime" \
 			--peer "OpenVINO=$$peer openvino" || exit 1; \
+	done
+
+# ONNX Runtime through our engine and through Python, on the same files and the same library.
+ONNX_PYTHON = .venv-onnx/bin/python
+bench-onnx: ROUNDS = 3
+bench-onnx: export ORT_DYLIB_PATH = $(wildcard $(CURDIR)/.venv-onnx/lib/python3*/site-packages/onnxruntime/capi/libonnxruntime.*)
+bench-onnx:
+	cargo build --release -p haloscope-onnx --features runtime --example bench_runtime
+	mkdir -p target/bench-onnx
+	target/release/examples/bench_runtime export target/bench-onnx
+	for threads in 1 2; do \
+		$(ONNX_PYTHON) bench/compare.py onnx-$$threads --folder $(RUN) --rounds $(ROUNDS) --reference Python \
+			--peer "haloscope=target/release/examples/bench_runtime run --threads $$threads" \
+			--peer "Python=$(ONNX_PYTHON) bench/peers/exported.py target/bench-onnx --threads $$threads" || exit 1; \
 	done
 
 bench-blur: export MALLOC_MMAP_THRESHOLD_ = 4294967296
@@ -191,6 +213,30 @@ bench-tiling: ROUNDS = 3
 bench-tiling: $(BENCH_PYTHON)
 	cargo build --release -p haloscope --examples
 	$(COMPARE) tiling --rounds $(ROUNDS) --peer "haloscope=target/release/examples/bench_tiling"
+
+# One network on two ranks, against two networks side by side.
+bench-shards: export OMPI_ALLOW_RUN_AS_ROOT = 1
+bench-shards: export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = 1
+bench-shards: ROUNDS = 1
+bench-shards: tools $(BENCH_PYTHON)
+	cargo build --release -p haloscope --example bench_shards
+	MPICC=mpicc.openmpi cargo build --release -p haloscope --example bench_shards --features mpi --target-dir target/openmpi
+	$(COMPARE) shards --rounds $(ROUNDS) --show "share_of_the_machine:{:.1%} of the machine" \
+		--show "plain_efficiency:{:.1%} plain" --show "exchange_seconds:{:.4f} s in messages" \
+		--peer "threads=target/release/examples/bench_shards" \
+		--peer "Open MPI=mpirun.openmpi -n 2 target/openmpi/release/examples/bench_shards"
+
+# An image of 16384² in shards, on four processes with 3 GB of address space each. PHOTOGRAPHS is a folder of pictures.
+LARGE = target/bench-large
+PHOTOGRAPHS = $(HALOSCOPE_DATA)/images/free_photos
+bench-large: export OMPI_ALLOW_RUN_AS_ROOT = 1
+bench-large: export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = 1
+bench-large: tools $(BENCH_PYTHON)
+	MPICC=mpicc.openmpi cargo build --release --features mpi --target-dir target/openmpi
+	mkdir -p $(RUN)/shards
+	$(BENCH_PYTHON) bench/large_image.py make $(LARGE) --photographs $(PHOTOGRAPHS)
+	$(BENCH_PYTHON) bench/large_image.py run $(LARGE) --command target/openmpi/release/haloscope \
+		--launcher "mpirun.openmpi --oversubscribe -n" --ranks 4 --limit 3000 --out $(RUN)/shards/large-image.json
 
 # Three ways to gather measurements; none is a peer of ours.
 bench-gather: $(BENCH_PYTHON)
@@ -264,4 +310,4 @@ soak: tools ## the long tests: every fault and kill 50 times, new random cases, 
 
 clean: ## remove what was built
 	cargo clean
-	rm -rf .venv .venv-python-* python/haloscope/*.so
+	rm -rf .venv .venv-onnx .venv-python-* python/haloscope/*.so

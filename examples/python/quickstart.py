@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 
 import haloscope
 import numpy as np
@@ -55,6 +56,8 @@ def job(ctx: Context) -> None:
         print(f"loss          {loss:.6f}")
         print(f"gradient      {list(gradient.shape)}, norm {norm(gradient):.6f}")
         print(f"found         {list(found.shape)}, {metrics.psnr(found, image)[0]:.2f} dB")
+        results = [*y, back, denoised, by_network, gradient, found]
+        print(f"bits          {hashlib.sha256(b''.join(part.tobytes() for part in results)).hexdigest()[:32]}")
 
 
 def norm(x: np.ndarray) -> float:

@@ -13,13 +13,14 @@ C order is read where it lies by operators and denoisers, and their results come
 as numpy arrays. Calls release the interpreter's lock, and Ctrl-C ends them with ``KeyboardInterrupt``.
 """
 
-from . import io, kernels, metrics, models, optim, physics, testing
+from . import forecast, io, kernels, metrics, models, optim, physics, testing
 from ._arrays import ArrayLike, Size
 from ._build import Info, __version__, get_num_threads, info, set_num_threads
 from ._context import Context, launch
 from ._errors import ArgumentError, Error, FileError, NumericError, RankError, ShapeError
 from ._measurements import Measurements
 from .distributed import distribute
+from .forecast import Forecast, Forecasts, plan
 from .jobs import Plan, check, init, main, run
 from .optim import Record, Result, reconstruct
 
@@ -29,6 +30,8 @@ __all__ = [
     "Context",
     "Error",
     "FileError",
+    "Forecast",
+    "Forecasts",
     "Info",
     "Measurements",
     "NumericError",
@@ -41,6 +44,7 @@ __all__ = [
     "__version__",
     "check",
     "distribute",
+    "forecast",
     "get_num_threads",
     "info",
     "init",
@@ -52,6 +56,7 @@ __all__ = [
     "models",
     "optim",
     "physics",
+    "plan",
     "reconstruct",
     "run",
     "set_num_threads",

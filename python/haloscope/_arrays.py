@@ -51,7 +51,13 @@ def _of_tensor(x: Any) -> npt.NDArray[Any]:
         )
     if x.is_complex():
         raise ArgumentError("a complex tensor is given; pass torch.view_as_real(x) with its axis among the channels")
-    array: npt.NDArray[Any] = x.detach().numpy()
+    import torch
+
+    if x.layout != torch.strided:
+        raise ArgumentError(f"a tensor of layout {x.layout} is given; pass x.to_dense()")
+    # numpy has no such type.
+    dense = x.detach().to(torch.float32) if x.dtype == torch.bfloat16 else x.detach()
+    array: npt.NDArray[Any] = dense.resolve_neg().numpy()
     return array
 
 
@@ -72,6 +78,24 @@ def to_tensor(array: Floats) -> Any:
 
 def _same(array: Floats) -> Floats:
     return array
+
+
+def shape_of(size: Sequence[int], what: str = "img_size") -> list[int]:
+    """The lengths of all axes."""
+    if isinstance(size, (str, int, float)) or not all(isinstance(length, (int, np.integer)) for length in size):
+        raise ArgumentError(f"{what}: {size!r} is given; a whole number for each axis is expected, as in (3, 256, 256)")
+    return [int(length) for length in size]
+
+
+def bounds(values: object, what: str) -> tuple[float, float]:
+    """The least and the greatest value of a range."""
+    try:
+        low, high = (float(value) for value in values)  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        raise ArgumentError(f"{what}: {values!r} is given; a least and a greatest value are expected, as in (0, 1)") from None
+    if not low <= high:
+        raise ArgumentError(f"{what}: ({low}, {high}) is given; the first is at most the second, as in (0, 1)")
+    return low, high
 
 
 def lengths(size: Size) -> list[int]:

@@ -22,7 +22,7 @@ class Info:
 
     #: The version of haloscope.
     version: str
-    #: The optional parts of this build: ``builtin``, ``hdf5``, ``zarr``, ``mpi``.
+    #: The optional parts of this build: ``builtin``, ``hdf5``, ``zarr``, ``mpi``, ``onnx``.
     features: tuple[str, ...]
     #: Processor, instructions, cores and memory.
     machine: dict[str, Any]

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from . import _haloscope
+from ._onnx import is_built, name_library
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -19,11 +20,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     >>> haloscope.main(["info", "--json"])  # doctest: +SKIP
     0
     """
+    if is_built():
+        name_library()
     sys.stdout.flush()
     # The command saves a checkpoint on Ctrl-C; Python's own handler would only note the signal.
     before = signal.getsignal(signal.SIGINT)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        return _haloscope.command(["haloscope", *(sys.argv[1:] if arguments is None else arguments)])
+        # What `bench` and `submit` start on ranks is the command, and not the script of whoever calls this.
+        program = [sys.executable or "python3", "-m", "haloscope"]
+        return _haloscope.command(program, ["haloscope", *(sys.argv[1:] if arguments is None else arguments)])
     finally:
         signal.signal(signal.SIGINT, before)

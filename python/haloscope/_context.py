@@ -5,7 +5,8 @@ from __future__ import annotations
 import atexit
 import os
 import pickle
-import weakref
+import sys
+import traceback as tracebacks
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
@@ -21,14 +22,16 @@ __all__ = ["Context", "launch"]
 
 T = TypeVar("T")
 
-#: Those that are not closed; left at the end of the interpreter.
-_open: weakref.WeakSet[Context] = weakref.WeakSet()
+#: Those that are not closed; left at the end of the interpreter, before mpi4py finalises MPI.
+_open: dict[_haloscope.Context, None] = {}
 
 
 class Context:
     """A rank and its surroundings: MPI under mpirun or srun, else one rank.
 
-    Under a launcher, a package without MPI raises here rather than running as many independent copies.
+    Under a launcher, a package without MPI raises here rather than running as many independent copies. MPI is initialised by the
+    first context, unless mpi4py has; whoever initialised it finalises it when the process exits. Several contexts may be open at a
+    time, or one after the other; all ranks make and close them in the same order.
 
     >>> import haloscope
     >>> with haloscope.Context() as ctx:
@@ -48,13 +51,39 @@ class Context:
         deadline: float = 300.0,
     ) -> None:
         self._native = _haloscope.Context(backend, seed, threads, deadline)
-        _open.add(self)
+        _open[self._native] = None
 
     @classmethod
     def _of(cls, native: _haloscope.Context) -> Self:
         context = cls.__new__(cls)
         context._native = native
         return context
+
+    @classmethod
+    def from_mpi4py(
+        cls, comm: Any = None, *, seed: int = 0, threads: int | None = None, deadline: float = 300.0
+    ) -> Self:
+        """The ranks of a communicator of mpi4py, by default ``COMM_WORLD``, which all of its processes pass.
+
+        The context has a duplicate of the communicator, so that messages do not meet; mpi4py finalises MPI. haloscope must be built
+        with mpi4py's MPI library, which must allow threads to call it (``MPI_THREAD_SERIALIZED``, or mpi4py's default,
+        ``MPI_THREAD_MULTIPLE``, which several communicators at a time need).
+
+        >>> import haloscope
+        >>> from mpi4py import MPI  # doctest: +SKIP
+        >>> with haloscope.Context.from_mpi4py(MPI.COMM_WORLD) as ctx:  # doctest: +SKIP
+        ...     ctx.size == MPI.COMM_WORLD.size
+        True
+        """
+        from mpi4py import MPI
+
+        comm = MPI.COMM_WORLD if comm is None else comm
+        if not isinstance(comm, MPI.Intracomm) or comm == MPI.COMM_NULL:
+            raise ArgumentError(f"comm: {comm!r} is given; an intracommunicator of mpi4py is accepted, such as MPI.COMM_WORLD")
+        library = MPI.Get_library_version()
+        native = _haloscope.Context.of_mpi4py(MPI._addressof(comm), library, seed, threads, deadline)
+        _open[native] = None
+        return cls._of(native)
 
     @property
     def rank(self) -> int:
@@ -137,9 +166,9 @@ class Context:
         return self._native.statistics()
 
     def close(self) -> None:
-        """Leaves the ranks. At the end of the interpreter it is called for you."""
+        """Leaves the ranks, together with the others. At the end of the interpreter it is called for you."""
+        _open.pop(self._native, None)
         self._native.close()
-        _open.discard(self)
 
     def __enter__(self) -> Self:
         return self
@@ -148,7 +177,10 @@ class Context:
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if value is not None and self._native.size > 1:
-            # Others would wait for this rank until their deadline.
+            # Others would wait for this rank until their deadline. Ending the job ends this process, too.
+            tracebacks.print_exception(kind, value, traceback)
+            sys.stderr.flush()
+            sys.stdout.flush()
             try:
                 self._native.abort(f"{type(value).__name__}: {value}")
             except Exception:  # noqa: BLE001  (the exception of the block is the one that counts)
@@ -161,8 +193,8 @@ class Context:
 
 @atexit.register
 def _close_all() -> None:
-    for context in list(_open):
-        context.close()
+    while _open:
+        _open.popitem()[0].close()
 
 
 def launch(

@@ -77,10 +77,10 @@ def png(pixels: npt.NDArray[np.uint8]) -> bytes:
     return file.getvalue()
 
 
-def table(rows: Sequence[tuple[str, str]]) -> str:
+def table(rows: Sequence[Sequence[str]]) -> str:
     """Names and values."""
-    lines = "".join(
-        f"<tr><td style='text-align:left'>{html.escape(name)}</td><td style='text-align:left'>{html.escape(value)}</td></tr>"
-        for name, value in rows
+    lines = (
+        "".join(f"<td style='text-align:left'>{html.escape(cell)}</td>" for cell in row)
+        for row in rows
     )
-    return f"<table>{lines}</table>"
+    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"

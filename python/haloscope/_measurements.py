@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, overload
 
+import numpy as np
+
 from . import _haloscope
 from ._arrays import ArrayLike, Floats, _same, as_input, restore
-from ._errors import ArgumentError
+from ._errors import ArgumentError, NumericError
 
 __all__ = ["Measurements"]
 
@@ -44,6 +46,21 @@ class Measurements(Sequence[Any]):
         """The parts that this rank has, by the number of their operator."""
         found = ((index, self._native.get(index)) for index in range(len(self)))
         return {index: self._restore(part) for index, part in found if part is not None}
+
+    def _check_finite(self) -> None:
+        """Refuses NaNs and infinities, which no method can fit."""
+        for index in range(len(self)):
+            part = self._native.get(index)
+            # A sum is finite only if all values are, and needs no memory; values that overflow it are counted as what they are.
+            if part is None:
+                continue
+            with np.errstate(invalid="ignore"):
+                total = part.sum(dtype=np.float64)
+            if not np.isfinite(total):
+                count = int(part.size - np.isfinite(part).sum())
+                if count:
+                    advice = "set them to 0 and mask them, with Inpainting(operator.measurement_size, mask) * operator"
+                    raise NumericError(f"measurement {index}: {count} of {part.size} values are not finite; {advice}")
 
     def __len__(self) -> int:
         return len(self._native)
@@ -86,6 +103,8 @@ def as_measurements(y: Measurements | Sequence[ArrayLike | None] | ArrayLike, co
     """What a user gives for ``count`` operators: one array stands for itself if there is one operator."""
     if isinstance(y, Measurements):
         return y
+    if y is None:
+        raise ArgumentError("measurements: None is given; an array, a list with one for each operator, or Measurements is accepted")
     if isinstance(y, (list, tuple)):
         return Measurements(y)
     if count == 1:

@@ -13,6 +13,7 @@ import deepinv
 import numpy as np
 import torch
 
+from . import optim
 from . import physics as operators
 from ._arrays import as_input, to_tensor
 from ._errors import ArgumentError
@@ -88,6 +89,8 @@ class _Map(torch.autograd.Function):  # type: ignore[misc]
 class HaloscopePhysics(deepinv.physics.LinearPhysics):  # type: ignore[misc]
     """A haloscope operator where deepinv wants one; autograd goes through the exact adjoint, and twice if asked.
 
+    Its noise is deepinv's of the same name, unless a ``noise_model`` of deepinv is given.
+
     >>> import torch, haloscope.deepinv
     >>> blur = haloscope.physics.Blur(haloscope.kernels.gaussian(1.0), "circular", img_size=(1, 16, 16))
     >>> physics = haloscope.deepinv.HaloscopePhysics(blur)
@@ -98,7 +101,9 @@ class HaloscopePhysics(deepinv.physics.LinearPhysics):  # type: ignore[misc]
     """
 
     def __init__(self, physics: LinearPhysics, **kwargs: Any) -> None:
-        super().__init__(img_size=tuple(physics.img_size), **kwargs)
+        noise = None if physics.noise_model is None else _same_noise(physics.noise_model, deepinv.physics)
+        given = kwargs if noise is None else {"noise_model": noise, **kwargs}
+        super().__init__(img_size=tuple(physics.img_size), **given)
         self.haloscope = physics
 
     def A(self, x: torch.Tensor, **kwargs: Any) -> torch.Tensor:
@@ -121,6 +126,20 @@ class HaloscopePhysics(deepinv.physics.LinearPhysics):  # type: ignore[misc]
         weight = float(gamma.flatten()[0]) if isinstance(gamma, torch.Tensor) else float(gamma)
         found: torch.Tensor = self.haloscope.prox_l2(z.detach().cpu(), y.detach().cpu(), weight)
         return found.to(device=z.device, dtype=z.dtype)
+
+
+#: The noise models that both have by the same name, and what they are told.
+_NOISE = {"GaussianNoise": ("sigma",), "PoissonNoise": ("gain",), "PoissonGaussianNoise": ("gain", "sigma"), "UniformNoise": ("a",)}
+
+
+def _same_noise(model: Any, where: Any) -> Any:
+    """The noise model of the same name from another package, or None."""
+    name = type(model).__name__
+    values = [getattr(model, parameter) for parameter in _NOISE.get(name, ())]
+    # deepinv may have a level for each image of a batch.
+    if not values or any(torch.as_tensor(value).numel() != 1 for value in values) or not bool(getattr(model, "normalize", True)):
+        return None
+    return getattr(where, name)(*(float(value) for value in values))
 
 
 def to_deepinv(object: Denoiser | LinearPhysics | Stack) -> Any:  # noqa: A002
@@ -159,10 +178,11 @@ class _Foreign(LinearPhysics):
 
 
 def from_deepinv(object: Any, *, img_size: Sequence[int] | None = None, native: bool = True) -> Any:  # noqa: A002
-    """A deepinv denoiser, linear operator or stack as one of haloscope's.
+    """A deepinv denoiser, linear operator, stack or data fidelity as one of haloscope's.
 
-    With ``native``, DRUNet, DnCNN and UNet, and Blur, BlurFFT, Downsampling and Inpainting become haloscope's own; a warning says what did
-    not. Others are called in Python.
+    With ``native``, DRUNet, DnCNN and UNet, Blur, BlurFFT, Downsampling, Inpainting and Decolorize, and L2, L1, IndicatorL2 and
+    PoissonLikelihood become haloscope's own; a warning says what did not. Others are called in Python. Noise of models that both have
+    is kept.
 
     >>> import deepinv, torch, haloscope.deepinv
     >>> blur = deepinv.physics.BlurFFT((1, 16, 16), torch.ones(1, 1, 3, 3) / 9)
@@ -176,9 +196,14 @@ def from_deepinv(object: Any, *, img_size: Sequence[int] | None = None, native: 
     if isinstance(object, deepinv.physics.Physics):
         size = tuple(img_size or getattr(object, "img_size", None) or getattr(object, "imsize", None) or ())
         if not size:
-            raise ArgumentError(f"{type(object).__name__}: img_size=(channel, spatial...) is needed")
+            name = type(object).__name__
+            raise ArgumentError(f"{name}: its images are not known; from_deepinv(physics, img_size=(channel, spatial...)) is accepted")
+        noise = _same_noise(object.noise_model, operators)
+        if noise is None and not isinstance(object.noise_model, deepinv.physics.ZeroNoise):
+            warnings.warn(f"{type(object.noise_model).__name__} is left out, as haloscope has no such noise", stacklevel=2)
         made = _native_physics(object, size) if native else None
         if made is not None:
+            made.noise_model = noise
             return made
         if native:
             warnings.warn(f"{type(object).__name__} is called in Python, as haloscope has no such operator", stacklevel=2)
@@ -186,7 +211,14 @@ def from_deepinv(object: Any, *, img_size: Sequence[int] | None = None, native: 
             raise ArgumentError(f"{type(object).__name__} is not linear; linear operators are accepted")
         with torch.no_grad():
             measured = object.A(torch.zeros(1, *size))
-        return _Foreign(object, size, measured.shape[1:])
+        foreign = _Foreign(object, size, measured.shape[1:])
+        foreign.noise_model = noise
+        return foreign
+    if isinstance(object, deepinv.optim.DataFidelity):
+        known = _native_fidelity(object) if native else None
+        if known is None and native:
+            warnings.warn(f"{type(object).__name__} is called in Python, as haloscope has no such fidelity", stacklevel=2)
+        return known or _ForeignFidelity(object)
     if isinstance(object, torch.nn.Module):
         if native:
             try:
@@ -194,7 +226,8 @@ def from_deepinv(object: Any, *, img_size: Sequence[int] | None = None, native: 
             except ArgumentError as error:
                 warnings.warn(f"{type(object).__name__} is called in Python: {error}", stacklevel=2)
         return as_denoiser(object)
-    raise ArgumentError(f"{type(object).__name__}: a denoiser, a linear operator or a stack of deepinv is accepted")
+    accepted = "a denoiser, a linear operator, a stack or a data fidelity of deepinv is accepted"
+    raise ArgumentError(f"{type(object).__name__}: {accepted}")
 
 
 def _native_physics(physics: Any, size: tuple[int, ...]) -> LinearPhysics | None:
@@ -211,6 +244,38 @@ def _native_physics(physics: Any, size: tuple[int, ...]) -> LinearPhysics | None
     if type(physics) is kinds.Downsampling and physics.padding == "circular":
         taps = None if kernel is None else kernel.detach()
         return operators.Downsampling(size, taps, int(physics.factor), "circular")
+    if type(physics) is kinds.Decolorize:
+        return operators.Decolorize(size, [float(weight) for weight in physics.srf.flatten()])
+    return None
+
+
+class _ForeignFidelity(optim.DataFidelity):
+    """A data fidelity of deepinv, called in Python."""
+
+    def __init__(self, fidelity: Any) -> None:
+        self.deepinv = fidelity
+
+    def d(self, u: Any, y: Any) -> float:
+        return float(self.deepinv.d(to_tensor(as_input(u)), to_tensor(as_input(y))).sum())
+
+    def grad_d(self, u: Any, y: Any) -> Any:
+        return self.deepinv.grad_d(to_tensor(as_input(u)), to_tensor(as_input(y))).detach()
+
+    def prox_d(self, u: Any, y: Any, *, gamma: float = 1.0) -> Any:
+        return self.deepinv.prox_d(to_tensor(as_input(u)), to_tensor(as_input(y)), gamma=gamma).detach()
+
+
+def _native_fidelity(fidelity: Any) -> optim.DataFidelity | None:
+    """haloscope's own fidelity of the same kind, if it has one."""
+    kinds = deepinv.optim.data_fidelity
+    if type(fidelity) is kinds.L2:
+        return optim.L2(float(fidelity.norm) ** -0.5)
+    if type(fidelity) is kinds.L1:
+        return optim.L1()
+    if type(fidelity) is kinds.IndicatorL2 and fidelity.radius is not None:
+        return optim.IndicatorL2(float(fidelity.radius))
+    if type(fidelity) is kinds.PoissonLikelihood:
+        return optim.PoissonLikelihood(float(fidelity.gain), float(fidelity.bkg), bool(fidelity.d.denormalize))
     return None
 
 

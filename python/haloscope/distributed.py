@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -39,11 +40,12 @@ def distribute(
     ``num_operators`` is given: then it makes operators, and gets (index, ctx, factory_kwargs). ``tiling_strategy`` is ``"overlap"``,
     ``"blend"``, ``"basic"``, or ``"exact"``: no tiles, and the bits of the whole image, for networks. None is ``"standard"``: overlapping
     tiles if lengths of them are given, as they are by default; with ``patch_size=None`` and ``overlap=None``, exact for networks on images
-    whose layers take at most 5 GB, and overlapping tiles of haloscope's own lengths for anything else, on any number of ranks.
+    whose layers take at most 5 GB at once, or 12 GB in waves, and overlapping tiles of haloscope's own lengths for anything else, on any
+    number of ranks.
     ``patch_size="auto"`` suits the number of ranks, on which the bits then depend.
     ``max_batch_size=None`` takes as many tiles at once as fit in a gigabyte. With one rank, a denoiser that is distributed cuts large
-    images into tiles. The result is a :class:`~haloscope.physics.DistributedStack`, a
-    :class:`~haloscope.models.DistributedDenoiser`, a :class:`~haloscope.optim.DistributedDataFidelity`, or a prior.
+    images into tiles. Operators and fidelities of deepinv are taken as :func:`haloscope.deepinv.from_deepinv` takes them. The result is a
+    :class:`~haloscope.physics.DistributedStack`, a :class:`~haloscope.models.DistributedDenoiser`, a :class:`~haloscope.optim.DistributedDataFidelity`, or a prior.
 
     >>> import haloscope
     >>> def body(ctx):
@@ -58,6 +60,7 @@ def distribute(
         raise ArgumentError(f"dtype: {dtype!r}; haloscope computes in float32: leave it out")
     if isinstance(object, (DistributedStack, DistributedDenoiser, DistributedDataFidelity)):
         return object
+    object = _of_deepinv(object)  # noqa: A001
     if isinstance(object, Prior):
         options: dict[str, Any] = {"tiling_strategy": tiling_strategy, "tiling_dims": tiling_dims, "patch_size": patch_size}
         options |= {"overlap": overlap, "max_batch_size": max_batch_size, "border": border}
@@ -86,6 +89,21 @@ def distribute(
         ctx._native, strategy, patch, margin, axes, border, max_batch_size
     )
     return DistributedDenoiser(shared)
+
+
+def _of_deepinv(object: Any) -> Any:  # noqa: A002
+    """deepinv's operators and fidelities as haloscope's own; its denoisers are called like any other."""
+    deepinv = sys.modules.get("deepinv")
+    if deepinv is None:
+        return object
+    kinds = (deepinv.physics.Physics, deepinv.optim.DataFidelity)
+    if not isinstance(object, kinds) and not (isinstance(object, (list, tuple)) and any(isinstance(item, kinds) for item in object)):
+        return object
+    from .deepinv import from_deepinv
+
+    if isinstance(object, kinds):
+        return from_deepinv(object)
+    return [from_deepinv(item) if isinstance(item, kinds) else item for item in object]
 
 
 def _is_list_of(object: Any, kind: type) -> bool:  # noqa: A002

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from . import _haloscope
 from ._arrays import ArrayLike, Floats, as_input
+from ._errors import ArgumentError
 
 __all__ = ["Scan", "phantom", "read", "read_scan", "write"]
 
@@ -26,7 +27,8 @@ def read(
     """The array in a PNG, JPEG, TIFF, NPY, NPZ, NIfTI, FITS or HDF5 file, as (batch, channel, spatial...).
 
     Unsigned integers become 0 to 1 unless ``raw``. ``dataset`` names the array in NPZ and HDF5 files. ``region`` has a slice for
-    each spatial axis.
+    each spatial axis, and only that part is read: of NPY, NIfTI, FITS and uncompressed TIFF files the values themselves, of HDF5 and
+    compressed TIFF files the chunks that have some of them. PNG, JPEG, NPZ and ``.nii.gz`` files are unpacked in bands.
 
     >>> import haloscope, tempfile, os
     >>> path = os.path.join(tempfile.mkdtemp(), "image.npy")
@@ -36,10 +38,30 @@ def read(
     >>> haloscope.io.read(path, region=[slice(0, 8), slice(16, 32)]).shape
     (1, 3, 8, 16)
     """
-    array = _haloscope.read(os.fspath(path), axes, raw, dataset)
+    name = os.fspath(path)
     if region is None:
+        return _haloscope.read(name, axes, raw, dataset, None)
+    shape = _haloscope.read_shape(name, axes, raw, dataset)
+    sides = shape if axes == "as-stored" else shape[2:]
+    if len(region) > len(sides):
+        raise ArgumentError(f"region: {len(region)} slices are given; the array has {len(sides)} axes to cut: {sides}")
+    for part in region:
+        if not isinstance(part, slice):
+            raise ArgumentError(f"region: {part!r} is given; a slice for each axis is expected, such as slice(0, 64)")
+    wanted = list(region) + [slice(None)] * (len(sides) - len(region))
+    steps, ranges = [], []
+    for axis, (part, side) in enumerate(zip(wanted, sides)):
+        first, last, step = part.indices(side)
+        indices = range(first, last, step)
+        if not indices:
+            raise ArgumentError(f"region: {part} has nothing of axis {axis}, which is {side} long")
+        ranges.append((min(indices[0], indices[-1]), max(indices[0], indices[-1]) + 1))
+        steps.append(slice(None, None, step))
+    array = _haloscope.read(name, axes, raw, dataset, ranges)
+    if all(part.step == 1 for part in steps):
         return array
-    return np.ascontiguousarray(array[(slice(None), slice(None), *region)])
+    every: Any = (..., *steps)
+    return np.ascontiguousarray(array[every])
 
 
 def write(path: str | os.PathLike[str], x: ArrayLike, *, dtype: str | None = None, raw: bool = False) -> None:

@@ -14,14 +14,16 @@ from ._context import Context
 from ._html import table
 from ._progress import Progress
 from ._toml import to_toml
-from .optim import Result, to_records
+from .optim import Result
+from .optim._result import to_records
 
 __all__ = ["Plan", "check", "init", "main", "run"]
 
 Job = str | os.PathLike[str] | Mapping[str, Any]
 
 
-def _job(job: Job) -> _haloscope.Job:
+def native_job(job: Job) -> _haloscope.Job:
+    """The job of a file, or of its content."""
     if isinstance(job, Mapping):
         return _haloscope.Job.parse("job", to_toml(job), os.getcwd())
     return _haloscope.Job.from_file(os.fspath(job))
@@ -66,7 +68,7 @@ def check(job: Job, *, ranks: int = 1) -> Plan:
     >>> haloscope.check(job, ranks=2).rank_bytes > 0
     True
     """
-    found = _job(job).check(ranks)
+    found = native_job(job).check(ranks)
     shapes = [tuple(shape) for shape in found["measurements"]]
     lines = [(name, value) for name, value in found["lines"]]
     return Plan(lines, tuple(found["image"]), shapes, found["rank_bytes"], found["warnings"], found["text"])
@@ -93,7 +95,7 @@ def run(
     >>> haloscope.run(job).image.shape
     (1, 3, 32, 32)
     """
-    known = _job(job)
+    known = native_job(job)
     if out is not None:
         known = known.with_pictures_in(os.fspath(out))
     if resume or start_over:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from . import _haloscope
 from ._arrays import ArrayLike, as_input, is_tensor, restore, to_tensor
+from ._copies import deep_copy
 from ._errors import ArgumentError
 from ._html import tiles_html
+from ._onnx import require
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["TV", "Denoiser", "DistributedDenoiser", "Network", "TilePlan", "as_denoiser"]
 
@@ -38,6 +43,9 @@ class Denoiser:
         (batch or 1, 1, spatial...)."""
         image = as_input(x)
         return restore(x)(self._native.denoise(image, level_of(sigma, image.ndim)))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return deep_copy(self, memo)
 
     def memory(self, shape: Sequence[int]) -> int | None:
         """The bytes that it takes for a batch of this shape besides input and output, if it knows."""
@@ -66,6 +74,10 @@ class Network(Denoiser):
     module that has one of these networks' state dict. The architecture is detected from the weights. ``memory_budget`` (bytes, or
     ``"450MB"``) trades time for memory, and ``accuracy="strict"`` time for the last digits.
 
+    A package that was built with ONNX Runtime also takes ``.onnx`` files of other networks, and runs any network on a GPU with
+    ``device="gpu"``, ``"gpu:1"`` or ``"auto"``. ``onnx`` is what such a file does not say itself, by the keys of ``[prior.onnx]`` in
+    job files: ``onnx={"noise": "scalar", "white": 255}``.
+
     >>> import haloscope
     >>> net = haloscope.models.Network("builtin:color")
     >>> net.architecture, net.in_channels
@@ -81,17 +93,36 @@ class Network(Denoiser):
         threads: int | None = None,
         accuracy: Literal["fast", "strict"] = "fast",
         memory_budget: int | str | None = None,
+        onnx: Mapping[str, str | float] | None = None,
+        device: str = "cpu",
     ) -> None:
         count = threads or _haloscope.get_num_threads()
         budget = to_bytes(memory_budget)
         if isinstance(weights, (str, os.PathLike)):
-            self._native = _haloscope.Denoiser.named(os.fspath(weights), count, accuracy, budget)
+            name = os.fspath(weights)
+            if name.lower().endswith(".onnx"):
+                require(f"{name}: an ONNX file")
+            elif device.startswith("gpu"):
+                require(f"device={device!r}")
+            said = [(key, str(value)) for key, value in (onnx or {}).items()]
+            self._native = _haloscope.Denoiser.named(name, count, accuracy, budget, said, device)
         else:
+            if onnx is not None or device != "cpu":
+                raise ArgumentError("onnx and device are for networks by name or file; save the weights in a file for a GPU")
+            if not isinstance(weights, Mapping) and not hasattr(weights, "state_dict"):
+                raise ArgumentError(f"weights: {weights!r}; a name or file, a state dict, or a torch module is accepted")
             state = weights if isinstance(weights, Mapping) else weights.state_dict()
             arrays = {name: as_input(tensor.detach() if is_tensor(tensor) else tensor) for name, tensor in state.items()}
             kept = {name: array for name, array in arrays.items() if array.ndim > 0}
             self._native = _haloscope.Denoiser.of_weights(kept, count, accuracy, budget)
         self.architecture, self.in_channels, self.num_parameters, self.levels = self._native.describe_network()
+
+    def __call__(self, x: ArrayLike, sigma: float | Sequence[float] | ArrayLike) -> Any:
+        """The images without their noise; their values are about from 0 to 1, as those that networks are trained on."""
+        kind = str(getattr(x, "dtype", "")).removeprefix("torch.")
+        if kind.startswith(("int", "uint")):
+            raise ArgumentError(f"an image of {kind} is given; networks take values from 0 to 1: pass x / {np.iinfo(kind).max}")
+        return super().__call__(x, sigma)
 
     def flops(self, shape: Sequence[int]) -> int:
         """The operations for a batch of this shape; a multiplication and an addition are two.
@@ -111,6 +142,13 @@ class Network(Denoiser):
         True
         """
         return self._native.profile(as_input(x), sigma)
+
+
+def denoiser_for(denoiser: Any, channels: int) -> Denoiser:
+    """A denoiser, or the one of this name or file; ``"builtin"`` is the built-in network for images of so many channels."""
+    if isinstance(denoiser, str) and denoiser == "builtin":
+        denoiser = "builtin:color" if channels == 3 else "builtin:gray"
+    return as_denoiser(denoiser)
 
 
 def to_bytes(size: int | str | None) -> int | None:
@@ -145,14 +183,14 @@ class _Function(Denoiser):
 
 
 def as_denoiser(
-    f: Denoiser | Callable[..., Any],
+    f: Denoiser | Callable[..., Any] | str | os.PathLike[str],
     *,
     name: str | None = None,
     kind: Literal["auto", "numpy", "torch"] = "auto",
     alignment: int = 1,
     threadsafe: bool = True,
 ) -> Denoiser:
-    """A callable ``f(x, sigma)`` as a denoiser; ``distribute`` and the solvers call this themselves.
+    """A callable ``f(x, sigma)``, or a name or file of weights, as a denoiser; ``distribute`` and the solvers call this themselves.
 
     A torch module gets tensors, under ``torch.inference_mode``. A callable may keep or change the array that it gets. It is called on
     ranks' threads with the interpreter's lock; ``threadsafe=False`` has one call at a time. What it raises comes back as itself.
@@ -165,8 +203,12 @@ def as_denoiser(
     """
     if isinstance(f, Denoiser):
         return f
-    if not callable(f):
-        raise ArgumentError(f"{f!r} is not a denoiser; a Denoiser or a callable f(x, sigma) is accepted")
+    if isinstance(f, (str, os.PathLike)):
+        return Network(f)
+    if isinstance(f, type) or not callable(f):
+        hint = f"; {f.__name__}() makes one" if isinstance(f, type) and issubclass(f, Denoiser) else ""
+        accepted = "a Denoiser, a name or file of weights, or a callable f(x, sigma) is accepted"
+        raise ArgumentError(f"{f!r} is not a denoiser; {accepted}{hint}")
     torch = sys.modules.get("torch")
     is_module = torch is not None and isinstance(f, torch.nn.Module)
     wants_tensors = kind == "torch" or (kind == "auto" and is_module)

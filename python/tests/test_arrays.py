@@ -2,11 +2,12 @@
 
 import threading
 import time
+from collections.abc import Callable
 
 import haloscope
 import numpy as np
 import pytest
-from haloscope import _haloscope
+from haloscope import _haloscope, models, optim, physics
 from haloscope._arrays import as_input
 
 
@@ -88,6 +89,41 @@ def test_errors_are_those_of_python_too(blur: haloscope.physics.Blur) -> None:
         haloscope.io.read("absent.tif")
     with pytest.raises(haloscope.ArgumentError, match="valid, circular"):
         haloscope.physics.Blur(haloscope.kernels.gaussian(1.0), "mirror", img_size=(1, 8, 8))  # type: ignore[arg-type]
+
+
+def clamped_and_normalized() -> None:
+    prior = optim.PnP(models.TV(), range="normalize")
+    optim.PGD(prior=prior, clamp=(0.0, 1.0), max_iter=1)(np.zeros((1, 1, 4, 4)), physics.Denoising(img_size=(1, 4, 4)))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: models.Network("builtin:gray")(np.zeros((16, 16))), "sigma"),
+        (lambda: models.Network("builtin:gray")(np.zeros((16, 16)), 0.1), r"\[16, 16\]; \(batch, 1, height, width\)"),
+        (lambda: models.Network("builtin:gray")(np.zeros((1, 1, 16, 16), np.uint8), 0.1), "uint8.*x / 255"),
+        (lambda: models.Network([1, 2]), "a state dict, or a torch module"),
+        (lambda: physics.Tomography((1, 16, 16), 10.0), "angles: 10.0"),
+        (lambda: physics.Tomography((1, 8, 16, 16), 10, n_detector_pixels=(4, 5, 6)), r"n_detector_pixels: \(4, 5, 6\)"),
+        (lambda: physics.Tomography((16, 16), 10), r"\(channel, y, x\)"),
+        (lambda: physics.Inpainting((1, 16, 16), 1.5), "mask: 1.5"),
+        (lambda: physics.Stack([1, 2]), "int: 1 is no operator"),
+        (lambda: optim.FISTA(models.TV()), "data_fidelity: a TV is given"),
+        (lambda: optim.CG()(physics.Denoising(img_size=(1, 4, 4)), np.zeros((1, 1, 4, 4))), "physics: a ndarray is given"),
+        (lambda: haloscope.reconstruct(np.zeros((1, 1, 4, 4)), physics.Denoising(img_size=(1, 4, 4)), ranks=0), "ranks: 0"),
+        (clamped_and_normalized, "clamp: given with a prior"),
+    ],
+)
+def test_mistakes_are_named(call: Callable[[], object], words: str) -> None:
+    with pytest.raises((haloscope.Error, TypeError), match=words):
+        call()
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    assert physics.Tomography((1, 16, 16), np.int64(10)).measurement_size == (1, 10, 16)
+    assert physics.Inpainting((1, 16, 16), np.float32(0.5)).measurement_size == (1, 16, 16)
+    rows = [[[[1.0, 2.0], [3.0, 4.0]]]]
+    assert physics.Blur(haloscope.kernels.uniform(1), "circular").A_adjoint(rows).tolist() == rows
 
 
 def test_other_threads_run_while_a_call_computes() -> None:

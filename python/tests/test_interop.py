@@ -6,6 +6,7 @@ import haloscope
 import numpy as np
 import pytest
 from haloscope import models, optim, physics
+from test_examples import load
 
 pytestmark = pytest.mark.interop
 torch = pytest.importorskip("torch")
@@ -33,6 +34,12 @@ def test_tensors_are_read_where_they_lie_and_come_back_as_tensors() -> None:
         blur.A(IMAGE.clone().requires_grad_())
     with pytest.raises(haloscope.ArgumentError, match="complex"):
         blur.A(IMAGE.to(torch.complex64))
+    with pytest.raises(haloscope.ArgumentError, match="to_dense"):
+        blur.A(IMAGE.to_sparse())
+    near(blur.A(torch._neg_view(-IMAGE)), y)
+    near(blur.A(IMAGE.bfloat16()), y, 1e-2)
+    with pytest.raises(haloscope.ArgumentError, match="uint8"):
+        models.Network("builtin:color")((255 * IMAGE).to(torch.uint8), 0.1)
     with pytest.raises(haloscope.ArgumentError, match="meta"):
         blur.A(IMAGE.to("meta"))
 
@@ -74,6 +81,29 @@ def test_inpainting_and_gray_are_deepinvs() -> None:
     gray = deepinv.physics.Decolorize()
     weights = [float(gray.A(IMAGE.new_tensor([[[[float(c == k)]] for c in range(3)]])).squeeze()) for k in range(3)]
     near(physics.Decolorize((3, 48, 64), weights).A(IMAGE), gray.A(IMAGE))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        near(bridge.from_deepinv(gray, img_size=(3, 48, 64)).A(IMAGE), gray.A(IMAGE))
+
+
+def test_noise_goes_with_operators_in_both_directions() -> None:
+    kernel = torch.from_numpy(haloscope.kernels.gaussian(1.0))
+    pairs = [
+        (physics.GaussianNoise(0.25), deepinv.physics.GaussianNoise(0.25)),
+        (physics.PoissonNoise(0.5), deepinv.physics.PoissonNoise(0.5)),
+        (physics.PoissonGaussianNoise(0.5, 0.25), deepinv.physics.PoissonGaussianNoise(0.5, 0.25)),
+        (physics.UniformNoise(0.5), deepinv.physics.UniformNoise(0.5)),
+    ]
+    for our, their in pairs:
+        taken = bridge.from_deepinv(deepinv.physics.BlurFFT((3, 48, 64), kernel, noise_model=their))
+        assert type(taken.noise_model) is type(our) and vars(taken.noise_model) == vars(our)
+        given = bridge.to_deepinv(physics.Blur(kernel, "circular", img_size=(3, 48, 64), noise_model=our))
+        assert type(given.noise_model) is type(their)
+        clean, noisy = given.A(IMAGE), given(IMAGE)
+        assert clean.shape == noisy.shape and not torch.equal(clean, noisy)
+    with pytest.warns(UserWarning, match="LaplaceNoise is left out"):
+        other = deepinv.physics.BlurFFT((3, 48, 64), kernel, noise_model=deepinv.physics.LaplaceNoise(0.1))
+        assert bridge.from_deepinv(other).noise_model is None
 
 
 def test_fidelities_are_deepinvs() -> None:
@@ -88,6 +118,8 @@ def test_fidelities_are_deepinvs() -> None:
     ]
     for our, their in pairs:
         x = IMAGE + 0.05
+        taken = bridge.from_deepinv(their)
+        assert type(taken) is type(our) and taken.fn(x, y, ours) == pytest.approx(our.fn(x, y, ours), rel=1e-6)
         # deepinv sums in the type of its arrays.
         exact = deepinv.physics.Blur(kernel.double(), padding="circular")
         near(our.fn(x, y, ours), their.fn(x.double(), y.double(), exact).sum(), 1e-5)
@@ -198,6 +230,13 @@ def test_methods_of_deepinv_run_with_our_parts() -> None:
     near(restored[1], restored[0], 1e-3)
 
 
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_the_quick_start_has_the_values_of_deepinvs(ranks: int) -> None:
+    gaps = load("quickstart_deepinv").main(ranks)
+    assert set(gaps) == {"measurements", "adjoint", "denoised", "loss", "gradient"}
+    assert max(gaps.values()) < 1e-5, gaps
+
+
 def test_parts_of_deepinv_run_in_our_distribute() -> None:
     network = deepinv.models.DnCNN(3, 3, depth=4, nf=8, pretrained=None).eval()
     theirs = deepinv.physics.MRI(img_size=(2, 48, 64))
@@ -214,6 +253,35 @@ def test_parts_of_deepinv_run_in_our_distribute() -> None:
         taken = bridge.from_deepinv(theirs)
     assert "MRI" in str(caught[0].message)
     haloscope.testing.assert_adjoint(taken)
+
+
+def test_operators_and_fidelities_of_deepinv_are_distributed_as_ours() -> None:
+    kernel = torch.from_numpy(haloscope.kernels.gaussian(1.0))
+    blur = deepinv.physics.BlurFFT((3, 48, 64), kernel)
+    y = [blur.A(IMAGE) + 0.1] * 3
+
+    def body(ctx: haloscope.Context) -> np.ndarray:
+        shared = haloscope.distribute([blur] * 3, ctx)
+        assert type(shared) is physics.DistributedStack
+        fidelity = haloscope.distribute(deepinv.optim.L2(), ctx)
+        return np.asarray(fidelity.grad(IMAGE, y, shared))
+
+    expected = 3 * deepinv.optim.L2().grad(IMAGE, y[0], blur)
+    near(haloscope.testing.assert_same_bits(body, (1, 2)), expected)
+    stacked = deepinv.physics.StackedLinearPhysics([blur, blur])
+    with haloscope.Context() as ctx:
+        assert len(haloscope.distribute(stacked, ctx)) == 2
+    with pytest.raises(haloscope.ArgumentError, match="from_deepinv"):
+        optim.CG(max_iter=1)(y[0], blur)
+
+
+def test_other_fidelities_of_deepinv_are_called_in_python() -> None:
+    their = deepinv.optim.data_fidelity.LogPoissonLikelihood(N0=10.0, mu=1.0)
+    with pytest.warns(UserWarning, match="LogPoissonLikelihood"):
+        taken = bridge.from_deepinv(their)
+    frame = physics.Denoising(img_size=(3, 48, 64))
+    near(taken.fn(IMAGE, IMAGE, frame), their.d(IMAGE, IMAGE).sum(), 1e-4)
+    near(taken.grad(IMAGE + 0.1, IMAGE, frame), their.grad_d(IMAGE + 0.1, IMAGE).detach(), 1e-4)
 
 
 def test_pylops_and_scipy_take_our_operators() -> None:

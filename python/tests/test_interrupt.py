@@ -4,12 +4,21 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import haloscope
 import numpy as np
 import pytest
 from haloscope import Context, distribute, launch, models, optim, physics
+
+
+@pytest.fixture(autouse=True)
+def _signals_that_are_heeded() -> Iterator[None]:
+    """A shell's job in the background starts with Ctrl-C ignored, and Python leaves it so."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
 
 LARGE = haloscope.io.phantom.landscape(1024, 1024)
 

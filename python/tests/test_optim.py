@@ -40,6 +40,64 @@ def test_methods_come_nearer_to_the_image(method: optim.Optim, blur: physics.Blu
     assert result.records[-1].psnr == pytest.approx(haloscope.metrics.psnr(result.image, IMAGE)[0])
 
 
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
+def test_methods_know_the_keywords_that_their_job_files_do(method: optim.Optim) -> None:
+    from haloscope import _haloscope
+
+    known, told = _haloscope.method_keys(method._method), method._keys()
+    assert set(told) <= set(known)
+    assert ("weight" in told, "levels" in told) == ("weight" in known, "levels" in known)
+
+
+def test_records_compare_with_the_image_by_both_measures(blur: physics.Blur) -> None:
+    result = optim.CG(max_iter=3)(blur.A(IMAGE), blur, x_gt=IMAGE)
+    assert result.records[-1].ssim == pytest.approx(haloscope.metrics.ssim(result.image, IMAGE)[0])
+    assert result.records[-1].ssim > result.records[0].ssim
+    long = optim.Landweber(max_iter=31)(blur.A(IMAGE), blur, x_gt=IMAGE).records
+    assert [record.iteration for record in long if record.ssim is not None] == [*range(2, 31, 2), 31]
+    assert all(record.psnr is not None for record in long)
+    without = optim.CG(max_iter=1)(blur.A(IMAGE), blur).records[0]
+    assert without.psnr is None and without.ssim is None
+    # The window of the similarity reaches five pixels to either side.
+    thin = physics.Denoising(img_size=(3, 5, 40))
+    short = optim.CG(max_iter=1)(IMAGE[:, :, :5], thin, x_gt=IMAGE[:, :, :5]).records[0]
+    assert short.psnr is not None and short.ssim is None
+    other = optim.CG(max_iter=1)(blur.A(IMAGE), blur, x_gt=IMAGE, max_pixel=2.0).records[0]
+    assert other.psnr == pytest.approx(result.records[0].psnr + 20 * np.log10(2))
+    with pytest.raises(haloscope.ShapeError):
+        optim.CG(max_iter=1)(blur.A(IMAGE), blur, x_gt=IMAGE[:, :, :16])
+
+
+@pytest.mark.parametrize("sides", [(24, 24), (8, 16, 16)])
+@pytest.mark.parametrize("groups", [1, 3])
+def test_scans_start_from_their_filtered_back_projection(sides: tuple[int, ...], groups: int) -> None:
+    image = haloscope.io.phantom.shepp_logan(sides)
+    scan = physics.Tomography((1, *sides), angles=20)
+    views = scan.split(groups)
+    # A step of nothing leaves the start as it is.
+    stays = optim.Landweber(stepsize=1e-30, max_iter=1)
+    expected = scan.fbp(scan.A(image))
+    np.testing.assert_array_equal(stays(views.A(image), views, x_init="fbp").image, expected)
+    np.testing.assert_array_equal(stays(scan.A(image), scan, x_init="fbp").image, expected)
+
+    def body(ctx: haloscope.Context) -> np.ndarray:
+        shared = haloscope.distribute(views, ctx)
+        return stays(shared.A(image, gather=False), shared, x_init="fbp").image
+
+    np.testing.assert_array_equal(haloscope.testing.assert_same_bits(body, (1, 2, 3)), expected)
+
+
+def test_what_is_no_whole_scan_has_no_filtered_back_projection(blur: physics.Blur) -> None:
+    scan = physics.Tomography((1, 24, 24), angles=20)
+    views = scan.split(4)
+    one = physics.Stack([views[0]])
+    mixed = physics.Stack([*views[1:], views[0]])
+    for operators in (blur, one, mixed, scan.split(4, "contiguous"), scan.T * scan):
+        y = operators.A(np.ones((1, *operators.img_size), np.float32))
+        with pytest.raises(haloscope.ArgumentError, match="interleaved groups"):
+            optim.CG(max_iter=1)(y, operators, x_init="fbp")
+
+
 def test_a_gradient_step_is_what_it_says(blur: physics.Blur) -> None:
     y, x = blur.A(IMAGE), np.zeros_like(IMAGE)
     found = optim.PGD(prior=lambda x, sigma: x, stepsize=0.5, max_iter=1)(y, blur, x_init=x).image
@@ -186,6 +244,8 @@ def test_jobs_run_on_any_number_of_ranks() -> None:
     assert "<table>" in plan._repr_html_()
     results = [haloscope.run(job(), ranks=ranks) for ranks in (1, 3)]
     assert results[0].digest == results[1].digest and len(results[0].records) == 3
+    last = results[1].records[-1]
+    assert last.psnr > 20 and 0 < last.ssim < 1
     with pytest.raises(haloscope.Error, match="methd"):
         haloscope.run(job(solver={"methd": "fista"}))
 
@@ -212,6 +272,11 @@ def test_results_and_plans_show_themselves(blur: physics.Blur, tmp_path: object)
     with haloscope.Context() as ctx:
         plan = haloscope.distribute(models.TV(), ctx, patch_size=16, overlap=4).plan((1, 3, 32, 40))
     assert plan._repr_html_().count("<rect") == len(plan) == 4
+
+
+def test_methods_and_noise_say_what_they_are() -> None:
+    assert repr(optim.FISTA(prior=optim.TVPrior(), max_iter=5)) == "FISTA(L2, prior=TVPrior, max_iter=5)"
+    assert repr(physics.GaussianNoise(0.1)) == "GaussianNoise(sigma=0.1)"
 
 
 def test_progress_is_shown_by_tqdm(blur: physics.Blur, capsys: pytest.CaptureFixture[str]) -> None:

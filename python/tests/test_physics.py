@@ -8,6 +8,7 @@ import haloscope
 import numpy as np
 import pytest
 from haloscope import physics
+from haloscope.physics._stacks import as_stack
 
 RANDOM = np.random.default_rng(1)
 
@@ -94,10 +95,10 @@ def test_stacks_have_the_threads_that_were_set_and_fidelities_start_none() -> No
     before, cores = workers(), haloscope.get_num_threads()
     try:
         haloscope.set_num_threads(3)
-        alone = haloscope.optim.as_stack(blur)
-        assert haloscope.optim.as_stack(blur)._native is alone._native
+        alone = as_stack(blur)
+        assert as_stack(blur)._native is alone._native
         haloscope.set_num_threads(5)
-        assert haloscope.optim.as_stack(blur)._native is not alone._native
+        assert as_stack(blur)._native is not alone._native
         # Threads name themselves when they start to run.
         end = time.monotonic() + 60
         while len(workers() - before) < 3 + 5 and time.monotonic() < end:
@@ -160,8 +161,25 @@ def test_geometries_of_astra_are_taken_as_they_are() -> None:
     vectors = [[np.sin(a), -np.cos(a), 0, 0, 1.5 * np.cos(a), 1.5 * np.sin(a)] for a in angles]
     listed = {"type": "parallel_vec", "DetectorCount": 24, "Vectors": vectors}
     np.testing.assert_allclose(physics.Tomography.from_astra(volume, listed).A(x), expected, atol=1e-4)
+    views = physics.Tomography.from_views((1, 16, 20), np.asarray(vectors), 24)
+    np.testing.assert_array_equal(views.A(x), physics.Tomography.from_astra(volume, listed).A(x))
+    with pytest.raises(haloscope.ArgumentError, match=r"\(7, 5\).*\(views, 6\)"):
+        physics.Tomography.from_views((1, 16, 20), np.ones((7, 5)), 24)
+    with pytest.raises(haloscope.ArgumentError, match="parallel or fanbeam"):
+        physics.Tomography.from_views((1, 16, 20), vectors, 24, geometry_type="conebeam")
     with pytest.raises(haloscope.ArgumentError, match="spiral"):
         physics.Tomography.from_astra(volume, {"type": "spiral", "DetectorCount": 1})
+
+
+def test_views_of_a_cone_are_those_of_its_circle() -> None:
+    angles = np.linspace(0, 2 * np.pi, 5, endpoint=False)
+    sizes = {"n_detector_pixels": (6, 12), "geometry_type": "conebeam"}
+    circle = physics.Tomography((1, 6, 8, 10), np.degrees(angles), source_radius=30, detector_radius=12, **sizes)  # type: ignore[arg-type]
+    ray = [np.array([np.sin(a), -np.cos(a), 0]) for a in angles]
+    views = [[*(30 * r), *(-12 * r), np.cos(a), np.sin(a), 0, 0, 0, 1] for a, r in zip(angles, ray)]
+    x = np.abs(random(1, 1, 6, 8, 10))
+    listed = physics.Tomography.from_views((1, 6, 8, 10), views, **sizes)  # type: ignore[arg-type]
+    np.testing.assert_allclose(listed.A(x), circle.A(x), atol=1e-4)
 
 
 def test_operators_written_in_python_are_operators() -> None:

@@ -7,6 +7,7 @@ use haloscope_comm::Launch;
 use haloscope_job::Job;
 
 use crate::exit::{Code, Misuse};
+use crate::onnx::DeviceArguments;
 
 /// The options of `haloscope check`.
 #[derive(clap::Args, Clone)]
@@ -17,6 +18,9 @@ pub(crate) struct Arguments {
     /// Number of ranks to plan for, on this machine
     #[arg(long, value_name = "N", value_parser = crate::ranks::parse_ranks)]
     ranks: Option<usize>,
+
+    #[command(flatten)]
+    device: DeviceArguments,
 }
 
 /// Prints the plan of the job.
@@ -29,7 +33,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
     let ranks = arguments.ranks.or(launch.and_then(|launch| launch.size)).unwrap_or(1);
     // A launcher's ranks are processes, ours are threads.
     let together = arguments.ranks.unwrap_or(1);
-    let job = Job::from_file(&arguments.job).map_err(Misuse::error)?;
+    let mut job = Job::from_file(&arguments.job).map_err(Misuse::error)?;
+    if let Some(device) = arguments.device.device {
+        job = job.on_device(device);
+    }
     let plan = job.check_processes(ranks, together).map_err(Misuse::error)?;
     crate::print(&plan.to_string())?;
     Ok(Code::Success)

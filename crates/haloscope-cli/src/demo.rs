@@ -9,12 +9,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use haloscope_job::{Choices, Job, Resuming};
 
-use crate::exit::{Agreed, Code};
-use crate::interrupt;
+use crate::exit::Code;
 use crate::problem::ProblemArgument;
-use crate::ranks::RankArguments;
-use crate::reconstruct::{Printing, finish, reconstruct};
-use crate::trace::TraceArguments;
+use crate::reconstruct::RunArguments;
 
 /// The options of `haloscope demo`.
 #[derive(clap::Args, Clone)]
@@ -41,18 +38,11 @@ pub(crate) struct Arguments {
     out: PathBuf,
 
     #[command(flatten)]
-    printing: Printing,
-
-    #[command(flatten)]
-    ranks: RankArguments,
-
-    #[command(flatten)]
-    trace: TraceArguments,
+    run: RunArguments,
 }
 
 /// Makes the measurements, reconstructs, and reports on rank 0.
 pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
-    interrupt::watch()?;
     let ProblemArgument(problem) = arguments.problem;
     let choices = Choices {
         name: problem.name().to_owned(),
@@ -61,16 +51,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
         model: problem.model(arguments.model.as_deref()),
         iterations: arguments.iterations.map(|iterations| iterations as usize),
     };
-    let (text, printing, trace) =
-        (problem.job(&choices), arguments.printing, arguments.trace.clone());
-    let out = arguments.out.clone();
-    let result = arguments.ranks.run(move |ctx| {
-        trace.run(ctx, |ctx| {
-            let job = Job::parse(&choices.name, &text, Path::new(""));
-            let job = job.map_err(|error| Agreed::misuse(ctx, error))?;
-            let job = job.with_pictures_in(&out).resuming(Resuming::Off);
-            reconstruct(ctx, &job, printing)
-        })
-    })?;
-    finish(result, printing)
+    let (text, out) = (problem.job(&choices), arguments.out.clone());
+    arguments.run.run(move |_| {
+        let job = Job::parse(&choices.name, &text, Path::new(""))?;
+        Ok(job.with_pictures_in(&out).resuming(Resuming::Off))
+    })
 }

@@ -12,7 +12,7 @@ Exit codes:
   0    the command succeeded
   1    the command failed: a file cannot be written, a rank is gone, a method diverged, or no plan fits
   2    the command line, the job file or a file that it names is wrong; nothing was run
-  130  Ctrl-C ended the run after it saved a checkpoint or its rows so far; a second Ctrl-C ends it at once
+  130  Ctrl-C ended the run; a checkpoint or the rows so far are saved if it has any; a second Ctrl-C ends it at once
   143  the same for SIGTERM, which queues send when the time is up";
 
 /// How the command ended, if not by an error.
@@ -39,6 +39,14 @@ pub(crate) struct Misuse(String);
 impl Misuse {
     pub(crate) fn error(reason: impl fmt::Display) -> anyhow::Error {
         Self(reason.to_string()).into()
+    }
+
+    /// Of a step of the library that says itself who is at fault.
+    pub(crate) fn or_failure(error: haloscope_job::Error) -> anyhow::Error {
+        match error {
+            haloscope_job::Error::Refused(error) => Self::error(error),
+            haloscope_job::Error::Failed(error) => error.into(),
+        }
     }
 }
 

@@ -29,6 +29,8 @@ struct Info {
     ranks: usize,
     threads_per_rank: usize,
     mpi: Option<String>,
+    /// ONNX Runtime, its providers and GPUs, or what is missing.
+    onnx_runtime: Runtime,
     /// Why a job would not start here.
     problem: Option<String>,
 }
@@ -45,6 +47,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         ranks: 1,
         threads_per_rank: 1,
         mpi: mpi_library(),
+        onnx_runtime: Runtime::detect(),
         problem: None,
     };
     // Kept until the end, so that all ranks leave together.
@@ -67,6 +70,63 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     crate::print(&text)
 }
 
+/// The library of ONNX Runtime that networks of files and GPUs need.
+#[derive(Default, Serialize)]
+struct Runtime {
+    library: Option<String>,
+    version: Option<String>,
+    providers: Vec<&'static str>,
+    /// GPUs that this process may use.
+    gpus: Vec<String>,
+    /// What is missing for one.
+    problem: Option<String>,
+}
+
+impl Runtime {
+    #[cfg(feature = "onnx")]
+    fn detect() -> Self {
+        let library = match haloscope_onnx::Library::load() {
+            Ok(library) => library,
+            Err(error) => return Self { problem: Some(error.to_string()), ..Self::default() },
+        };
+        let (gpus, problem) = match haloscope_onnx::gpus() {
+            Ok(gpus) => (gpus.iter().map(ToString::to_string).collect(), None),
+            Err(error) => (Vec::new(), Some(error.to_string())),
+        };
+        Self {
+            library: Some(library.path().display().to_string()),
+            version: Some(library.version().to_owned()),
+            providers: library.providers(),
+            gpus,
+            problem,
+        }
+    }
+
+    #[cfg(not(feature = "onnx"))]
+    fn detect() -> Self {
+        let problem = "not in this build (--features onnx adds it)".to_owned();
+        Self { problem: Some(problem), ..Self::default() }
+    }
+
+    /// In a few words for each line.
+    fn describe(&self) -> Vec<(&'static str, String)> {
+        let mut lines = Vec::new();
+        match (&self.library, &self.version) {
+            (Some(library), Some(version)) => {
+                lines.push(("ONNX Runtime", format!("{version}, {library}")));
+                lines.push(("providers", self.providers.join(" ")));
+                let gpus = match &self.gpus[..] {
+                    [] => format!("none: {}", self.problem.as_deref().unwrap_or_default()),
+                    gpus => gpus.join(", "),
+                };
+                lines.push(("GPUs", gpus));
+            }
+            _ => lines.push(("ONNX Runtime", self.problem.clone().unwrap_or_default())),
+        }
+        lines
+    }
+}
+
 /// The features of this build, by the names that cargo has for them.
 fn features() -> Vec<&'static str> {
     let all = [
@@ -75,6 +135,7 @@ fn features() -> Vec<&'static str> {
         ("zarr", cfg!(feature = "zarr")),
         ("parquet", cfg!(feature = "parquet")),
         ("mpi", cfg!(feature = "mpi")),
+        ("onnx", cfg!(feature = "onnx")),
     ];
     all.into_iter().filter_map(|(name, is_there)| is_there.then_some(name)).collect()
 }
@@ -125,6 +186,9 @@ fn describe(info: &Info) -> Result<String> {
         "MPI",
         info.mpi.clone().unwrap_or_else(|| "not in this build (--features mpi adds it)".into()),
     )?;
+    for (name, value) in info.onnx_runtime.describe() {
+        line(name, value)?;
+    }
     if let Some(problem) = &info.problem {
         line("problem", problem.clone())?;
     }

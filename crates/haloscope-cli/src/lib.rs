@@ -8,11 +8,14 @@ mod demo;
 mod denoise;
 mod evaluate;
 mod exit;
+mod export;
 mod info;
 mod init;
 mod interrupt;
+mod invocation;
 mod log;
 mod logger;
+mod onnx;
 mod plan;
 mod problem;
 mod ranks;
@@ -63,6 +66,8 @@ enum Command {
     Denoise(denoise::Arguments),
     /// Measure how well a network removes noise from clean images
     Evaluate(evaluate::Arguments),
+    /// Write a network with its weights as an ONNX file
+    Export(export::Arguments),
     /// Show the features of this build and this machine
     Info(info::Arguments),
     /// Predict the memory and work of each rank, and suggest tiles and ranks
@@ -80,7 +85,15 @@ pub fn main() -> ExitCode {
 /// Runs the command that these arguments name, the first being the program, and gives its exit code. Help and mistakes in the
 /// arguments end the process.
 #[must_use]
-pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
+pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> u8 {
+    run_by(&[], arguments)
+}
+
+/// [`run`] in a program that is not the command: `program` are the words that start the command, as in `python -m haloscope`.
+#[must_use]
+pub fn run_by(program: &[String], arguments: impl IntoIterator<Item = impl Into<OsString>>) -> u8 {
+    let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
+    invocation::note(program, &arguments);
     let arguments = Arguments::parse_from(arguments);
     arguments.log.install();
     logger::install(arguments.verbose);
@@ -91,8 +104,9 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
         Command::Reconstruct(arguments) => reconstruct::run(&arguments),
         Command::Init(arguments) => init::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
-        Command::Denoise(arguments) => denoise::run(&arguments).map(|()| Code::Success),
+        Command::Denoise(arguments) => denoise::run(&arguments),
         Command::Evaluate(arguments) => evaluate::run(&arguments).map(|()| Code::Success),
+        Command::Export(arguments) => export::run(&arguments).map(|()| Code::Success),
         Command::Info(arguments) => info::run(&arguments).map(|()| Code::Success),
         Command::Plan(arguments) => plan::run(&arguments).map(|()| Code::Success),
         Command::Submit(arguments) => submit::run(&arguments),

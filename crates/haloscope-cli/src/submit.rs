@@ -15,6 +15,7 @@ use haloscope_study::slurm::{
 
 use crate::exit::{Code, Preparation};
 use crate::interrupt::{self, Signal};
+use crate::invocation;
 use haloscope_job::words::count;
 
 /// The options of `haloscope submit`.
@@ -131,8 +132,7 @@ pub(crate) enum Until {
 impl Arguments {
     /// What each rank runs: this program, with the job file or the command.
     fn command_line(&self) -> Result<Vec<String>> {
-        let program = std::env::current_exe().context("the path of this program")?;
-        let mut words = vec![program.display().to_string()];
+        let mut words = invocation::program()?;
         match &self.job {
             Some(job) => {
                 let found = std::fs::metadata(job).with_context(|| job.display().to_string());

@@ -220,3 +220,50 @@ fn evaluate_measures_a_folder_of_images() {
         assert!(message.contains(words), "{message}");
     }
 }
+
+#[test]
+fn an_image_that_exceeds_the_budget_runs_in_waves_and_gives_the_same_file() {
+    use haloscope::io::{self, Sample, WriteOptions};
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let report = |input: &str, output: &str, more: &[&str]| {
+        let level = ["--sigma", "25/255", "--threads", "2", "--json"];
+        let done = haloscope(&[&["denoise", input, "--out", output], &level[..], more].concat());
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        serde_json::from_slice::<serde_json::Value>(&done.stdout).expect("the report is JSON")
+    };
+    let ramp = |at: ndarray::IxDyn| (7 * at[1] + at[2] * at[3]) as f32 % 251.0 + 4.0;
+    for (input, outputs, sample, channels) in [
+        ("gray.npy", ["a.npy", "b.npy"], Sample::F32, 1),
+        ("colour.tif", ["a.tif", "b.tif"], Sample::U16, 3),
+        ("picture.png", ["a.png", "b.png"], Sample::U8, 1),
+    ] {
+        let (input, [whole, waves]) = (path(input), outputs.map(path));
+        let image = ndarray::ArrayD::from_shape_fn(vec![1, channels, 1501, 21], ramp);
+        let options = WriteOptions { sample: Some(sample), raw: true, ..WriteOptions::default() };
+        io::write(&input, &image, &options).expect("it is written");
+        let axes: &[&str] =
+            if channels == 1 && input.ends_with("npy") { &["--axes", "automatic"] } else { &[] };
+        let all = report(&input, &whole, axes);
+        assert_eq!((&all["waves"], &all["by_bands"]), (&0.into(), &false.into()));
+        let bytes = all["memory_whole_bytes"].as_u64().expect("bytes");
+        let budget = format!("{}B", bytes * 4 / 5);
+        let cut = report(&input, &waves, &[&["--memory-budget", &budget], axes].concat());
+        assert!(cut["waves"].as_u64() > Some(1), "{cut}");
+        assert!(cut["memory_predicted_bytes"].as_u64() < Some(bytes), "{cut}");
+        // A picture is unpacked from its start, and is in memory as a whole.
+        assert_eq!(cut["by_bands"], !input.ends_with("png"), "{cut}");
+        let read = |name: &str| fs::read(name).expect("the result is there");
+        assert!(read(&whole) == read(&waves), "{input}: the files differ");
+        for key in ["white", "black", "scale", "sigma", "written_as", "values"] {
+            assert_eq!(all[key], cut[key]);
+        }
+        let words = haloscope(
+            &[&["denoise", &input, "-o", &waves, "-s", "0.1", "--memory-budget", &budget], axes]
+                .concat(),
+        );
+        let words = String::from_utf8_lossy(&words.stdout).into_owned();
+        assert!(words.contains("because the whole image would take"), "{words}");
+    }
+}

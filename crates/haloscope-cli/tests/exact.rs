@@ -92,6 +92,10 @@ fn the_choice_between_exact_and_tiles_is_explained() {
     // The same in a plan.
     let huge = ["plan", "--size", "16384x16384", "--model", "dncnn:8:4", "--memory-budget", "90GB"];
     let printed = text(&haloscope(&huge).stdout);
+    assert!(printed.contains("exact, because a pass over the whole image in waves "), "{printed}");
+    assert!(printed.contains("in waves of 144 rows, because all rows at once"), "{printed}");
+    let wide = ["plan", "--size", "1024x1048576", "--model", "dncnn:64:20"];
+    let printed = text(&haloscope(&[&wide[..], &["--memory-budget", "900GB"]].concat()).stdout);
     assert!(printed.contains("tiles, because a pass over the whole image holds "), "{printed}");
     assert!(printed.contains("advice     use --strategy exact: the slowest rank"), "{printed}");
 }

@@ -17,6 +17,12 @@ fn job(iterations: usize) -> String {
     deblurring(iterations, PRIMAL_DUAL) + "\n[checkpoint]\niterations = 1\n"
 }
 
+/// The same with its image in shards, so that checkpoints are in parts.
+fn job_in_shards(iterations: usize) -> String {
+    let whole = job(iterations).replace("folder = \"pictures\"", "file = \"image.npy\"");
+    format!("image = \"sharded\"\n{whole}")
+}
+
 fn signal(process: &Child, name: &str) {
     let sent = Command::new("kill").args([name, &process.id().to_string()]).status();
     assert!(sent.expect("kill is there").success());
@@ -37,18 +43,25 @@ fn a_job_that_is_killed_at_random_times_goes_on_to_the_same_bits() {
         random ^= random << 17;
         (random >> 11) as f64 / (1_u64 << 53) as f64
     };
-    for ranks in ["1", "2"] {
+    // Wide kernels are rounded differently in shards.
+    let in_shards = Folder::new().bits(&job_in_shards(ITERATIONS), &["--ranks", "2"]);
+    let cases = [
+        ("1", job(ITERATIONS), &expected),
+        ("2", job(ITERATIONS), &expected),
+        ("3", job_in_shards(ITERATIONS), &in_shards),
+    ];
+    for (ranks, job, expected) in &cases {
         let mut folder = Folder::new();
         let (mut killed, mut midway, mut finished) = (0, 0, 0);
         while killed < kills {
             let options = ["--resume", "--quiet", "--ranks", ranks];
-            let mut running = folder.start(&job(ITERATIONS), &options);
+            let mut running = folder.start(job, &options);
             std::thread::sleep(whole.mul_f64(0.7 * next()));
             running.kill().expect("SIGKILL is sent");
             let output = running.wait_with_output().expect("it ends");
             if output.status.success() {
                 // It was faster.
-                assert_eq!(json(&output)["bits"], expected, "{ranks} ranks");
+                assert_eq!(json(&output)["bits"], **expected, "{ranks} ranks");
                 finished += 1;
                 folder = Folder::new();
                 continue;
@@ -64,8 +77,8 @@ fn a_job_that_is_killed_at_random_times_goes_on_to_the_same_bits() {
         );
         // Of a few, all may come too early; of many, none would be a run that saves nothing.
         assert!(kills < 20 || midway > 0, "no kill left a checkpoint");
-        let resumed = folder.bits(&job(ITERATIONS), &["--resume", "--ranks", ranks]);
-        assert_eq!(resumed, expected, "{ranks} ranks");
+        let resumed = folder.bits(job, &["--resume", "--ranks", ranks]);
+        assert_eq!(resumed, **expected, "{ranks} ranks");
     }
 }
 
@@ -182,4 +195,22 @@ fn a_full_disk_leaves_the_old_checkpoint() {
             std::fs::remove_file(old).expect("removed");
         }
     }
+}
+
+#[test]
+fn a_signal_to_a_streamed_image_leaves_nothing_of_the_result() {
+    let folder = Folder::new();
+    let (input, out) = (folder.name("noisy.npy"), folder.name("clean.npy"));
+    let image =
+        haloscope::Array::from_shape_fn(vec![1, 1, 8192, 256], |at| (at[2] % 97) as f32 / 96.0);
+    haloscope::io::write(&input, &image, &haloscope::io::WriteOptions::default()).expect("a file");
+    let arguments = ["denoise", &input, "--out", &out, "--sigma", "0.1", "--memory-budget", "60MB"];
+    let running = jobs::command(&arguments).spawn().expect("the command starts");
+    let files = || std::fs::read_dir(folder.path(".")).expect("the folder").count();
+    wait_for("the unfinished result", || files() == 2);
+    signal(&running, "-INT");
+    let output = running.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("Ctrl-C ended it; nothing was written"));
+    assert_eq!(files(), 1, "only the input is left");
 }

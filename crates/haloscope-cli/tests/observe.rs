@@ -68,6 +68,47 @@ fn a_trace_has_a_file_for_each_rank_that_shows_its_work_and_its_calls() {
 }
 
 #[test]
+fn a_trace_of_an_image_in_shards_shows_each_exchange_with_its_bytes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let job = "image = \"sharded\"\n[measurements]\nphantom = \"landscape\"\nsize = [96, 80]\n\
+               [[operators]]\nkind = \"blur\"\nkernel = \"gaussian\"\nsigma = 1.2\n\
+               [prior]\nkind = \"network\"\nmodel = \"random:dncnn:8:4\"\n[solver]\nmethod = \"pgd\"\n\
+               [start]\nkind = \"zeros\"\n[stop]\niterations = 3\n[output]\nfile = \"image.npy\"\n";
+    let path = folder.path().join("job.toml");
+    std::fs::write(&path, job).expect("a file");
+    let traces = folder.path().join("traces").display().to_string();
+    let path = path.display().to_string();
+    let output = haloscope(&["reconstruct", &path, "--ranks", "2", "--trace", &traces]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let [mut halos, mut windows] = [0; 2];
+    for rank in 0..2 {
+        let file = std::fs::read(format!("{traces}/rank-{rank}.json")).expect("a file");
+        let file: Value = serde_json::from_slice(&file).expect("JSON");
+        let events = file["traceEvents"].as_array().expect("a list");
+        // What an exchange says that it sends is what the call in it counts.
+        let within = |span: &Value, call: &Value| {
+            let end = |one: &Value| one["ts"].as_f64().zip(one["dur"].as_f64()).map(|(a, b)| a + b);
+            call["tid"] == span["tid"]
+                && call["ts"].as_f64() >= span["ts"].as_f64()
+                && end(call) <= end(span)
+        };
+        for (name, count) in [("halo", &mut halos), ("window", &mut windows)] {
+            for span in events.iter().filter(|event| event["name"] == name) {
+                let call =
+                    events.iter().find(|event| event["name"] == "exchange" && within(span, event));
+                let call = call.expect("a call");
+                assert_eq!(span["args"]["bytes"], call["args"]["bytes sent"], "{span} and {call}");
+                assert!(span["args"]["bytes"].as_f64() > Some(0.0), "{span}");
+                *count += 1;
+            }
+        }
+    }
+    // Four layers of each of three passes on both ranks; a forward and an adjoint of each iteration, and those of the norm.
+    assert_eq!(halos, 4 * 3 * 2);
+    assert!(windows >= 2 * 3 * 2, "{windows}");
+}
+
+#[test]
 fn events_for_programs_are_a_json_object_a_line() {
     let folder = tempfile::tempdir().expect("a folder");
     let (_, lines) = demo(folder.path(), &["--log", "json"]);

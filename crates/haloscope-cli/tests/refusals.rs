@@ -122,6 +122,12 @@ const BROKEN_JOBS: &[(&str, &str, &str, &[&str])] = &[
         &["job.toml:2: measurements", "one of `files`"],
     ),
     (
+        "a slip in what is measured",
+        "phantom = ",
+        "phantm = ",
+        &["none is given", "(did you mean `phantom`?)"],
+    ),
+    (
         "two kinds of measurements",
         "phantom = ",
         "files = 'a.npy'\nphantom = ",

@@ -50,6 +50,11 @@ pub trait Communicator: Send + Sync {
     /// current or next call. Returns the error for this rank to return; under MPI it does not
     /// return, because the processes are ended.
     fn abort(&self, reason: &str) -> Error;
+
+    /// Leaves the job now, instead of when the last handle is dropped; for programs that cannot tell who still holds one. Under
+    /// MPI it waits for the other ranks to leave, and later calls are refused. Call it once on a communicator that was made, not
+    /// on one that was split off; ranks that are threads leave when they return.
+    fn leave(&self) {}
 }
 
 /// The calls of a [`Communicator`] with the types of Rust slices.

@@ -11,12 +11,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
+use crate::call::Call;
 use crate::common::Common;
 #[cfg(feature = "mpi")]
 use crate::communicator::Collectives;
 use crate::communicator::Communicator;
 use crate::error::{Cause, Error, RankList, Result};
 use crate::host::Cores;
+use crate::intercept::Intercepted;
 use crate::launcher::{Choice, Launch};
 use crate::link::Link;
 use crate::link::solo::Solo;
@@ -163,19 +165,22 @@ impl ContextOptions {
         {
             return Err(launch.unsupported());
         }
-        let comm = crate::Mpi::initialize()?;
-        comm.set_deadline(self.deadline);
-        if let Some(size) = launch.and_then(|launch| launch.size)
-            && size != comm.size()
-        {
-            return Err(Error::Setup(format!(
-                "the launcher started {size} ranks, but MPI sees {}; this build uses {}, so start \
-                 it with that library's mpirun (or srun with its --mpi plugin)",
-                comm.size(),
-                crate::Mpi::library()
-            )));
-        }
-        self.placed(Arc::new(comm), launch)
+        self.placed(crate::Mpi::join()?, launch, launch.and_then(|launch| launch.size))
+    }
+
+    /// The rank that MPI gives to this process, whatever the environment says.
+    #[cfg(feature = "mpi")]
+    pub fn mpi(&self) -> Result<Context> {
+        self.check()?;
+        self.launched(Launch::detect()?)
+    }
+
+    /// The rank of this process in the communicator that `join` gives, which is asked for after the options are checked.
+    #[cfg(feature = "mpi")]
+    pub fn ranks(&self, join: impl FnOnce() -> Result<crate::Mpi>) -> Result<Context> {
+        self.check()?;
+        let launch = Launch::detect()?;
+        self.placed(join()?, launch, None)
     }
 
     /// Without MPI there is nothing that could connect the processes.
@@ -193,9 +198,24 @@ impl ContextOptions {
         ))
     }
 
+    /// The context of a rank that has joined, if there are as many as `expected`. A rank that gets no context leaves again, so that
+    /// nobody waits for it.
+    #[cfg(feature = "mpi")]
+    fn placed(
+        &self,
+        comm: crate::Mpi,
+        launch: Option<Launch>,
+        expected: Option<usize>,
+    ) -> Result<Context> {
+        let comm: Arc<dyn Communicator> = Arc::new(comm);
+        comm.set_deadline(self.deadline);
+        let context = check_size(&*comm, expected).and_then(|()| self.among(comm.clone(), launch));
+        context.inspect_err(|_| comm.leave())
+    }
+
     /// Asks the other ranks for their machines and cores, to find this rank's place among them.
     #[cfg(feature = "mpi")]
-    fn placed(&self, comm: Arc<dyn Communicator>, launch: Option<Launch>) -> Result<Context> {
+    fn among(&self, comm: Arc<dyn Communicator>, launch: Option<Launch>) -> Result<Context> {
         let (host, cores) = (crate::host::name(), Cores::detect());
         let here = comm.all_gather(format!("{host}\n{}", cores.list).as_bytes())?;
         let place = Place::among(&here, comm.rank(), cores.count);
@@ -308,6 +328,11 @@ impl Context {
         self.seed.wrapping_add(self.rank() as u64)
     }
 
+    /// Leaves the ranks now; see [`Communicator::leave`].
+    pub fn leave(&self) {
+        self.comm.leave();
+    }
+
     /// The pieces of `count` that this rank gets when they are dealt round-robin.
     pub fn local_indices(&self, count: usize) -> impl Iterator<Item = usize> + use<> {
         partition::round_robin(count, self.rank(), self.size())
@@ -351,8 +376,30 @@ impl Context {
     #[must_use]
     pub fn traced(&self, trace: Trace) -> Self {
         let trace = Arc::new(trace);
-        let comm = Arc::new(Traced { inner: self.comm.clone(), trace: trace.clone() });
+        let comm = Arc::new(Intercepted { inner: self.comm.clone(), by: Traced(trace.clone()) });
         Self { comm, trace: Some(trace), ..self.clone() }
+    }
+
+    /// The same context, whose calls are made by `intercept`, which gets the communicator to make them on: to count them, or to fail
+    /// on purpose in a test. Communicators that are split off make their calls themselves.
+    ///
+    /// ```
+    /// use haloscope_comm::{Call, Collectives, Context, Error};
+    ///
+    /// let ctx = Context::solo().intercepted(|call, comm| match call {
+    ///     Call::Barrier => Err(comm.abort("no barrier today")),
+    ///     call => comm.execute(call),
+    /// });
+    /// assert!(ctx.comm().broadcast(0, &mut [1.0]).is_ok());
+    /// assert!(ctx.comm().barrier().unwrap_err().to_string().contains("no barrier today"));
+    /// ```
+    #[must_use]
+    pub fn intercepted(
+        &self,
+        intercept: impl Fn(Call<'_>, &dyn Communicator) -> Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        let comm = Arc::new(Intercepted { inner: self.comm.clone(), by: intercept });
+        Self { comm, ..self.clone() }
     }
 
     /// The trace that records what this rank does, if there is one.
@@ -434,6 +481,20 @@ where
         return Err(Error::Setup(reason).into());
     }
     Ok(results.into_iter().flatten().collect())
+}
+
+/// Whether MPI has as many ranks as the launcher started.
+#[cfg(feature = "mpi")]
+fn check_size(comm: &dyn Communicator, expected: Option<usize>) -> Result<()> {
+    match expected {
+        Some(size) if size != comm.size() => Err(Error::Setup(format!(
+            "the launcher started {size} ranks, but MPI sees {}; this build uses {}, so start it with that library's mpirun (or \
+             srun with its --mpi plugin)",
+            comm.size(),
+            crate::Mpi::library()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn panic_message(panic: &(dyn Any + Send)) -> String {

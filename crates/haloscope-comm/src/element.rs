@@ -107,7 +107,7 @@ impl ElementKind {
         }
     }
 
-    #[cfg(feature = "mpi")]
+    #[cfg(any(feature = "mpi", test))]
     pub(crate) fn from_code(code: u8) -> Option<Self> {
         [Self::F32, Self::F64, Self::U64, Self::U8].into_iter().find(|kind| *kind as u8 == code)
     }
@@ -175,7 +175,7 @@ impl Reduction {
         self != Self::Mean || matches!(kind, ElementKind::F32 | ElementKind::F64)
     }
 
-    #[cfg(feature = "mpi")]
+    #[cfg(any(feature = "mpi", test))]
     pub(crate) fn from_code(code: u8) -> Option<Self> {
         let all = [Self::Sum, Self::Max, Self::Min, Self::Mean];
         all.into_iter().find(|reduction| *reduction as u8 == code)

@@ -8,6 +8,7 @@ mod context;
 mod element;
 mod error;
 mod host;
+mod intercept;
 mod launcher;
 mod link;
 pub mod partition;

@@ -44,7 +44,7 @@ impl<L: Link> Ranks<L> {
         Self::part(link, Channel::WORLD, (0..size).collect(), rank, DEFAULT_DEADLINE)
     }
 
-    fn part(
+    pub(crate) fn part(
         link: Arc<L>,
         channel: Channel,
         members: Vec<usize>,
@@ -174,6 +174,10 @@ impl<L: Link> Communicator for Ranks<L> {
         let error = Error::RankFailed { rank, cause: Cause::Aborted(reason.into()) };
         self.link.abort(&error);
         error
+    }
+
+    fn leave(&self) {
+        self.link.leave();
     }
 }
 

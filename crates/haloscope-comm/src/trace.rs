@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 
 use crate::call::{Call, Operation};
 use crate::communicator::Communicator;
-use crate::error::{Error, Result};
-use crate::statistics::{CallCost, Statistics};
+use crate::error::Result;
+use crate::intercept::{Intercept, Intercepted};
+use crate::statistics::CallCost;
 
 /// Everything that has been noted on a rank.
 ///
@@ -176,20 +177,23 @@ impl Drop for Span<'_> {
     }
 }
 
-/// A communicator whose calls are noted, with what they cost.
-pub(crate) struct Traced {
-    pub inner: Arc<dyn Communicator>,
-    pub trace: Arc<Trace>,
-}
+/// Notes the calls of a communicator, with what they cost.
+#[derive(Clone)]
+pub(crate) struct Traced(pub Arc<Trace>);
 
 impl Traced {
-    fn call<T>(&self, operation: Operation, call: impl FnOnce() -> Result<T>) -> Result<T> {
-        let cost = || self.inner.statistics().cost(operation);
+    fn call<T>(
+        &self,
+        operation: Operation,
+        comm: &dyn Communicator,
+        call: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let cost = || comm.statistics().cost(operation);
         let (before, begin) = (cost(), Instant::now());
         let result = call();
         let length = begin.elapsed();
         let details = difference(&before, &cost());
-        self.trace.add(operation.name().into(), begin, length, true, details);
+        self.0.add(operation.name().into(), begin, length, true, details);
         result
     }
 }
@@ -206,43 +210,21 @@ fn difference(before: &CallCost, after: &CallCost) -> Vec<(&'static str, f64)> {
     ]
 }
 
-impl Communicator for Traced {
-    fn rank(&self) -> usize {
-        self.inner.rank()
+impl Intercept for Traced {
+    fn execute(&self, call: Call<'_>, inner: &dyn Communicator) -> Result<()> {
+        self.call(call.operation(), inner, || inner.execute(call))
     }
 
-    fn size(&self) -> usize {
-        self.inner.size()
-    }
-
-    fn execute(&self, call: Call<'_>) -> Result<()> {
-        self.call(call.operation(), || self.inner.execute(call))
-    }
-
-    fn split(&self, color: Option<u64>, key: u64) -> Result<Option<Arc<dyn Communicator>>> {
-        let part = self.call(Operation::Split, || self.inner.split(color, key))?;
-        let traced = |inner| Arc::new(Self { inner, trace: self.trace.clone() }) as Arc<_>;
+    /// The calls of the parts are noted, too.
+    fn split(
+        &self,
+        color: Option<u64>,
+        key: u64,
+        inner: &dyn Communicator,
+    ) -> Result<Option<Arc<dyn Communicator>>> {
+        let part = self.call(Operation::Split, inner, || inner.split(color, key))?;
+        let traced = |inner| Arc::new(Intercepted { inner, by: self.clone() }) as Arc<_>;
         Ok(part.map(traced))
-    }
-
-    fn deadline(&self) -> Duration {
-        self.inner.deadline()
-    }
-
-    fn set_deadline(&self, deadline: Duration) {
-        self.inner.set_deadline(deadline);
-    }
-
-    fn statistics(&self) -> Statistics {
-        self.inner.statistics()
-    }
-
-    fn reset_statistics(&self) {
-        self.inner.reset_statistics();
-    }
-
-    fn abort(&self, reason: &str) -> Error {
-        self.inner.abort(reason)
     }
 }
 
@@ -251,6 +233,7 @@ mod tests {
     use super::*;
     use crate::communicator::Collectives;
     use crate::context::Context;
+    use crate::error::Error;
 
     #[test]
     fn calls_are_noted_with_their_bytes_on_every_rank() {

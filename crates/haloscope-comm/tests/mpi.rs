@@ -115,6 +115,13 @@ fn mpi_of_the_program_is_used_and_left_alone() {
     succeeds(2, &["attached"], "attached and left");
 }
 
+#[test]
+fn ranks_come_and_go_until_the_process_exits() {
+    for ranks in 1..=3 {
+        succeeds(ranks, &["joined"], "joined and left");
+    }
+}
+
 fn repeats() -> usize {
     std::env::var("HALOSCOPE_FAULT_REPEATS").map_or(2, |text| text.parse().expect("a number"))
 }

@@ -4,14 +4,18 @@
 //! know the shape of a scan it deals to the others, so that no file is read twice.
 
 use haloscope::array::extremes;
-use haloscope::distribute::{DistributedStack, agree};
-use haloscope::{Array, Digest, Error, Measurements, Result};
+use haloscope::distribute::{DistributedStack, ShardedStack, agree};
+use haloscope::{Array, Digest, Error, Image, Measurements, Result};
 use haloscope_comm::{Collectives, Context};
 
 use crate::Job;
-use crate::layout::Layout;
-use crate::sections::data_files::Kept;
+use crate::layout::{Layout, Scanned};
+use crate::sections::data_files::{Files, Kept};
 use crate::sections::measurements::{Simulation, Source};
+use crate::seen::{Presence, Seen};
+
+/// The values of a measurement that are compared with a mask together: 64 MB.
+const BLOCK: usize = 1 << 24;
 
 /// The measurements of the rank's own operators; all ranks call it.
 pub(crate) fn acquire(
@@ -134,6 +138,70 @@ impl Layout {
         Ok(parts)
     }
 
+    /// This rank's parts of measurements in files; all ranks call it.
+    pub(crate) fn read_shards(
+        &self,
+        ctx: &Context,
+        job: &Job,
+        physics: &ShardedStack,
+    ) -> Result<Measurements> {
+        let shapes: Vec<Vec<usize>> =
+            physics.measured().iter().map(|space| space.whole()[1..].to_vec()).collect();
+        let mut parts = Vec::new();
+        for (index, space) in physics.measured().iter().enumerate() {
+            let recipe = &self.recipes[index];
+            let scanned = self.scans.get(&recipe.file);
+            agree(ctx, self.check_dealt(&shapes, index))?;
+            let part = match (&job.measurements, scanned, recipe.views()) {
+                (Source::Files(_), Some(Scanned { is_dealt: true, .. }), _) => {
+                    let whole = self.kept_part(index);
+                    Image::scatter(space, whole.as_deref())?.into_local()
+                }
+                (source, Some(scanned), Some(views)) => {
+                    let own = &views[space.own()[2].clone()];
+                    agree(ctx, self.load_views(source, recipe.file, own, &scanned.shape))?
+                        .unwrap_or_else(|| Array::zeros(space.own_shape()))
+                }
+                (Source::Files(files), ..) => {
+                    let check = |shape: &[usize]| self.check_shape(&shapes, index, shape);
+                    files.load_part(ctx, recipe.file, space, check)?
+                }
+                _ => return Err(Error::argument("measurements", "there are no files")),
+            };
+            let checked =
+                if part.is_empty() { Ok(()) } else { self.check_values(job, index, &part) };
+            agree(ctx, checked)?;
+            if let (Source::Files(files), 0, false) = (&job.measurements, index, job.has_scan()) {
+                let seen = Seen::of(job, &part).on_all(ctx)?;
+                seen.check(job).map_err(|error| files.refuse(&error))?;
+            }
+            parts.push((index, part));
+        }
+        Measurements::partial(physics.len(), parts)
+    }
+
+    /// Some views of a scan of this shape, if there are any.
+    fn load_views(
+        &self,
+        source: &Source,
+        file: usize,
+        views: &[usize],
+        shape: &[usize],
+    ) -> Result<Option<Array>> {
+        match source {
+            _ if views.is_empty() => Ok(None),
+            Source::Scan(scan) => Ok(scan.load(&[views])?.pop()),
+            Source::Files(files) => {
+                let first = match self.kept.get(&file) {
+                    Some(Kept::View(first)) => Some(first),
+                    _ => None,
+                };
+                files.load_views(file, views, shape, first).map(Some)
+            }
+            Source::Simulation(_) => Ok(None),
+        }
+    }
+
     /// The measurement of an operator, in files.
     fn part(&mut self, job: &Job, index: usize) -> Result<Array> {
         let Source::Files(files) = &job.measurements else {
@@ -207,6 +275,48 @@ impl Layout {
                 .map_err(|error| self.recipes[index].place().refuse(error)),
             None => Ok(()),
         }
+    }
+
+    /// Looks through all measurements in files in bands, for an image in shards, and says what the values of the first are and
+    /// what may be wrong with it.
+    pub(crate) fn inspect_bands(
+        &self,
+        job: &Job,
+        files: &Files,
+        shapes: &[Vec<usize>],
+    ) -> Result<(Option<String>, Option<String>)> {
+        let mut seen = Seen::default();
+        for (index, recipe) in self.recipes.iter().enumerate() {
+            self.check_shape(shapes, index, &files.outline(recipe.file)?.0)?;
+            files.look_through(recipe.file, |band| {
+                if index == 0 {
+                    seen = seen.and(Seen::of(job, band));
+                }
+                self.check_values(job, index, band)
+            })?;
+        }
+        seen.check(job).map_err(|error| files.refuse(&error))?;
+        let values = self.origin.as_ref().map(|origin| files.describe_values(origin, seen.range));
+        let presence = self.presence_in_blocks(files, &shapes[0])?;
+        let doubt = presence.and_then(|presence| self.recipes[0].doubt(&presence));
+        Ok((values, doubt.map(|doubt| files.doubt(&doubt))))
+    }
+
+    /// What a mask of the first operator makes of its measurement of a shape, in large blocks of rows: each of them unpacks
+    /// a compressed file from its beginning.
+    fn presence_in_blocks(&self, files: &Files, shape: &[usize]) -> Result<Option<Presence>> {
+        let mut region: Vec<_> = shape[1..].iter().map(|side| 0..*side).collect();
+        let values = self.image[0] * shape.iter().product::<usize>();
+        let (rows, step) = (shape[1], (BLOCK * shape[1] / values.max(1)).max(1));
+        let mut all: Option<Presence> = None;
+        for start in (0..rows).step_by(step) {
+            region[0] = start..rows.min(start + step);
+            let mask = self.recipes[0].mask_in_file(&region).transpose()?;
+            let Some(mask) = mask else { return Ok(None) };
+            let more = Presence::of(&files.load_region(0, &region)?, &mask);
+            all = Some(more.and(all.unwrap_or_default()));
+        }
+        Ok(all)
     }
 
     /// Reads all measurements, one at a time because all of them need not fit, and says what the values of the first file are

@@ -5,17 +5,17 @@ use std::fmt;
 use haloscope::Result;
 use haloscope::denoise::NetworkDenoiser;
 use haloscope::forecast::Forecast;
-use haloscope::tiling::{ShardPlan, Strategy, Tiling};
+use haloscope::tiling::{Shards, Strategy, Tiling};
 
 use crate::Job;
 use crate::layout::Layout;
 use crate::machine::Machine;
-use crate::memory::{Expected, gigabytes};
+use crate::memory::{Expected, gigabytes, sent};
 use crate::sections::files::StartPlan;
 use crate::sections::measurements::Source;
 use crate::sections::prior::PriorKind;
 use crate::time;
-use crate::words::count;
+use crate::words::{count, sides};
 
 /// What a job would do on some ranks. It prints as a table of lines, each a name and what there is to say.
 #[derive(Debug)]
@@ -53,28 +53,33 @@ impl Job {
 
 fn check(job: &Job, ranks: usize, together: usize) -> Result<JobPlan> {
     // In the order of a run, so that the same fault is found first.
-    let mut layout = Layout::survey(job, ranks)?;
+    let mut layout = Layout::survey(job, ranks, job.may_be_sharded(ranks))?;
     let network = job.open_network((Machine::detect().cores / ranks).max(1), &layout.image)?;
-    let expected = Expected::of(job, &layout, ranks, network.as_ref())?;
+    let choice = job.compare_layouts(&layout, network.as_ref(), ranks)?;
+    let job = &job.in_layout(choice.is_sharded);
+    layout.read_first(job)?;
+    let mut expected = Expected::of(job, &layout, ranks, network.as_ref())?;
     expected.check(ranks, ranks / together)?;
     job.output.check_writable()?;
     let mut shapes = Vec::new();
     for recipe in &*layout.recipes {
-        shapes.push(recipe.draft()?.measurement_shape().to_vec());
+        let operator = if job.is_sharded() { recipe.outline() } else { recipe.draft() };
+        shapes.push(operator?.measurement_shape().to_vec());
     }
     let (values, doubt) = match &job.measurements {
         Source::Simulation(_) => (None, None),
-        // They are looked at as parts, by the ranks that have them.
-        Source::Files(files) if job.is_sharded() => {
-            for (index, recipe) in layout.recipes.iter().enumerate() {
-                layout.check_shape(&shapes, index, &files.outline(recipe.file)?.0)?;
-            }
-            (None, None)
+        Source::Files(files) if job.is_sharded() && !job.has_scan() => {
+            layout.inspect_bands(job, files, &shapes)?
         }
         _ => layout.inspect(job, &shapes)?,
     };
-    if let StartPlan::File(file) = &job.start {
-        layout.load_start(file)?;
+    match &job.start {
+        StartPlan::File(file) if job.is_sharded() && file.has_parts() => {
+            layout.check_start(file, &file.outline()?.0)?;
+            file.extremes()?;
+        }
+        StartPlan::File(file) => drop(layout.load_start(file)?),
+        _ => (),
     }
     let mut warnings = layout.warnings(job)?;
     warnings.extend(doubt);
@@ -93,16 +98,10 @@ fn check(job: &Job, ranks: usize, together: usize) -> Result<JobPlan> {
         line("values", values);
     }
     line("fidelity", job.fidelity.name.into());
-    if job.is_sharded() {
-        line("prior", job.prior.describe());
-        for (name, value) in describe_shards(&expected.forecast) {
-            line(name, value);
-        }
-    } else {
-        line("prior", job.prior.describe() + &describe_tiles(&expected.forecast));
-        for (name, value) in describe_choice(&expected.forecast, &layout.image, network.as_ref()) {
-            line(name, value);
-        }
+    line("prior", job.prior.describe() + &describe_tiles(&expected.forecast));
+    let tiles = network.as_ref().filter(|_| !job.is_sharded());
+    for (name, value) in describe_choice(&expected.forecast, &layout.image, tiles) {
+        line(name, value);
     }
     let name = job.solver.name;
     line(
@@ -113,13 +112,24 @@ fn check(job: &Job, ranks: usize, together: usize) -> Result<JobPlan> {
             format!("{name}, {} at most", count(job.stop.iterations, "iteration"))
         },
     );
-    if !job.is_sharded() {
+    line("layout", format!("{}, because {}", choice.name(), choice.reason));
+    if job.is_sharded() {
+        line("shards", describe_shards(&expected.forecast));
+    } else {
         line("ranks", describe_ranks(ranks, layout.recipes.len()));
+    }
+    if ranks > 1 {
+        for row in choice.table() {
+            line("", row);
+        }
     }
     let available = Machine::detect().memory_available_bytes;
     let available =
         available.map_or_else(String::new, |bytes| format!("; {} are available", gigabytes(bytes)));
     line("memory", expected.describe(ranks, together) + &available);
+    if let Some(device) = network.as_ref().and_then(|network| expected.describe_device(network)) {
+        line("device", device);
+    }
     line("messages", describe_messages(job, &expected.forecast));
     line("time", time::describe(job, &layout, &expected.forecast, network.as_ref()));
     let files = job.output.files.iter().chain(&job.output.folder);
@@ -137,6 +147,7 @@ fn check(job: &Job, ranks: usize, together: usize) -> Result<JobPlan> {
         line("warning", warning.clone());
     }
     let image = layout.image.clone();
+    expected.layout = Some(choice);
     Ok(JobPlan { lines, image, measurements: shapes, expected, warnings })
 }
 
@@ -182,34 +193,18 @@ fn describe_ranks(ranks: usize, operators: usize) -> String {
     }
 }
 
-/// The parts of an image in shards, how even they are, and what a network exchanges between them.
-fn describe_shards(forecast: &Forecast) -> Vec<(&'static str, String)> {
-    let Some(shards) = &forecast.shards else { return Vec::new() };
-    let join = |numbers: &[usize]| {
-        let words: Vec<String> = numbers.iter().map(ToString::to_string).collect();
-        words.join("x")
-    };
+/// The parts of an image in shards, and how even they are.
+fn describe_shards(forecast: &Forecast) -> String {
+    let Some(shards) = &forecast.shards else { return String::new() };
     let idle = forecast.ranks.iter().filter(|share| share.operators == 0).count();
     let idle =
         if idle > 0 { format!(", {} without one", count(idle, "rank")) } else { String::new() };
-    let mut lines = vec![(
-        "shards",
-        format!(
-            "{} parts of up to {} (largest load {:.2}){idle}",
-            join(&shards.grid()),
-            join(&shards.longest()),
-            shards.largest_load(forecast.ranks.len()),
-        ),
-    )];
-    let exchanges = forecast.largest_exchanges();
-    if exchanges.rounds > 0 {
-        let (rounds, bytes) = (count(exchanges.rounds, "round"), sent(exchanges.bytes_sent));
-        lines.push((
-            "halos",
-            format!("{rounds} and {bytes} sent by the network in each iteration by a rank at most"),
-        ));
-    }
-    lines
+    format!(
+        "{} parts of up to {} (largest load {:.2}){idle}",
+        sides(&shards.grid()),
+        sides(&shards.longest()),
+        shards.largest_load(forecast.ranks.len()),
+    )
 }
 
 /// What the ranks send each other in an iteration.
@@ -233,36 +228,33 @@ fn describe_messages(job: &Job, forecast: &Forecast) -> String {
     )
 }
 
-fn sent(bytes: u64) -> String {
-    match bytes {
-        0..1_000_000 => format!("{} kB", bytes.div_ceil(1000)),
-        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
-        _ => gigabytes(bytes),
-    }
-}
-
-/// Why a network is exact or has tiles, what exact parts exchange, and what the other way would give.
+/// Why a network is exact or has tiles, what exact parts exchange, and what the other way would give with a `network` that could
+/// have it.
 fn describe_choice(
     forecast: &Forecast,
     image: &[usize],
     network: Option<&NetworkDenoiser>,
 ) -> Vec<(&'static str, String)> {
-    let (Some(choice), Some(network)) = (&forecast.choice, network) else { return Vec::new() };
+    let Some(choice) = &forecast.choice else { return Vec::new() };
     let mut lines = Vec::new();
     let ranks = forecast.ranks.len();
     if let Some(shards) = &forecast.shards {
         let exchanges = forecast.largest_exchanges();
         if exchanges.rounds > 0 {
             let (rounds, bytes) = (count(exchanges.rounds, "round"), sent(exchanges.bytes_sent));
-            let sides: Vec<String> = shards.longest().iter().map(ToString::to_string).collect();
             lines.push((
                 "halos",
-                format!("{rounds} and {bytes} sent in each iteration by a rank at most, in parts of up to {}", sides.join("x")),
+                format!("{rounds} and {bytes} sent in each iteration by a rank at most, in parts of up to {}", sides(&shards.longest())),
             ));
         }
         lines.push(("", format!("exact, because {}", choice.reason)));
-        let tiles = Tiling::new(Strategy::Overlap).plan_for(image, network, ranks);
-        if let Ok(tiles) = tiles
+        if let Some(band) = forecast.pass.band() {
+            lines.push(("", describe_waves(band)));
+        }
+        let tiles = |network: &NetworkDenoiser| {
+            Tiling::new(Strategy::Overlap).plan_for(image, network, ranks).ok()
+        };
+        if let Some(tiles) = network.and_then(tiles)
             && tiles.len() > 1
         {
             lines.push((
@@ -277,12 +269,11 @@ fn describe_choice(
         return lines;
     }
     lines.push(("", format!("tiles, because {}", choice.reason)));
-    let grains = network.grains(image);
-    if let (Some(bytes), Ok(grains)) = (choice.pass_bytes, &grains) {
+    if let Some(network) = network {
         let on = |ranks: usize| {
-            let shards = ShardPlan::new(image, grains, ranks).ok()?;
-            let share = shards.largest_load(ranks) / ranks as f64;
-            Some(gigabytes((bytes as f64 * share) as u64))
+            let shards = network.cut(image, &Shards::Auto, ranks).ok()?;
+            let pass = network.pass(&shards).ok()?;
+            Some(gigabytes(network.part_bytes(&shards, pass).ok()?))
         };
         let more = (4 * ranks).max(16);
         if let (Some(here), Some(there)) = (on(ranks), on(more)) {
@@ -290,12 +281,20 @@ fn describe_choice(
                 "",
                 format!(
                     "strategy = \"exact\" would compute each pixel once and have the bits of the whole network, with about \
-                     {here} of values on each rank, or {there} on each of {more} ranks"
+                     {here} for the network on each rank, or {there} on each of {more} ranks"
                 ),
             ));
         }
     }
     lines
+}
+
+/// That an exact network runs in waves, and why.
+fn describe_waves(band: usize) -> String {
+    format!(
+        "in waves of {}, because all rows of a part at once would hold more than a rank should; the bits are the same",
+        count(band, "row")
+    )
 }
 
 /// The tiles of a network.
@@ -304,6 +303,7 @@ fn describe_tiles(forecast: &Forecast) -> String {
     let idle =
         if idle > 0 { format!(", {} without one", count(idle, "rank")) } else { String::new() };
     match (&forecast.tiles, &forecast.shards) {
+        _ if forecast.choice.is_none() => String::new(),
         (Some(plan), _) => format!(
             ", {} of {:?} (work × {:.2}){idle}",
             count(plan.len(), "tile"),
@@ -311,9 +311,8 @@ fn describe_tiles(forecast: &Forecast) -> String {
             plan.work_multiplier(),
         ),
         (None, Some(shards)) => {
-            let grid: Vec<String> = shards.grid().iter().map(ToString::to_string).collect();
-            let load = forecast.largest_load();
-            format!(", exact, in {} parts (largest load {load:.2}){idle}", grid.join("x"))
+            let (grid, load) = (sides(&shards.grid()), forecast.largest_load());
+            format!(", exact, in {grid} parts (largest load {load:.2}){idle}")
         }
         (None, None) => String::new(),
     }

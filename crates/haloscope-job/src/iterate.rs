@@ -12,6 +12,7 @@ use haloscope::distribute::agree_on_root;
 use haloscope::solve::{Reason, Record, State, solve};
 use haloscope_comm::{Collectives, Context, Reduction};
 
+use crate::layout::Truth;
 use crate::observer::Event;
 use crate::prepare::Prepared;
 use crate::quality::Quality;
@@ -62,7 +63,8 @@ pub(crate) fn iterate(
             let quality = if let Some((truth, range)) = truth_part.as_ref().filter(|_| is_due) {
                 Some(Quality::of_parts(&state.image, truth, *range)?)
             } else if is_due {
-                let compare = |truth| Quality::of(state.image.whole()?, truth);
+                let compare =
+                    |truth: &Truth| Quality::of(state.image.whole()?, &truth.image, truth.range);
                 agree_on_root(ctx, || truth.as_ref().map(compare).transpose())?.flatten()
             } else {
                 None

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use haloscope::denoise::NetworkDenoiser;
 use haloscope::solve::JobId;
-use haloscope::tiling::Shards;
-use haloscope::{Error, Result};
+use haloscope::{Digest, Error, Result};
 use haloscope_comm::Context;
 
 use crate::builder::JobBuilder;
+use crate::device::DeviceChoice;
 use crate::document::{Document, Place, Section};
 use crate::saving::Resuming;
 use crate::sections::files::{CheckpointPlan, OutputPlan, StartPlan};
@@ -20,14 +20,22 @@ use crate::sections::measurements::{ImageFile, Source};
 use crate::sections::operators::Entry;
 use crate::sections::prior::{PriorKind, PriorPlan};
 use crate::sections::solver::{FidelityPlan, SolverPlan, StopPlan};
-use crate::shards::ShardedPlan;
+use crate::shards::{Grid, ShardedPlan};
 
 /// The sections that decide the result; others say when to stop and what to do with it.
 const DECISIVE: [&str; 7] =
     ["image", "measurements", "operators", "fidelity", "prior", "solver", "start"];
 
-/// What says where the values of the image are, which does not decide the result.
-const LAYOUT: [&str; 3] = ["image", "image.layout", "image.shards"];
+/// What says where the values of the image are, what a network may hold of them, and where it runs. Only the last may decide the
+/// result; checkpoints record what was taken.
+const PLACES: [&str; 6] = [
+    "image",
+    "image.layout",
+    "image.shards",
+    "prior.shards",
+    "prior.device",
+    "prior.memory_budget",
+];
 
 /// All sections that a job file may have.
 pub(crate) const SECTIONS: [&str; 11] = [
@@ -78,12 +86,27 @@ pub(crate) struct ImagePlan {
     pub place: Option<Place>,
     pub size: Option<Vec<usize>>,
     pub channels: Option<usize>,
-    /// How it is spread over the ranks, unless each has all of it.
-    pub sharded: Option<ShardedPlan>,
+    /// Where its values are.
+    pub layout: LayoutPlan,
+    /// The parts along each side, if they are given.
+    pub grid: Option<Grid>,
 }
 
-/// The layouts of an image, and whether each has it in shards.
-const LAYOUTS: [(&str, bool); 2] = [("replicated", false), ("sharded", true)];
+/// Where the values of the image are.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum LayoutPlan {
+    /// Where they take less memory and fewer messages, if that changes no bits.
+    #[default]
+    Auto,
+    /// All of them on every rank.
+    Replicated,
+    /// A part of them on each rank.
+    Sharded(ShardedPlan),
+}
+
+/// The layouts of an image: whether it is in shards, if that is not left open.
+const LAYOUTS: [(&str, Option<bool>); 3] =
+    [("auto", None), ("replicated", Some(false)), ("sharded", Some(true))];
 
 /// `[truth]`: an image to compare with.
 #[derive(Clone, Debug)]
@@ -92,6 +115,13 @@ pub(crate) struct TruthPlan {
     pub file: Option<ImageFile>,
     /// The difference between black and white.
     pub range: Option<f64>,
+}
+
+impl TruthPlan {
+    /// There is a truth already.
+    pub(crate) fn refuse_second(&self) -> Error {
+        self.place.refuse("the image that is simulated is the truth; leave `file` out")
+    }
 }
 
 impl Job {
@@ -149,6 +179,13 @@ impl Job {
         self
     }
 
+    /// The same job with its network on another device; a job without a network stays as it is.
+    #[must_use]
+    pub fn on_device(mut self, device: DeviceChoice) -> Self {
+        self.prior.run_on(device);
+        self
+    }
+
     /// The same job, of which only pictures are written, to this folder.
     #[must_use]
     pub fn with_pictures_in(mut self, folder: &Path) -> Self {
@@ -183,7 +220,7 @@ impl Job {
             reason: format!("[{key}] is missing: {what}"),
         };
         top.refuse_all_but(&[&SECTIONS[..], &["shards"]].concat())?;
-        let image = ImagePlan::at_top(top)?;
+        let mut image = ImagePlan::at_top(top)?;
         let mut measurements = top
             .section("measurements", Source::read)?
             .ok_or_else(|| missing("measurements", "files, a scan, or what to simulate"))?;
@@ -193,7 +230,9 @@ impl Job {
         }
         measurements.suit(&operators)?;
         let fidelity = top.section("fidelity", FidelityPlan::read)?.unwrap_or_default();
-        let prior = top.section("prior", PriorPlan::read)?.unwrap_or_default();
+        let mut prior = top.section("prior", PriorPlan::read)?.unwrap_or_default();
+        image.grid = Grid::only(image.grid.take(), prior.take_grid())?;
+        prior.cut_into(image.grid.as_ref())?;
         let solver = top
             .section("solver", SolverPlan::read)?
             .ok_or_else(|| missing("solver", "the method"))?
@@ -220,7 +259,7 @@ impl Job {
             .section("checkpoint", |section| CheckpointPlan::read(section, &standard))?
             .unwrap_or(standard);
         let fingerprint =
-            top.fingerprint(&DECISIVE, &LAYOUT) + &solver.fingerprint(stop.iterations);
+            top.fingerprint(&DECISIVE, &PLACES) + &solver.fingerprint(stop.iterations);
         let name = document.name.clone();
         Ok(Self {
             name,
@@ -248,7 +287,8 @@ impl Job {
         threads: usize,
         image: &[usize],
     ) -> Result<Option<NetworkDenoiser>> {
-        self.prior.open(threads, image, &self.solver.levels())
+        let opened = self.prior.open(threads, image, &self.solver.levels(), 0)?;
+        Ok(opened.map(|opened| opened.denoiser))
     }
 
     /// [`open_network`](Self::open_network), once for all ranks of this process.
@@ -257,7 +297,17 @@ impl Job {
         ctx: &Context,
         image: &[usize],
     ) -> Result<Option<Arc<NetworkDenoiser>>> {
-        let open = || self.open_network(ctx.threads_per_rank(), image).map_err(Some)?.ok_or(None);
+        let open = || {
+            let (threads, levels) = (ctx.threads_per_rank(), self.solver.levels());
+            // The ranks of a process share a device, whichever of them opens the network.
+            let process = ctx.local_rank() / ctx.process_size();
+            let opened = self.prior.open(threads, image, &levels, process);
+            let opened = opened.map_err(Some)?.ok_or(None)?;
+            if let Some(note) = opened.note {
+                ctx.log_once(log::Level::Info, note);
+            }
+            Ok(opened.denoiser)
+        };
         match ctx.share("the network of the prior", open) {
             Ok(network) => Ok(Some(network)),
             Err(None) => Ok(None),
@@ -312,6 +362,9 @@ impl Job {
     }
 }
 
+/// The bytes of a file that are one content of a job.
+const PIECE: usize = 16 << 20;
+
 /// A job with the content of a file. Names that are no files, and folders, stand for themselves.
 fn with_file(mut id: JobId, path: &Path) -> Result<JobId> {
     let failed = |error: std::io::Error| Error::File {
@@ -322,44 +375,43 @@ fn with_file(mut id: JobId, path: &Path) -> Result<JobId> {
         return Ok(id.with_content(path.as_os_str().as_encoded_bytes()));
     }
     let mut file = std::fs::File::open(path).map_err(failed)?;
-    let mut piece = Vec::new();
+    let mut bytes = vec![0; 1 << 16];
     loop {
-        piece.clear();
-        file.by_ref().take(16 << 20).read_to_end(&mut piece).map_err(failed)?;
-        if piece.is_empty() {
+        // As `with_content` of a piece, which nobody holds.
+        let (mut digest, mut length) = (Digest::default(), 0);
+        digest.add_bytes(&id.hash.to_le_bytes());
+        while length < PIECE {
+            let most = bytes.len().min(PIECE - length);
+            match file.read(&mut bytes[..most]).map_err(failed)? {
+                0 => break,
+                read => {
+                    digest.add_bytes(&bytes[..read]);
+                    length += read;
+                }
+            }
+        }
+        if length == 0 {
             return Ok(id);
         }
-        id = id.with_content(&piece);
+        id.hash = digest.value();
     }
 }
 
 impl ImagePlan {
     /// `[image]`, or `image = "sharded"` with `shards` beside it.
     fn at_top(top: &Section) -> Result<Self> {
-        let shards = top.get::<Vec<usize>>("shards")?;
+        let beside = Grid::read(top)?;
         let mut plan = if top.has("image") && !top.is_table("image") {
-            let is_sharded = top.choose("image", &LAYOUTS)?.unwrap_or(false);
-            let sharded = ShardedPlan { place: top.place_of("image"), shards: Shards::Auto };
-            Self { sharded: is_sharded.then_some(sharded), ..Self::default() }
+            Self { layout: LayoutPlan::read(top, "image")?, ..Self::default() }
         } else {
             top.section("image", Self::read)?.unwrap_or_default()
         };
-        plan.set_shards(top, shards)?;
-        Ok(plan)
-    }
-
-    fn set_shards(&mut self, section: &Section, shards: Option<Vec<usize>>) -> Result<()> {
-        match (shards, &mut self.sharded) {
-            (None, _) => Ok(()),
-            (Some(shards), Some(sharded)) => {
-                sharded.shards = Shards::Grid(shards);
-                sharded.place = section.place_of("shards");
-                Ok(())
-            }
-            (Some(shards), None) => Err(section.place_of("shards").refuse(format!(
-                "{shards:?} is given, and the image is replicated; they go with image = \"sharded\""
-            ))),
+        if let (Some(beside), Some(_)) = (&beside, &plan.grid) {
+            let reason = "`shards` are also given in [image]; one of them is expected";
+            return Err(beside.place.refuse(reason));
         }
+        plan.grid = plan.grid.or(beside);
+        Ok(plan)
     }
 
     fn read(section: &Section) -> Result<Self> {
@@ -372,12 +424,19 @@ impl ImagePlan {
             )));
         }
         let channels = section.count("channels")?;
-        let is_sharded = section.choose("layout", &LAYOUTS)?.unwrap_or(false);
-        let sharded = ShardedPlan { place: section.place_of("layout"), shards: Shards::Auto };
-        let sharded = is_sharded.then_some(sharded);
-        let mut plan = Self { place: Some(section.place()), size, channels, sharded };
-        plan.set_shards(section, section.get("shards")?)?;
-        Ok(plan)
+        let layout = LayoutPlan::read(section, "layout")?;
+        let grid = Grid::read(section)?;
+        Ok(Self { place: Some(section.place()), size, channels, layout, grid })
+    }
+}
+
+impl LayoutPlan {
+    fn read(section: &Section, key: &'static str) -> Result<Self> {
+        Ok(match section.choose(key, &LAYOUTS)?.flatten() {
+            None => Self::Auto,
+            Some(false) => Self::Replicated,
+            Some(true) => Self::Sharded(ShardedPlan { place: Some(section.place_of(key)) }),
+        })
     }
 }
 

@@ -10,6 +10,7 @@ use haloscope::array::extremes;
 use haloscope::distribute::{agree, agree_on_root};
 use haloscope::{Array, Error, Result};
 use haloscope_comm::{Collectives, Context};
+use haloscope_nn::engine::InstructionSet;
 use ndarray::{Axis, Ix2};
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +23,9 @@ use crate::sections::files::StartPlan;
 use crate::sections::measurements::{ImageFile, Source};
 use crate::sections::operators::{Entry, Recipe};
 use crate::sections::placement::Placement;
+use crate::sections::prior::PriorKind;
+use crate::seen::{Presence, Seen};
+use crate::shards::AcquiredShards;
 use crate::template::short;
 use crate::words::count;
 
@@ -80,7 +84,8 @@ impl Layout {
     /// The layout of a job; all ranks call it.
     pub(crate) fn of(ctx: &Context, job: &Job) -> Result<Self> {
         let here = ctx.local_size();
-        let first = agree_on_root(ctx, || Self::survey(job, here))?;
+        let in_parts = job.may_be_sharded(ctx.size());
+        let first = agree_on_root(ctx, || Self::survey(job, here, in_parts))?;
         if ctx.size() == 1 {
             return first.ok_or_else(|| Error::argument("ranks", "there is no first one"));
         }
@@ -93,17 +98,23 @@ impl Layout {
         let layout = match first {
             Some(layout) => Ok(layout),
             None => (serde_json::from_slice(&facts).map_err(broken))
-                .and_then(|facts| Self::follow(job, here, facts)),
+                .and_then(|facts| Self::follow(job, here, in_parts, facts)),
         };
         agree(ctx, layout)
     }
 
-    /// The layout of a job that has `here` ranks on this machine, as the first of them finds it in the files.
-    pub(crate) fn survey(job: &Job, here: usize) -> Result<Self> {
+    /// The layout of a job that has `here` ranks on this machine, as the first of them finds it in the files. Of an image that may
+    /// be `in_parts`, no measurement is read as a whole.
+    pub(crate) fn survey(job: &Job, here: usize, in_parts: bool) -> Result<Self> {
         let mut layout = match &job.measurements {
             Source::Simulation(simulation) => {
                 if let Some(shape) = simulation.announced_shape() {
-                    memory::check_image(&shape, if job.is_sharded() { 1 } else { here })?;
+                    memory::check_image(&shape, if in_parts { 1 } else { here })?;
+                }
+                if let Some(file) = job.truth_in_parts().filter(|_| in_parts) {
+                    let (shape, _) = file.outline()?;
+                    check_size(job, &shape)?;
+                    return Self::new(job, shape, |_| Ok(None))?.with_truth_in_parts(job, file);
                 }
                 let truth = simulation.truth()?;
                 let shape = truth.0.shape().to_vec();
@@ -114,12 +125,11 @@ impl Layout {
                 let measured = file.survey()?;
                 let shape = [&[1, 1], &measured.shape[..]].concat();
                 let image = image_shape(job, &shape)?;
-                memory::check_image(&image, here)?;
+                memory::check_image(&image, if in_parts { 1 } else { here })?;
                 let scanned = Scanned::new(shape, measured.angles.as_deref(), false);
                 Self::new(job, image, |_| Ok(Some(scanned.clone())))?
             }
-            // Nobody reads a measurement as a whole.
-            Source::Files(files) if job.is_sharded() => {
+            Source::Files(files) if in_parts && !job.has_scan() => {
                 let (shape, origin) = files.outline(0)?;
                 let mut layout = Self::new(job, image_shape(job, &shape)?, |_| Ok(None))?;
                 files.check_count(layout.recipes.last().map_or(0, |recipe| recipe.file + 1))?;
@@ -130,10 +140,10 @@ impl Layout {
                 let first = files.survey(0)?;
                 let has_scan = job.operators.iter().any(Entry::is_scan);
                 if let (Kept::Whole(first), false) = (&first.kept, has_scan) {
-                    check_clamp(job, first).map_err(|error| files.refuse(&error))?;
+                    Seen::of(job, first).check(job).map_err(|error| files.refuse(&error))?;
                 }
                 let image = image_shape(job, &first.shape)?;
-                memory::check_image(&image, here)?;
+                memory::check_image(&image, if in_parts { 1 } else { here })?;
                 let (shape, mut kept) = (first.shape, BTreeMap::from([(0, first.kept)]));
                 let scanned = |file: usize| {
                     let shape = if file == 0 {
@@ -154,7 +164,10 @@ impl Layout {
                 layout
             }
         };
-        layout = layout.with_truth(job, None)?;
+        layout = match job.truth_in_parts().filter(|_| in_parts) {
+            Some(file) => layout.with_truth_in_parts(job, file)?,
+            None => layout.with_truth(job, None)?,
+        };
         if let Some(origin) = layout.origin.as_ref().filter(|_| job.operators[0].keeps_places()) {
             layout.placement = std::mem::take(&mut layout.placement).or(origin.placement.clone());
         }
@@ -162,12 +175,36 @@ impl Layout {
     }
 
     /// The layout of a job as the other ranks have it.
-    fn follow(job: &Job, here: usize, facts: Facts) -> Result<Self> {
-        if !job.is_sharded() {
+    fn follow(job: &Job, here: usize, in_parts: bool, facts: Facts) -> Result<Self> {
+        if !in_parts {
             memory::check_image(&facts.image, here)?;
         }
         let layout = Self::new(job, facts.image, |file| Ok(facts.scans.get(&file).cloned()))?;
         Ok(Self { range: facts.range.map(f64::from_bits), ..layout })
+    }
+
+    /// Reads what a survey in parts left out, for an image that turned out to be replicated; the first rank calls it.
+    pub(crate) fn read_first(&mut self, job: &Job) -> Result<()> {
+        if job.is_sharded() {
+            return Ok(());
+        }
+        if self.range.is_some() && self.truth.is_none() {
+            let simulated = match &job.measurements {
+                Source::Simulation(simulation) => Some(simulation.truth()?),
+                _ => None,
+            };
+            self.truth = Truth::of(job, simulated, &self.image)?;
+        }
+        let Source::Files(files) = &job.measurements else { return Ok(()) };
+        if !self.kept.is_empty() {
+            return Ok(());
+        }
+        let first = files.survey(0)?;
+        if let Kept::Whole(first) = &first.kept {
+            Seen::of(job, first).check(job).map_err(|error| files.refuse(&error))?;
+        }
+        self.kept.insert(0, first.kept);
+        Ok(())
     }
 
     fn facts(&self) -> Facts {
@@ -216,19 +253,63 @@ impl Layout {
         Ok(self)
     }
 
+    /// The layout with a truth that ranks read in parts, of which only the range is known.
+    fn with_truth_in_parts(mut self, job: &Job, file: &ImageFile) -> Result<Self> {
+        if let (Some(plan), Source::Simulation(_)) = (&job.truth, &job.measurements)
+            && plan.file.is_some()
+        {
+            return Err(plan.refuse_second());
+        }
+        let (shape, placement) = file.outline()?;
+        check_truth(job, &shape, &self.image)?;
+        let (low, high) = file.extremes()?;
+        let given = job.truth.as_ref().and_then(|plan| plan.range);
+        self.range = Some(given.unwrap_or_else(|| range_of(low, high)));
+        let pixel = self.recipes.iter().find_map(|recipe| recipe.scan()?.pixel());
+        self.placement = placement.or_pixels(pixel);
+        Ok(self)
+    }
+
     /// What is suspicious about the measurements of the first operator.
     pub(crate) fn doubt(&self, job: &Job, first: &Array) -> Option<String> {
         let Source::Files(files) = &job.measurements else { return None };
-        let doubt = match self.recipes[0].scan() {
-            Some(_) => doubt_of_scan(first),
-            None => self.recipes[0].doubt(first),
+        let recipe = &self.recipes[0];
+        let doubt = if recipe.scan().is_some() {
+            doubt_of_scan(first)
+        } else {
+            let all: Vec<_> = first.shape()[2..].iter().map(|side| 0..*side).collect();
+            let mask = recipe.mask_in_file(&all).and_then(Result::ok);
+            mask.and_then(|mask| recipe.doubt(&Presence::of(first, &mask)))
         };
         doubt.map(|doubt| files.doubt(&doubt))
+    }
+
+    /// The same of measurements in parts, on the first rank; all ranks call it.
+    pub(crate) fn doubt_in_shards(
+        &self,
+        ctx: &Context,
+        job: &Job,
+        acquired: &AcquiredShards,
+    ) -> Result<Option<String>> {
+        let (Source::Files(files), Some(first)) = (&job.measurements, acquired.data.get(0)) else {
+            return Ok(None);
+        };
+        if job.has_scan() {
+            return Ok(ctx.is_root().then(|| self.doubt(job, first)).flatten());
+        }
+        let own = &acquired.physics.measured()[0].own()[2..];
+        let Some(mask) = self.recipes[0].mask_in_file(own) else { return Ok(None) };
+        let presence = Presence::of(first, &agree(ctx, mask)?).on_all(ctx)?;
+        let doubt = self.recipes[0].doubt(&presence).filter(|_| ctx.is_root());
+        Ok(doubt.map(|doubt| files.doubt(&doubt)))
     }
 
     /// What may be wrong with the job, though it can be run.
     pub(crate) fn warnings(&self, job: &Job) -> Result<Vec<String>> {
         let mut warnings = job.notices.clone();
+        if let PriorKind::Network(_) = job.prior.kind {
+            warnings.extend(InstructionSet::doubt().map(Into::into));
+        }
         let mut last: Option<&Arc<Scan>> = None;
         for scan in self.recipes.iter().filter_map(Recipe::scan) {
             if last.is_some_and(|last| Arc::ptr_eq(last, scan)) {
@@ -246,13 +327,18 @@ impl Layout {
     /// The image to start from.
     pub(crate) fn load_start(&self, file: &ImageFile) -> Result<Array> {
         let start = file.load()?;
-        if start.shape() == self.image {
-            return Ok(start);
+        self.check_start(file, start.shape()).map(|()| start)
+    }
+
+    /// Refuses an image to start from that has another shape.
+    pub(crate) fn check_start(&self, file: &ImageFile, found: &[usize]) -> Result<()> {
+        if found == self.image {
+            return Ok(());
         }
         Err(Error::Shape {
             what: format!("{}: the image to start from", file.path.display()),
             expected: format!("the image has {:?}", self.image),
-            found: start.shape().to_vec(),
+            found: found.to_vec(),
         })
     }
 }
@@ -279,26 +365,31 @@ impl Truth {
         shape: &[usize],
     ) -> Result<Option<Self>> {
         let plan = job.truth.as_ref();
-        let known = match plan.and_then(|plan| Some((&plan.place, plan.file.as_ref()?))) {
-            Some((place, _)) if simulated.is_some() => {
-                return Err(
-                    place.refuse("the image that is simulated is the truth; leave `file` out")
-                );
-            }
+        let known = match plan.and_then(|plan| Some((plan, plan.file.as_ref()?))) {
+            Some((plan, _)) if simulated.is_some() => return Err(plan.refuse_second()),
             Some((_, file)) => Some(file.load_with_placement()?),
             None => simulated,
         };
         let Some((image, placement)) = known else { return Ok(None) };
-        if image.shape() != shape {
-            return Err(Error::Shape {
-                what: format!("{}: the truth", job.name),
-                expected: format!("the image has {shape:?}"),
-                found: image.shape().to_vec(),
-            });
-        }
-        let range = plan.and_then(|plan| plan.range).unwrap_or_else(|| range_of(&image));
+        check_truth(job, image.shape(), shape)?;
+        let range = plan.and_then(|plan| plan.range).unwrap_or_else(|| {
+            let (low, high) = extremes(&image);
+            range_of(low, high)
+        });
         Ok(Some(Self { image, range, placement }))
     }
+}
+
+/// Refuses a truth of another shape than the image.
+fn check_truth(job: &Job, found: &[usize], image: &[usize]) -> Result<()> {
+    if found == image {
+        return Ok(());
+    }
+    Err(Error::Shape {
+        what: format!("{}: the truth", job.name),
+        expected: format!("the image has {image:?}"),
+        found: found.to_vec(),
+    })
 }
 
 /// What is suspicious about the measurements of a scan, (batch, channel, view, bin) or (batch, channel, view, row, column):
@@ -324,21 +415,6 @@ fn doubt_of_scan(measured: &Array) -> Option<String> {
     ))
 }
 
-/// Refuses a prior that keeps the image where the measurements of it are not: those of blurs and cameras have its scale.
-fn check_clamp(job: &Job, measured: &Array) -> std::result::Result<(), String> {
-    let Some((low, high)) = job.prior.clamp else { return Ok(()) };
-    let width = high - low;
-    let far = |value: &&f32| !(low - width..=high + width).contains(*value);
-    if 2 * measured.iter().filter(far).count() <= measured.len() {
-        return Ok(());
-    }
-    let (least, most) = extremes(measured);
-    Err(format!(
-        "values from {least} to {most}, most of them far from the [{low}, {high}] that `clamp` of [prior] keeps the \
-         image in; `white`, the value that becomes 1, brings them there, or another `clamp` takes them as they are"
-    ))
-}
-
 /// Refuses what depends on the operators: a list of noises, and a start that needs a scan.
 fn check_plans(job: &Job, recipes: &[Recipe]) -> Result<()> {
     if let Source::Simulation(simulation) = &job.measurements {
@@ -357,8 +433,7 @@ fn check_plans(job: &Job, recipes: &[Recipe]) -> Result<()> {
 pub(crate) const DARK: f32 = 0.2;
 
 /// 1 for pictures from 0 to 1, else the difference of the extremes.
-fn range_of(image: &Array) -> f64 {
-    let (low, high) = extremes(image);
+fn range_of(low: f32, high: f32) -> f64 {
     let is_picture = low >= 0.0 && (DARK..=1.0).contains(&high);
     if is_picture || high <= low { 1.0 } else { f64::from(high - low) }
 }
@@ -401,10 +476,8 @@ mod tests {
 
     #[test]
     fn the_range_is_that_of_pictures_or_of_the_values() {
-        let range = |low: f32, high: f32| {
-            range_of(&Array::from_shape_vec(vec![2], vec![low, high]).expect("two values"))
-        };
-        assert_eq!((range(0.0, 1.0), range(0.1, 0.6), range(0.5, 0.5)), (1.0, 1.0, 1.0));
-        assert_eq!((range(0.0, 0.125), range(-1.0, 1.0), range(0.0, 1000.0)), (0.125, 2.0, 1000.0));
+        let found = [(0.0, 1.0), (0.1, 0.6), (0.5, 0.5), (0.0, 0.125), (-1.0, 1.0), (0.0, 1000.0)];
+        let found = found.map(|(low, high)| range_of(low, high));
+        assert_eq!(found, [1.0, 1.0, 1.0, 0.125, 2.0, 1000.0]);
     }
 }

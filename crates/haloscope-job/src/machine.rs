@@ -13,6 +13,8 @@ pub struct Machine {
     pub memory_bytes: Option<u64>,
     /// Bytes that are free now, there and in the container.
     pub memory_available_bytes: Option<u64>,
+    /// Bytes of address space that this process may still take, if it has a limit (`ulimit -v`).
+    pub address_space_left_bytes: Option<u64>,
     /// Instruction sets that matter here, as found at run time.
     pub instruction_sets: Vec<&'static str>,
 }
@@ -30,9 +32,24 @@ impl Machine {
             processor: processor(),
             memory_bytes: [total, limit].into_iter().flatten().min(),
             memory_available_bytes: [free, left].into_iter().flatten().min(),
+            address_space_left_bytes: address_space_left(),
             instruction_sets: instruction_sets(),
         }
     }
+
+    /// The threads of each of so many ranks that share the cores.
+    #[must_use]
+    pub fn threads_per_rank(&self, ranks: usize) -> usize {
+        (self.cores / ranks.max(1)).max(1)
+    }
+}
+
+/// The soft limit of the process without what it has taken; `None` if it has none.
+pub(crate) fn address_space_left() -> Option<u64> {
+    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
+    let limit = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
+    let limit: u64 = limit.split_whitespace().next()?.parse().ok()?;
+    Some(limit.saturating_sub(kilobytes("/proc/self/status", "VmSize:")?))
 }
 
 fn read_number(path: &str) -> Option<u64> {

@@ -4,15 +4,17 @@
 //! measurements; before them the ranks read, project back and find an image to begin with.
 
 use haloscope::denoise::NetworkDenoiser;
-use haloscope::distribute::ShardedStack;
+use haloscope::distribute::{RankTraffic, ShardedStack};
 use haloscope::forecast::{self, Denoising, Forecast};
 use haloscope::tiling::{ShardPlan, Tiling};
 use haloscope::{Error, Result};
 use serde_json::{Value, json};
 
 use crate::Job;
+use crate::choice::LayoutChoice;
+use crate::devices::{describe_device, transfer_seconds};
 use crate::layout::Layout;
-use crate::machine::Machine;
+use crate::machine::{Machine, address_space_left};
 use crate::sections::files::StartPlan;
 use crate::sections::measurements::Source;
 use crate::sections::operators::Recipe;
@@ -23,6 +25,8 @@ use crate::sections::prior::PriorKind;
 pub struct Expected {
     /// Of the iterations, rank by rank.
     pub forecast: Forecast,
+    /// Where the values of the image are, once that is settled.
+    pub layout: Option<LayoutChoice>,
     /// The most bytes that the first rank holds at once, if it is a process of its own; no other holds more.
     pub rank_bytes: u64,
     /// The same of the others.
@@ -89,40 +93,79 @@ impl Expected {
         let other_bytes = preparation.other.max(others).min(rank_bytes);
         let weights = forecast.ranks.iter().map(|share| share.memory.weights).max();
         let shared_bytes = (weights.unwrap_or(0) as u64).min(other_bytes.max(1)).min(rank_bytes);
-        Ok(Self { forecast, rank_bytes, other_bytes, shared_bytes })
+        Ok(Self { forecast, layout: None, rank_bytes, other_bytes, shared_bytes })
     }
 
-    /// Of an image in shards. The first rank holds a truth as a whole until it has sent the parts of it.
+    /// Of an image in shards. The first rank holds a truth that is no file as a whole until it has sent the parts of it.
     fn in_shards(
         job: &Job,
         layout: &Layout,
         workload: &forecast::Workload<'_>,
         shards: &ShardPlan,
     ) -> Result<Self> {
-        let operators = layout.recipes.iter().map(Recipe::draft).collect::<Result<Vec<_>>>()?;
+        let operators = layout.recipes.iter().map(Recipe::outline).collect::<Result<Vec<_>>>()?;
         let messages = ShardedStack::messages(&operators, shards, workload.ranks)?;
-        let forecast = workload.forecast_shards(shards, &messages)?;
+        let mut forecast = workload.forecast_shards(shards, &messages)?;
+        if let (forecast::PriorWork::Network(network), false) =
+            (&workload.prior, job.must_be_sharded())
+        {
+            // It would be the same if the image were replicated.
+            forecast.choice = Some(network.tiling.choose(&layout.image, network.denoiser)?);
+        }
         let image = bytes_of(&layout.image);
         let share = shards.largest_load(workload.ranks) / workload.ranks as f64;
         let of_part = |bytes: u64| (bytes as f64 * share).ceil() as u64;
         let measured: usize = workload.measurements.iter().flatten().sum();
         let data = of_part(bytes_of(&[layout.image[0], measured]));
-        // The image to begin with and what operators make of it, beside the measurements and the residuals.
-        let arrays = match &job.start {
-            StartPlan::Filled => 4,
-            StartPlan::Adjoint | StartPlan::PseudoInverse(_) => 3,
-            StartPlan::Zeros | StartPlan::BackProjection(..) | StartPlan::File(_) => 1,
-        };
-        let begins = 2 * data + arrays * of_part(image);
+        let most =
+            |of: fn(&RankTraffic) -> usize| bytes_of(&[messages.iter().map(of).max().unwrap_or(0)]);
+        // All of a measurement of operators that see the whole image, and its sums.
+        let gathered = 3 * most(|traffic| traffic.gathered);
+        // What operators make of an image, forward and back, with a sum and its next term.
+        let terms = if workload.measurements.len() > 1 { 2 } else { 1 };
+        let normal = data + most(|traffic| traffic.read_back) + terms * of_part(image) + gathered;
+        // Beside the measurements: as they are read, or the image to begin with and what operators make of it.
+        let mut moments = vec![
+            data,
+            match &job.start {
+                StartPlan::Filled => 2 * of_part(image) + normal,
+                StartPlan::Adjoint | StartPlan::PseudoInverse(_) => of_part(image) + normal,
+                StartPlan::Zeros | StartPlan::BackProjection(..) | StartPlan::File(_) => {
+                    of_part(image) + gathered
+                }
+            },
+        ];
+        if job.solver.needs_norm() {
+            // The image to begin with, and two images of the norm's.
+            moments.push(3 * of_part(image) + normal);
+        }
+        if matches!(job.start, StartPlan::BackProjection(..)) {
+            let stripe = bytes_of(&[layout.image[0], layout.recipes.len(), largest_view(layout)]);
+            let stripe = bytes_of(&[layout.image[0], measured]).min(STRIPE.max(stripe));
+            // Of filtered views that are sent, a copy is on its way.
+            let sent = if workload.ranks > 1 { 2 } else { 1 };
+            moments.push(of_part(image) + stripe + sent * of_part(stripe));
+        }
+        if job.output.clamp.is_some() {
+            // The result as it is written.
+            moments.push(2 * of_part(image));
+        }
+        let begins = data + moments.into_iter().max().unwrap_or(0);
         let truth = if layout.range.is_some() { of_part(image) } else { 0 };
-        let is_dealt = layout.range.is_some() || matches!(job.start, StartPlan::File(_));
-        let whole = if is_dealt { image + of_part(image) } else { 0 };
+        let is_dealt = layout.range.is_some() && job.truth_in_parts().is_none()
+            || matches!(&job.start, StartPlan::File(file) if !file.has_parts());
+        let mut whole = if is_dealt { image + of_part(image) } else { 0 };
+        if layout.scans.values().any(|scanned| scanned.is_dealt) {
+            // All of a scan, of which the first rank sends the others their parts.
+            let largest = workload.measurements.iter().flatten().max().copied().unwrap_or(0);
+            whole += bytes_of(&[layout.image[0], measured + largest]);
+        }
         let iterations = forecast.largest_memory() as u64;
         let other_bytes = truth + begins.max(iterations);
         let weights = forecast.ranks.iter().map(|share| share.memory.weights).max();
         let shared_bytes = (weights.unwrap_or(0) as u64).min(other_bytes.max(1));
         let rank_bytes = (truth + whole).max(other_bytes);
-        Ok(Self { forecast, rank_bytes, other_bytes, shared_bytes })
+        Ok(Self { forecast, layout: None, rank_bytes, other_bytes, shared_bytes })
     }
 
     /// The bytes of so many ranks in so many processes.
@@ -145,7 +188,9 @@ impl Expected {
         } else {
             "or more machines"
         };
-        check(self.bytes(here, processes), remedy)
+        check(self.bytes(here, processes), remedy)?;
+        let together = here.div_ceil(processes.max(1));
+        check_address_space(self.bytes(together, 1), address_space_left())
     }
 
     /// How much it is for so many ranks, of which each process has `together`.
@@ -160,6 +205,13 @@ impl Expected {
         format!("about {} of memory{}", size(self.bytes(together, 1)), whose(ranks, together))
     }
 
+    /// What the device of a network holds and is sent, if it has memory of its own.
+    pub(crate) fn describe_device(&self, network: &NetworkDenoiser) -> Option<String> {
+        let bytes = self.forecast.largest_device_memory() as u64;
+        let traffic = self.forecast.largest_device_traffic();
+        (bytes > 0).then(|| describe_device(&network.device(), bytes, traffic))
+    }
+
     /// For programs.
     #[must_use]
     pub fn details(&self) -> Value {
@@ -169,6 +221,9 @@ impl Expected {
                 "tiles": share.tiles,
                 "load": share.load,
                 "memory_bytes": share.memory.total(),
+                "device_bytes": share.memory.device,
+                "device_traffic_bytes": share.device_traffic,
+                "device_traffic_seconds": transfer_seconds(share.device_traffic),
                 "halo_rounds": share.exchanges.rounds,
                 "halo_bytes_sent": share.exchanges.bytes_sent,
                 "bytes_sent_per_iteration": share.bytes_sent,
@@ -179,10 +234,12 @@ impl Expected {
             "rank_bytes": self.rank_bytes,
             "shared_bytes": self.shared_bytes,
             "available_bytes": Machine::detect().memory_available_bytes,
+            "layout": self.layout,
             "tiles": tiles.map_or(0, haloscope::tiling::TilePlan::len),
             "window": tiles.map(|tiles| tiles.window().to_vec()),
             "shards": self.forecast.shards.as_ref().map(ShardPlan::grid),
             "exact": self.forecast.shards.is_some(),
+            "rows_per_wave": self.forecast.pass.band(),
             "reason": self.forecast.choice.as_ref().map(|choice| &choice.reason),
             "teraflop_per_iteration": self.forecast.flops / 1e12,
             "ranks": self.forecast.ranks.iter().map(rank).collect::<Vec<_>>(),
@@ -213,6 +270,10 @@ impl Preparation {
             StartPlan::Adjoint | StartPlan::PseudoInverse(_) => 2 * image + sum,
             StartPlan::Zeros | StartPlan::BackProjection(..) | StartPlan::File(_) => image,
         }];
+        if job.solver.needs_norm() {
+            // The image to begin with, two images of the norm's, and what an operator measures.
+            moments.push(3 * image + sum + largest);
+        }
         let scan = layout.recipes[0].scan();
         if matches!(job.start, StartPlan::BackProjection(..))
             || scan.is_some() && job.output.folder.is_some()
@@ -264,7 +325,9 @@ fn whose(ranks: usize, together: usize) -> String {
 /// Refuses images of which this machine cannot hold even the few that every method needs on each of its ranks, before one
 /// is made.
 pub(crate) fn check_image(shape: &[usize], here: usize) -> Result<()> {
-    check(bytes_of(shape).saturating_mul(4 * here as u64), "or more machines")
+    let of_rank = bytes_of(shape).saturating_mul(4);
+    check(of_rank.saturating_mul(here as u64), "or more machines")?;
+    check_address_space(of_rank, address_space_left())
 }
 
 fn check(needed: u64, remedy: &str) -> Result<()> {
@@ -281,9 +344,34 @@ fn check(needed: u64, remedy: &str) -> Result<()> {
     }
 }
 
+/// Refuses what does not fit into the address space that a process may still take.
+fn check_address_space(needed: u64, left: Option<u64>) -> Result<()> {
+    match left {
+        Some(left) if needed > left => Err(Error::argument(
+            "memory",
+            format!(
+                "a process of the job needs about {} and its limit on address space leaves {}; raise the limit (`ulimit -v`), or \
+                 use a smaller image or more processes with an image in shards",
+                gigabytes(needed),
+                gigabytes(left)
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Of an array of this shape.
 fn bytes_of(shape: &[usize]) -> u64 {
     shape.iter().fold(4, |bytes: u64, side| bytes.saturating_mul(*side as u64))
+}
+
+/// What ranks send, in the unit that suits it.
+pub(crate) fn sent(bytes: u64) -> String {
+    match bytes {
+        0..1_000_000 => format!("{} kB", bytes.div_ceil(1000)),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => gigabytes(bytes),
+    }
 }
 
 /// In megabytes where gigabytes would say nothing.
@@ -296,8 +384,7 @@ pub fn size(bytes: u64) -> String {
 }
 
 /// In gigabytes with one digit behind the point.
-#[must_use]
-pub fn gigabytes(bytes: u64) -> String {
+pub(crate) fn gigabytes(bytes: u64) -> String {
     format!("{:.1} GB", bytes as f64 / 1e9)
 }
 
@@ -306,17 +393,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_a_limit_on_address_space_does_not_hold_is_refused_with_the_limit() {
+        let check = |left| check_address_space(3_000_000_000, left);
+        assert!(check(None).is_ok() && check(Some(3_000_000_000)).is_ok());
+        let error = check(Some(2_000_000_000)).expect_err("too much").to_string();
+        for words in ["needs about 3.0 GB", "leaves 2.0 GB", "`ulimit -v`"] {
+            assert!(error.contains(words), "{error}");
+        }
+    }
+
+    #[test]
     fn ranks_of_one_process_have_the_weights_once() {
         let forecast = Forecast {
             tiles: None,
             shards: None,
             choice: None,
+            pass: haloscope::denoise::Pass::AtOnce,
             batch: 0,
             flops: 0.0,
             ranks: Vec::new(),
         };
         let expected = Expected {
             forecast,
+            layout: None,
             rank_bytes: 900_000_000,
             other_bytes: 800_000_000,
             shared_bytes: 600_000_000,

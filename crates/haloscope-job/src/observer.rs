@@ -70,6 +70,11 @@ pub enum Event<'a> {
         /// How near the truth the image is, where it was compared after this iteration.
         quality: Option<Quality>,
     },
+    /// A part of a [denoising of a file](crate::FileDenoising) is done.
+    Worked {
+        /// The floating-point operations of the part.
+        flops: f64,
+    },
     /// A checkpoint was written.
     Checkpoint {
         /// After this iteration.

@@ -43,6 +43,8 @@ pub struct Outcome {
     pub truth: Option<Truth>,
     /// The number of operators.
     pub operators: usize,
+    /// The device that runs the network of each rank; none without a network.
+    pub devices: Vec<String>,
     /// Bytes that ranks have sent each other in the iterations.
     pub bytes_moved: u64,
     /// A digest of the image's bits.

@@ -44,7 +44,7 @@ impl Job {
             _ => None,
         };
         let recipes: Vec<Recipe> = match shape {
-            None => Layout::survey(self, 1)?.recipes.to_vec(),
+            None => Layout::survey(self, 1, self.is_sharded())?.recipes.to_vec(),
             Some(shape) => {
                 let mut recipes = Vec::new();
                 for entry in &self.operators {

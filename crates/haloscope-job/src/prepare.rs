@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use haloscope::denoise::{NetworkDenoiser, Work};
 use haloscope::distribute::{
-    DistributedStack, Factory, ShardedStack, agree, agree_on_root, back_project, distribute,
+    DistributedStack, Factory, ShardedStack, agree, agree_on_root, back_project,
+    back_project_shards, distribute,
 };
 use haloscope::image::Space;
 use haloscope::physics::tomography::Window;
@@ -17,12 +18,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::Job;
 use crate::acquire::{acquire, broadcast, digests};
+use crate::devices;
+use crate::job::LayoutPlan;
 use crate::layout::{Layout, Truth};
 use crate::sections::beam::Scan;
 use crate::sections::files::StartPlan;
 use crate::sections::operators::Recipe;
 use crate::sections::placement::Placement;
-use crate::sections::prior::{RankedPrior, robust_extremes};
+use crate::sections::prior::{PriorKind, robust_extremes};
 use crate::shards::AcquiredShards;
 
 /// A job on the ranks: all that iterations need.
@@ -50,6 +53,8 @@ pub struct Prepared {
     pub notes: Vec<String>,
     /// What this rank computes of each denoised image, if the prior is a network.
     pub work: Option<Work>,
+    /// The device that runs the network of each rank; none without a network, and in a run, which has them itself.
+    pub devices: Vec<String>,
 }
 
 /// What the ranks share; the rest is whole on every rank, for measurements of what each part gains.
@@ -124,10 +129,17 @@ impl Job {
         ctx: &Context,
         distribution: Distribution,
     ) -> Result<Prepared> {
-        let layout = Layout::of(ctx, self)?;
+        // What is not shared is whole on every rank, and so is the image, if the choice is open.
+        if distribution != Distribution::Both && matches!(self.image.layout, LayoutPlan::Auto) {
+            return self.in_layout(false).prepare_distributed(ctx, distribution);
+        }
+        let mut layout = Layout::of(ctx, self)?;
         let network = agree(ctx, self.share_network(ctx, &layout.image))?;
-        let acquired = Acquired::new(ctx, self, layout, network.as_deref(), distribution)?;
-        Prepared::new(ctx, self, acquired, network, None)
+        let devices = devices::of_ranks(ctx, network.as_deref())?;
+        let (job, _) = self.settle(ctx, &mut layout, network.as_deref())?;
+        let acquired = Acquired::new(ctx, &job, layout, network.as_deref(), distribution)?;
+        let prepared = Prepared::new(ctx, &job, acquired, network, None)?;
+        Ok(Prepared { devices, ..prepared })
     }
 }
 
@@ -165,13 +177,15 @@ impl Acquired {
                 let reason = "an image in shards has operators and denoiser on all ranks";
                 return Err(Error::argument("distribution", reason));
             }
-            Ok((shards, job.has_own_bits_in_shards(&layout, network)?))
+            let difference = job.difference_in_method(&layout, network)?;
+            Ok((shards, job.is_sharded() && difference.is_some()))
         });
         let (shards, has_own_bits) = agree(ctx, shards)?;
         if let Some(shards) = shards {
             let physics = AcquiredShards::new(ctx, job, &mut layout, &shards)?;
+            let doubt = layout.doubt_in_shards(ctx, job, &physics)?;
             let physics = Operators::Sharded(Box::new(physics));
-            return Ok(Self { physics, of_prior, layout, doubt: None, has_own_bits });
+            return Ok(Self { physics, of_prior, layout, doubt, has_own_bits });
         }
         let made = layout.recipes.clone();
         for scan in made.iter().filter_map(Recipe::scan) {
@@ -219,7 +233,7 @@ impl Prepared {
             Operators::Dealt(physics, data) => {
                 Term::dealt(ctx, job, &layout, *physics, data, begins)?
             }
-            Operators::Sharded(acquired) => Term::sharded(ctx, job, &layout, *acquired)?,
+            Operators::Sharded(acquired) => Term::sharded(ctx, job, &layout, *acquired, begins)?,
         };
         let Term { problem, space, image, before, stopping, truth_part } = term;
         let mut notes = Vec::new();
@@ -254,11 +268,11 @@ impl Prepared {
             start = Some(state);
         }
         let prior = job.prior.build(&of_prior, network, scale, space.as_ref())?;
-        let work = match &prior {
-            RankedPrior::Network(plug) => Some(plug.work(&layout.image)?),
+        let work = match (&job.prior.kind, &prior.denoiser) {
+            (PriorKind::Network(_), Some(plug)) => Some(plug.work(&layout.image)?),
             _ => None,
         };
-        let (algorithm, noise) = job.solver.build(&problem, &prior, job.stop.iterations)?;
+        let (algorithm, noise) = job.solver.build(&problem, prior, job.stop.iterations)?;
         if let Some(noise) = noise {
             notes.push(format!(
                 "the noise of the measurements is about {noise:.2e}; `noise` in [solver] sets another"
@@ -278,6 +292,7 @@ impl Prepared {
             start,
             notes,
             work,
+            devices: Vec::new(),
         })
     }
 }
@@ -288,7 +303,7 @@ struct Term {
     /// Where the parts of an image in shards are.
     space: Option<Arc<Space>>,
     /// A filtered back-projection to begin with.
-    image: Option<Array>,
+    image: Option<Image>,
     before: Option<Before>,
     stopping: Stopping,
     truth_part: Option<(Image, f64)>,
@@ -301,17 +316,29 @@ impl Term {
         job: &Job,
         layout: &Layout,
         acquired: AcquiredShards,
+        begins: bool,
     ) -> Result<Self> {
         let AcquiredShards { physics, data, truth } = acquired;
+        let scan = only_scan(&layout.recipes);
+        let image = match (&job.start, scan) {
+            (StartPlan::BackProjection(_, window), Some(scan)) if begins => {
+                let plan = scan.whole().and_then(|scan| scan.back_projection(*window));
+                Some(back_project_shards(&physics, &agree(ctx, plan)?, &data)?)
+            }
+            _ => None,
+        };
         let space = physics.space().clone();
         let measured = physics.measured().iter();
         let values: usize =
             measured.map(|space| space.whole()[1..].iter().product::<usize>()).sum();
         let stopping = job.stop.stopping(values * layout.image[0], &job.fidelity);
         let fidelity = distribute(job.fidelity.fidelities.clone(), ctx)?;
-        let problem = job.solver.adapt(Problem::sharded(physics, &data, fidelity)?);
+        let mut problem = job.solver.adapt(Problem::sharded(physics, &data, fidelity)?);
+        if scan.is_some_and(|scan| scan.is_normalised()) {
+            problem = problem.with_squared_norm(1.0);
+        }
         let space = Some(space);
-        Ok(Self { problem, space, image: None, before: None, stopping, truth_part: truth })
+        Ok(Self { problem, space, image, before: None, stopping, truth_part: truth })
     }
 
     /// That of an image that all ranks have.
@@ -358,6 +385,7 @@ impl Term {
         if scan.is_some_and(|scan| scan.is_normalised()) {
             problem = problem.with_squared_norm(1.0);
         }
+        let image = image.map(Image::from);
         Ok(Self { problem, space: None, image, before, stopping, truth_part: None })
     }
 }
@@ -394,14 +422,20 @@ fn start_of(
     ctx: &Context,
     job: &Job,
     layout: &Layout,
-    back_projection: Option<Array>,
+    back_projection: Option<Image>,
     space: Option<&Arc<Space>>,
 ) -> Result<Start> {
     Ok(match (&job.start, back_projection) {
-        (_, Some(image)) => Start::Image(image.into()),
+        (_, Some(image)) => Start::Image(image),
         (StartPlan::Zeros, _) if space.is_some() => Start::Zeros,
         (StartPlan::Zeros, _) => Start::Image(Array::zeros(layout.image.clone()).into()),
         (StartPlan::PseudoInverse(iterations), _) => Start::PseudoInverse(*iterations),
+        (StartPlan::File(file), _) if space.is_some() && file.has_parts() => {
+            let outline = file.outline();
+            agree(ctx, outline.and_then(|(shape, _)| layout.check_start(file, &shape)))?;
+            let space = space.expect("it is there");
+            Start::Image(Image::sharded(space, file.load_part(ctx, space)?)?)
+        }
         (StartPlan::File(file), _) => {
             let read = agree_on_root(ctx, || layout.load_start(file))?;
             if let Some(space) = space {

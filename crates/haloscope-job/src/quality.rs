@@ -1,10 +1,8 @@
 //! How near an image is to the truth.
 
 use haloscope::metrics::{Ssim, mean, of_images, psnr};
-use haloscope::{Array, Image, Result};
+use haloscope::{Image, Result, View};
 use serde::Serialize;
-
-use crate::layout::Truth;
 
 /// How near an image is to the truth.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -28,15 +26,13 @@ impl Quality {
         })
     }
 
-    /// Compares an image with the truth.
-    pub fn of(image: &Array, truth: &Truth) -> Result<Self> {
-        let similarity = Ssim::new(truth.range)?;
+    /// Compares an image with the truth, whose black and white are `range` apart.
+    pub fn of(image: &View, truth: &View, range: f64) -> Result<Self> {
+        let psnr_db = mean(&psnr(image, truth, range)?);
+        let similarity = Ssim::new(range)?;
         let reach = similarity.window().len() / 2;
         let has_room = image.shape()[2..].iter().all(|side| *side > reach);
-        let ssim = has_room.then(|| similarity.per_image(image, &truth.image)).transpose()?;
-        Ok(Self {
-            psnr_db: mean(&psnr(image, &truth.image, truth.range)?),
-            ssim: ssim.map(|ssim| mean(&ssim)),
-        })
+        let ssim = has_room.then(|| similarity.per_image(image, truth)).transpose()?;
+        Ok(Self { psnr_db, ssim: ssim.map(|ssim| mean(&ssim)) })
     }
 }

@@ -24,11 +24,15 @@ pub fn registered() -> [(&'static str, Vec<&'static str>); 5] {
     let methods = METHODS
         .iter()
         .flat_map(|method| std::iter::once(method.name()).chain(method.aliases.iter().copied()));
+    let mut engines = names(ENGINES);
+    if cfg!(feature = "onnx") {
+        engines.push("onnxruntime");
+    }
     [
         ("operators", names(&KINDS)),
         ("priors", names(&PRIORS)),
         ("fidelities", names(&FIDELITIES)),
         ("methods", methods.collect()),
-        ("engines", names(ENGINES)),
+        ("engines", engines),
     ]
 }

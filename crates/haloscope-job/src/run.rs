@@ -26,7 +26,7 @@ use crate::saving::{Resuming, Saving, lock_output};
 use crate::scale::Clipped;
 use crate::sections::files::is_picture;
 use crate::shards::spatial_regions;
-use crate::{Job, report};
+use crate::{Job, devices, report};
 
 /// Tells an observer what is its rank's to know.
 pub(crate) struct Told<'a> {
@@ -97,8 +97,8 @@ impl Job {
     /// ```
     pub fn run(&self, ctx: &Context, observer: &mut dyn Observer) -> Result<Outcome> {
         let mut told = Told::new(ctx, observer);
-        let ready = Ready::new(ctx, self, &mut told).map_err(Error::Refused)?;
-        ready.run(ctx, self, &mut told).map_err(Error::Failed)
+        let (job, ready) = Ready::new(ctx, self, &mut told).map_err(Error::Refused)?;
+        ready.run(ctx, &job, &mut told).map_err(Error::Failed)
     }
 }
 
@@ -112,6 +112,8 @@ struct Ready {
     /// The image, without its batch.
     shape: Vec<usize>,
     operators: usize,
+    /// Those that run the network, rank by rank.
+    devices: Vec<String>,
     /// Seconds of the preparation.
     preparation: f64,
     /// Keeps other runs out of the folder of pictures.
@@ -119,18 +121,23 @@ struct Ready {
 }
 
 impl Ready {
-    fn new(ctx: &Context, job: &Job, told: &mut Told<'_>) -> haloscope::Result<Self> {
-        let layout = Layout::of(ctx, job)?;
+    /// The job with its layout settled, and its run.
+    fn new(ctx: &Context, job: &Job, told: &mut Told<'_>) -> haloscope::Result<(Job, Self)> {
+        let mut layout = Layout::of(ctx, job)?;
         told.end_stage("reading the job and its data");
         let network = agree(ctx, job.share_network(ctx, &layout.image))?;
-        let expected = expect(ctx, job, &layout, network.as_deref())?;
+        let devices = devices::of_ranks(ctx, network.as_deref())?;
+        let (settled, choice) = job.settle(ctx, &mut layout, network.as_deref())?;
+        let job = &settled;
+        let mut expected = expect(ctx, job, &layout, network.as_deref())?;
+        expected.layout = Some(choice);
         told.event(Event::Planned(&expected));
         agree(ctx, if ctx.is_root() { job.output.check_writable() } else { Ok(()) })?;
         let (shape, operators) = (layout.image[1..].to_vec(), layout.recipes.len());
         let facts = Facts::of(job, &layout);
         let mut saving = match job.resuming {
             Resuming::Off => None,
-            resuming => Some(Saving::open(ctx, job, resuming, told)?),
+            resuming => Some(Saving::open(ctx, job, network.as_deref(), resuming, told)?),
         };
         let output = lock_output(ctx, job, saving.is_some(), told)?;
         let mut warnings = agree(ctx, layout.warnings(job))?;
@@ -142,6 +149,11 @@ impl Ready {
             Some(saving) => saving.resume(ctx, job, &acquired, told)?,
             None => None,
         };
+        if job.solver.needs_norm() {
+            told.detail(
+                "the norm of the operators, from which the step follows, is estimated first",
+            );
+        }
         let mut prepared = Prepared::new(ctx, job, acquired, network, found.as_ref())?;
         let preparation = begin.elapsed().as_secs_f64();
         // What is refused is not warned of.
@@ -152,7 +164,7 @@ impl Ready {
         let state =
             found.or(prepared.start.take()).expect("a run that resumes nothing has a start");
         told.end_stage("preparing operators, measurements and method");
-        Ok(Self {
+        let ready = Self {
             prepared,
             state,
             resumed_from,
@@ -160,9 +172,11 @@ impl Ready {
             facts,
             shape,
             operators,
+            devices,
             preparation,
             _output: output,
-        })
+        };
+        Ok((settled, ready))
     }
 
     fn run(self, ctx: &Context, job: &Job, told: &mut Told<'_>) -> haloscope::Result<Outcome> {
@@ -197,6 +211,7 @@ impl Ready {
             quality: None,
             truth: prepared.truth.take(),
             operators,
+            devices: self.devices,
             bytes_moved: statistics.iter().map(|costs| costs.total().bytes_sent).sum(),
             bits: format!("{:016x}", state.image.digest()?),
             depends_on_ranks: job.prior.depends_on_ranks(),
@@ -262,7 +277,8 @@ fn write(
         }
         files.push(file.clone());
     }
-    let of = |image: &Array| outcome.truth.as_ref().map(|truth| Quality::of(image, truth));
+    let truth = outcome.truth.as_ref();
+    let of = |image: &Array| truth.map(|truth| Quality::of(image, &truth.image, truth.range));
     let quality = of(&image).transpose()?;
     let before = outcome.before.as_ref().and_then(|before| of(&before.image)).transpose()?;
     (outcome.files, outcome.quality, outcome.before_quality) = (files, quality, before);
@@ -281,14 +297,22 @@ fn write_parts(
     told: &mut Told<'_>,
 ) -> haloscope::Result<()> {
     let ctx = space.context();
-    let mut image = outcome.state.image.clone();
-    image.clamp(outcome.clamp);
+    let clamped = outcome.clamp.map(|range| {
+        let mut image = outcome.state.image.clone();
+        image.clamp(Some(range));
+        image
+    });
+    let image = clamped.as_ref().unwrap_or(&outcome.state.image);
     if let Some((truth, range)) = &prepared.truth_part {
-        outcome.quality = Some(Quality::of_parts(&image, truth, *range)?);
+        outcome.quality = Some(Quality::of_parts(image, truth, *range)?);
     }
     let regions = spatial_regions(space);
     for file in &job.output.files {
         let contrast = job.output.contrast.filter(|_| is_picture(file));
+        if is_picture(file) {
+            let clipped = Clipped::of_parts(ctx, image.local(), contrast.unwrap_or(UNIT))?;
+            warn_of_picture(file, clipped, image.extremes()?, contrast, told);
+        }
         let shown = contrast.map(|contrast| with_contrast(image.local(), contrast));
         let options = if is_picture(file) {
             io::WriteOptions::default()
@@ -313,23 +337,37 @@ fn write_picture(
     told: &mut Told<'_>,
 ) -> haloscope::Result<()> {
     let options = io::WriteOptions::default();
-    let (low, high) = extremes(image);
+    let clipped = Clipped::of(image, contrast.unwrap_or(UNIT));
+    warn_of_picture(path, clipped, extremes(image), contrast, told);
+    match contrast {
+        Some(contrast) => io::write(path, &with_contrast(image, contrast), &options),
+        None => io::write(path, image, &options),
+    }
+}
+
+/// What a picture shows if nobody says so.
+const UNIT: (f32, f32) = (0.0, 1.0);
+
+/// Says that a picture does not show the values of an image, which are from `low` to `high`.
+fn warn_of_picture(
+    path: &Path,
+    clipped: Clipped,
+    (low, high): (f32, f32),
+    contrast: Option<(f32, f32)>,
+    told: &mut Told<'_>,
+) {
     let name = path.display().to_string();
-    let range = contrast.unwrap_or((0.0, 1.0));
+    let range = contrast.unwrap_or(UNIT);
     let advice = format!(
         "the image has {low:.3} to {high:.3}, and `contrast` in [output] says what is black and white"
     );
-    let warning = Clipped::of(image, range).warning(&name, range, &advice).or_else(|| {
+    let warning = clipped.warning(&name, range, &advice).or_else(|| {
         // Nothing is cut off, and nothing is to be seen.
         (contrast.is_none() && high < DARK)
             .then(|| format!("{name} shows values from 0 to 1, and all are dark: {advice}"))
     });
     if let Some(warning) = warning {
         told.warn(&warning);
-    }
-    match contrast {
-        Some(contrast) => io::write(path, &with_contrast(image, contrast), &options),
-        None => io::write(path, image, &options),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use haloscope::denoise::NetworkDenoiser;
 use haloscope::distribute::{agree, agree_on_root};
 use haloscope::solve::{Checkpoints, FolderLock, JobId, State};
 use haloscope::{Error, Result};
@@ -42,6 +43,7 @@ impl Saving {
     pub(crate) fn open(
         ctx: &Context,
         job: &Job,
+        network: Option<&NetworkDenoiser>,
         resuming: Resuming,
         told: &mut Told<'_>,
     ) -> Result<Self> {
@@ -57,7 +59,7 @@ impl Saving {
                 agree_on_root(ctx, || begin_anew(&mut checkpoints, told))?;
             }
         }
-        let id = JobId::new(&*job.name, &[]);
+        let id = written_with(JobId::new(&*job.name, &[]), network);
         Ok(Self { checkpoints, id, resuming, lock, has_own: false, is_in_trouble: false })
     }
 
@@ -72,7 +74,8 @@ impl Saving {
     ) -> Result<Option<State>> {
         let digests = acquired.digests(ctx)?;
         if let Some(id) = agree_on_root(ctx, || job.id(ctx.size(), &digests))? {
-            self.id = if acquired.has_own_bits { id.with_content(b"in shards") } else { id };
+            let id = if acquired.has_own_bits { id.with_content(b"in shards") } else { id };
+            self.id = JobId { versions: self.id.versions.clone(), ..id };
         }
         // Every rank checks the parts that it reads.
         let mut hash = [self.id.hash];
@@ -165,6 +168,15 @@ impl Saving {
             lock.discard_folder();
         }
     }
+}
+
+/// The job with what its network runs on among the versions of programs, unless that is the CPU engine as most have it: a run that
+/// resumes it on something else is told so.
+fn written_with(mut id: JobId, network: Option<&NetworkDenoiser>) -> JobId {
+    if let Some(kind) = network.map(NetworkDenoiser::engine_kind).filter(|kind| kind != "cpu") {
+        id.versions = format!("{} with {kind}", id.versions);
+    }
+    id
 }
 
 /// Why a checkpoint could not be written, unless it is that ranks are gone.

@@ -3,10 +3,12 @@
 //! The one idea: nobody should have to say it for data whose range can be told, and what was chosen is printed.
 
 use std::ops::RangeInclusive;
+use std::path::Path;
 
-use haloscope::Array;
 use haloscope::array::extremes;
 use haloscope::io::{Image, Scaling};
+use haloscope::{Array, Error, Result};
+use haloscope_comm::{Collectives, Context, Reduction};
 
 /// Values that are 0 and 1 for a network.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,11 +48,25 @@ impl Scale {
     /// The scale of an image whose values are as they are stored.
     #[must_use]
     pub fn automatic(image: &Image) -> Self {
+        if let Some(scale) = Self::by_range(image, extremes(&image.array)) {
+            return scale;
+        }
+        let (black, white) = middle(&image.array);
+        // A background of little more or less than nothing is black.
+        if black.abs() <= 0.1 * white {
+            return Self { black: 0.0, white, reason: "99.9 % of the values are below".into() };
+        }
+        Self { black, white, reason: "99.8 % of the values".into() }
+    }
+
+    /// The scale of an image whose least and greatest value are known, if these tell. The values themselves may be
+    /// elsewhere.
+    #[must_use]
+    pub fn by_range(image: &Image, (low, high): (f32, f32)) -> Option<Self> {
         if let Some(white) = image.sample.white().filter(|_| image.format.is_picture()) {
             let reason = format!("white of {}", image.format.name());
-            return Self { black: 0.0, white, reason };
+            return Some(Self { black: 0.0, white, reason });
         }
-        let (low, high) = extremes(&image.array);
         let is_integer = !image.sample.is_float() && is_whole(image.scaling);
         if is_integer && low >= 0.0 {
             let holds = |bits: &&u32| high <= full_scale(**bits);
@@ -59,18 +75,14 @@ impl Scale {
                 BITS.iter().find(holds).filter(|bits| high >= full_scale(**bits) / 4.1)
             {
                 let reason = format!("{bits} bits");
-                return Self { black: 0.0, white: full_scale(*bits).into(), reason };
+                return Some(Self { black: 0.0, white: full_scale(*bits).into(), reason });
             }
         }
         if !is_integer && BRIGHT.contains(&high) && low >= DIM {
-            return Self { black: 0.0, white: 1.0, reason: "values are there already".into() };
+            let reason = "values are there already".into();
+            return Some(Self { black: 0.0, white: 1.0, reason });
         }
-        let (black, white) = middle(&image.array);
-        // A background of little more or less than nothing is black.
-        if black.abs() <= 0.1 * white {
-            return Self { black: 0.0, white, reason: "99.9 % of the values are below".into() };
-        }
-        Self { black, white, reason: "99.8 % of the values".into() }
+        None
     }
 
     /// The difference of white and black.
@@ -120,7 +132,7 @@ fn middle(array: &Array) -> (f64, f64) {
 
 /// The shares of values that are below and above what a file can hold, by more than a rounding.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Clipped {
+pub(crate) struct Clipped {
     /// The share of values that are too small.
     pub below: f64,
     /// The share of values that are too large.
@@ -132,21 +144,40 @@ const WORTH_A_WORD: f64 = 0.01;
 
 impl Clipped {
     /// Of an array in a file whose values are from `low` to `high`.
-    #[must_use]
-    pub fn of(array: &Array, (low, high): (f32, f32)) -> Self {
+    pub(crate) fn of(array: &Array, (low, high): (f32, f32)) -> Self {
+        Self::shares(Self::counts(array, (low, high)))
+    }
+
+    /// Of an array of which each rank has a part; all ranks call it.
+    pub(crate) fn of_parts(ctx: &Context, part: &Array, range: (f32, f32)) -> Result<Self> {
+        let mut counts = Self::counts(part, range);
+        ctx.comm().all_reduce(Reduction::Sum, &mut counts)?;
+        Ok(Self::shares(counts))
+    }
+
+    /// The values of an array that are below, those that are above, and all of them: parts of an array may be added up.
+    pub(crate) fn counts(array: &Array, (low, high): (f32, f32)) -> [u64; 3] {
         let tolerance = 0.005 * (high - low);
-        let share = |is_out: &dyn Fn(f32) -> bool| {
-            array.iter().filter(|value| is_out(**value)).count() as f64 / array.len().max(1) as f64
+        let count = |is_out: &dyn Fn(f32) -> bool| {
+            array.iter().filter(|value| is_out(**value)).count() as u64
         };
-        Self {
-            below: share(&|value| value < low - tolerance),
-            above: share(&|value| value > high + tolerance),
-        }
+        let below = count(&|value| value < low - tolerance);
+        [below, count(&|value| value > high + tolerance), array.len() as u64]
+    }
+
+    /// The shares of so many values.
+    pub(crate) fn shares([below, above, all]: [u64; 3]) -> Self {
+        let share = |count: u64| count as f64 / all.max(1) as f64;
+        Self { below: share(below), above: share(above) }
     }
 
     /// A warning, if there is something to say.
-    #[must_use]
-    pub fn warning(self, file: &str, (low, high): (f32, f32), advice: &str) -> Option<String> {
+    pub(crate) fn warning(
+        self,
+        file: &str,
+        (low, high): (f32, f32),
+        advice: &str,
+    ) -> Option<String> {
         (self.below + self.above >= WORTH_A_WORD).then(|| {
             format!(
                 "{file} holds values from {low} to {high}, and {:.0} % are below and {:.0} % above; {advice}",
@@ -155,6 +186,24 @@ impl Clipped {
             )
         })
     }
+}
+
+/// Refuses an image that a network would make nothing but more such values of.
+pub fn check_finite(path: &Path, image: &Array) -> Result<()> {
+    refuse_infinite(path, image.iter().filter(|value| !value.is_finite()).count(), image.len())
+}
+
+/// Refuses an image of which so many values are not finite.
+pub(crate) fn refuse_infinite(path: &Path, count: usize, all: usize) -> Result<()> {
+    if count == 0 {
+        return Ok(());
+    }
+    Err(Error::Content {
+        file: path.display().to_string(),
+        reason: format!(
+            "{count} of its {all} values are NaN or infinite, and a network spreads them; replace them first"
+        ),
+    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Jobs whose image is in shards: what they need, how the image is cut, and where the parts of data and truth come from.
 //!
-//! No rank holds the image or a measurement. Measurements in files are read by region. A truth, which a simulation needs, is
-//! made or read by the first rank, which sends every rank its part and keeps none of the rest.
+//! No rank holds the image or a measurement. Measurements, truths, masks and images to start from are read by region, and the
+//! views of a scan by the ranks that have them. A phantom is made by the first rank, which sends every rank its part and keeps
+//! none of the rest. So is an image that is made smaller (`shrink`), and a scan whose shape nothing less than all of it tells.
 
 use std::ops::Range;
 
@@ -10,29 +11,81 @@ use haloscope::distribute::{ShardedStack, agree};
 use haloscope::image::{Image, Region, Space};
 use haloscope::noise::NoiseSource;
 use haloscope::physics::Stack;
-use haloscope::tiling::{ShardPlan, Shards};
+use haloscope::tiling::{ShardPlan, Shards, coarse_grains};
 use haloscope::{Error, Measurements, Result};
 use haloscope_comm::Context;
 use haloscope_nn::engine::Grain;
+use toml::de::DeValue;
 
 use crate::Job;
-use crate::document::Place;
+use crate::document::{Place, Section, Value};
+use crate::job::LayoutPlan;
 use crate::layout::Layout;
-use crate::sections::measurements::Source;
-use crate::sections::operators::Entry;
+use crate::sections::measurements::{ImageFile, Source};
+use crate::sections::operators::{Entry, Recipe};
 use crate::sections::prior::{BLOCK, PriorKind};
 
 /// `image = "sharded"` of a job.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ShardedPlan {
-    pub place: Place,
-    /// The parts along each side.
-    pub shards: Shards,
+    /// Where the job says so, unless it leaves it open.
+    pub place: Option<Place>,
 }
 
 impl ShardedPlan {
     fn refuse(&self, reason: impl std::fmt::Display) -> Error {
-        self.place.refuse(format!("{reason}; image = \"replicated\" works"))
+        let reason = format!("{reason}; image = \"replicated\" works");
+        match &self.place {
+            Some(place) => place.refuse(reason),
+            None => Error::argument("image", reason),
+        }
+    }
+}
+
+/// `shards`: the parts along each side, of an image in shards or of an exact network on a replicated one.
+#[derive(Clone, Debug)]
+pub(crate) struct Grid {
+    pub place: Place,
+    pub shards: Shards,
+}
+
+/// What is written at `shards`.
+struct GridValue(Shards);
+
+impl<'a> Value<'a> for GridValue {
+    fn expected() -> String {
+        "\"auto\", or the number of parts along each side, as in [2, 2]".into()
+    }
+
+    fn of(value: &'a DeValue<'a>) -> Option<Self> {
+        match value.as_str() {
+            Some("auto") => Some(Self(Shards::Auto)),
+            Some(_) => None,
+            None => Vec::of(value).map(|grid| Self(Shards::Grid(grid))),
+        }
+    }
+}
+
+impl Grid {
+    /// The grid of a section, if it has one.
+    pub(crate) fn read(section: &Section) -> Result<Option<Self>> {
+        let value: Option<GridValue> = section.get("shards")?;
+        Ok(value.map(|GridValue(shards)| Self { place: section.place_of("shards"), shards }))
+    }
+
+    /// The one of two grids that there is.
+    pub(crate) fn only(of_image: Option<Self>, of_prior: Option<Self>) -> Result<Option<Self>> {
+        match (of_image, of_prior) {
+            (Some(_), Some(again)) => Err(again.place.refuse(
+                "`shards` also stand beside `image`, which is enough: leave them out here",
+            )),
+            (one, other) => Ok(one.or(other)),
+        }
+    }
+
+    /// Whether it says how many parts there are.
+    pub(crate) fn is_given(&self) -> bool {
+        self.shards != Shards::Auto
     }
 }
 
@@ -44,51 +97,70 @@ pub(crate) struct AcquiredShards {
 }
 
 impl Job {
-    /// Whether the image is in shards.
+    /// Whether the image is in shards for certain. With `image = "auto"`, that depends on the ranks.
     #[must_use]
     pub fn is_sharded(&self) -> bool {
-        self.image.sharded.is_some()
+        matches!(self.image.layout, LayoutPlan::Sharded(_))
+    }
+
+    /// Whether it is because the job says so.
+    pub(crate) fn must_be_sharded(&self) -> bool {
+        matches!(&self.image.layout, LayoutPlan::Sharded(plan) if plan.place.is_some())
     }
 
     /// Refuses what an image in shards cannot serve, as far as the job itself says it.
     pub(crate) fn check_shards(&self) -> Result<()> {
-        let Some(plan) = &self.image.sharded else { return Ok(()) };
-        if self.operators.iter().any(Entry::is_scan) {
-            return Err(plan.refuse(
-                "an image in shards needs operators that see a part of it at a time, and the views of a scan see all of it",
-            ));
+        let obstacle = self.obstacle_to_shards();
+        if let (LayoutPlan::Sharded(plan), Some(obstacle)) = (&self.image.layout, obstacle) {
+            return Err(plan.refuse(obstacle));
         }
+        let grid = self.image.grid.as_ref().filter(|grid| grid.is_given());
+        let has_network = matches!(self.prior.kind, PriorKind::Network(_));
+        match (&self.image.layout, grid) {
+            (LayoutPlan::Replicated, Some(grid)) if !has_network => Err(grid.place.refuse(
+                "`shards` are given, and nothing is cut: the image is replicated and there is no network; leave them out, \
+                 or take image = \"sharded\"",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Why the image cannot be in shards, as far as the job itself says it.
+    pub(crate) fn obstacle_to_shards(&self) -> Option<String> {
         if let PriorKind::Network(network) = &self.prior.kind
             && let Some(key) = network.tiling_key()
         {
-            return Err(plan.refuse(format!(
+            return Some(format!(
                 "a network on an image in shards is exact and has the image's parts, and [prior] has `{key}`: leave it out"
-            )));
+            ));
         }
         if let Source::Files(files) = &self.measurements
             && files.has_frames()
+            && !self.operators.iter().all(Entry::is_scan)
         {
-            return Err(plan.refuse(
+            return Some(
                 "`flat`, `dark` and `logarithm` are for measurements that are read as a whole, and those of an image in \
-                 shards are read in parts",
-            ));
+                 shards are read in parts"
+                    .into(),
+            );
         }
         if self.output.folder.is_some() && self.output.files.is_empty() {
-            return Err(plan.refuse(
-                "pictures and a report are not made of an image in shards, so `folder` of [output] stays empty: give `file`",
-            ));
+            return Some(
+                "pictures and a report are not made of an image in shards, so `folder` of [output] stays empty: give `file`"
+                    .into(),
+            );
         }
-        Ok(())
+        None
     }
 
-    /// How an image of this shape (batch, channel, spatial…) is cut for so many ranks, if it is.
+    /// How an image of this shape (batch, channel, spatial…) is cut for so many ranks, if it is in shards.
     pub(crate) fn shard_plan(
         &self,
         image: &[usize],
         network: Option<&NetworkDenoiser>,
         ranks: usize,
     ) -> Result<Option<ShardPlan>> {
-        let Some(plan) = &self.image.sharded else { return Ok(None) };
+        let LayoutPlan::Sharded(plan) = &self.image.layout else { return Ok(None) };
         let anywhere = Grain { step: 1, last: 1 };
         let mut grains = match network {
             Some(network) => network.grains(image).map_err(|error| plan.refuse(error))?,
@@ -98,30 +170,35 @@ impl Job {
         for grain in &mut grains {
             grain.step = least_common_multiple(grain.step.max(1), BLOCK);
         }
-        let shards = ShardPlan::with_shards(image, &grains, &plan.shards, ranks);
-        shards.map(Some).map_err(|error| plan.place.refuse(error))
+        // The views of a scan see everything, of one grain after the other.
+        if self.has_scan() {
+            grains = coarse_grains(&image[2..], &grains);
+        }
+        let grid = self.image.grid.as_ref();
+        let given = grid.map_or(&Shards::Auto, |grid| &grid.shards);
+        let place = grid.map(|grid| &grid.place).or(plan.place.as_ref());
+        let shards = match network {
+            Some(network) => network.cut_at(image, &grains, given, ranks),
+            None => ShardPlan::with_shards(image, &grains, given, ranks),
+        };
+        shards.map(Some).map_err(|error| match place {
+            Some(place) => place.refuse(error),
+            None => error,
+        })
     }
 
-    /// Whether the result may differ from that of a replicated image: closed forms of the data term by Fourier transforms,
-    /// and tiles of a network, are for whole images.
-    pub(crate) fn has_own_bits_in_shards(
-        &self,
-        layout: &Layout,
-        network: Option<&NetworkDenoiser>,
-    ) -> Result<bool> {
-        if !self.is_sharded() {
-            return Ok(false);
-        }
-        let is_pixelwise = |name: &str| matches!(name, "identity" | "inpainting" | "decolorize");
-        let has_closed_form = self.solver.method.has_prox()
-            && !layout.recipes.iter().all(|recipe| is_pixelwise(recipe.name()));
-        let has_tiles = match (&self.prior.kind, network) {
-            (PriorKind::Network(plan), Some(network)) => {
-                !plan.tiling().choose(&layout.image, network)?.is_exact()
-            }
-            _ => false,
+    /// The file with the truth, if ranks can read their parts of it.
+    pub(crate) fn truth_in_parts(&self) -> Option<&ImageFile> {
+        let file = match &self.measurements {
+            Source::Simulation(simulation) => simulation.file(),
+            _ => self.truth.as_ref().and_then(|plan| plan.file.as_ref()),
         };
-        Ok(has_closed_form || has_tiles)
+        file.filter(|file| file.has_parts())
+    }
+
+    /// Whether some operators are views of a scan, which see the whole image.
+    pub(crate) fn has_scan(&self) -> bool {
+        self.operators.iter().any(Entry::is_scan)
     }
 }
 
@@ -134,24 +211,23 @@ impl AcquiredShards {
         plan: &ShardPlan,
     ) -> Result<Self> {
         let space = agree(ctx, Space::new(ctx, plan))?;
+        for scan in layout.recipes.iter().filter_map(Recipe::scan) {
+            scan.normalise_in_shards(&space)?;
+        }
         let make = || -> Result<Stack> {
-            let made = layout.recipes.iter().map(|recipe| {
-                let operator = recipe.make()?;
-                match (operator.as_window(), &job.image.sharded) {
-                    (None, Some(plan)) => Err(plan.refuse(format!(
-                        "an image in shards needs operators that see a part of it at a time, and {} sees all of it",
-                        recipe.name()
-                    ))),
-                    _ => Ok(operator),
-                }
-            });
+            let part = &space.own()[2..];
+            let made = layout.recipes.iter().map(|recipe| recipe.make_part(part));
             Stack::new(made.collect::<Result<_>>()?)
         };
         let physics = ShardedStack::new(agree(ctx, make())?, &space)?;
         let truth = match layout.range {
             Some(range) => {
-                let whole = layout.truth.take();
-                let part = Image::scatter(&space, whole.as_ref().map(|truth| &*truth.image))?;
+                let part = if let Some(file) = job.truth_in_parts() {
+                    Image::sharded(&space, file.load_part(ctx, &space)?)?
+                } else {
+                    let whole = layout.truth.take();
+                    Image::scatter(&space, whole.as_ref().map(|truth| &*truth.image))?
+                };
                 Some((part, range))
             }
             None => None,
@@ -169,8 +245,9 @@ impl AcquiredShards {
                 agree(ctx, add)?;
                 data
             }
-            _ => read(ctx, job, layout, &physics)?,
+            _ => layout.read_shards(ctx, job, &physics)?,
         };
+        layout.kept.clear();
         Ok(Self { physics, data, truth })
     }
 
@@ -183,24 +260,6 @@ impl AcquiredShards {
         }
         Ok(bytes)
     }
-}
-
-/// This rank's parts of measurements in files.
-fn read(ctx: &Context, job: &Job, layout: &Layout, physics: &ShardedStack) -> Result<Measurements> {
-    let Source::Files(files) = &job.measurements else {
-        return Err(Error::argument("measurements", "there are no files"));
-    };
-    let shapes: Vec<Vec<usize>> =
-        physics.measured().iter().map(|space| space.whole()[1..].to_vec()).collect();
-    let mut parts = Vec::new();
-    for (index, space) in physics.measured().iter().enumerate() {
-        let check = |shape: &[usize]| layout.check_shape(&shapes, index, shape);
-        let part = files.load_part(ctx, layout.recipes[index].file, space, check)?;
-        let checked = if part.is_empty() { Ok(()) } else { layout.check_values(job, index, &part) };
-        agree(ctx, checked)?;
-        parts.push((index, part));
-    }
-    Measurements::partial(physics.len(), parts)
 }
 
 /// The parts of all ranks along the spatial axes; none for ranks without one.

@@ -6,6 +6,7 @@ use haloscope::solve::{Record, Seconds};
 use haloscope::{Error, Result};
 use serde::Serialize;
 
+use crate::devices;
 use crate::facts::Facts;
 use crate::outcome::Outcome;
 use crate::quality::Quality;
@@ -24,6 +25,8 @@ pub struct Summary {
     pub operators: usize,
     /// The number of ranks.
     pub ranks: usize,
+    /// The device that runs the network of each rank; none without a network.
+    pub devices: Vec<String>,
     /// The name of the method.
     pub method: &'static str,
     /// The prior, in a few words.
@@ -76,6 +79,7 @@ impl Summary {
             shape: outcome.state.image.shape()[1..].to_vec(),
             operators: outcome.operators,
             ranks: outcome.records.len(),
+            devices: outcome.devices.clone(),
             method: outcome.method,
             prior: outcome.prior.clone(),
             iterations: outcome.iterations(),
@@ -141,6 +145,9 @@ impl Summary {
             "{done} in {:.1} s, {:.1} MB moved between ranks",
             self.seconds, self.megabytes_moved
         )?;
+        if let Some(devices) = devices::describe(&self.devices) {
+            writeln!(text, "device    {devices}")?;
+        }
         let everywhere =
             if self.depends_on_ranks { "" } else { " (the same on any number of ranks)" };
         writeln!(text, "bits      {}{everywhere}", self.bits)?;
@@ -243,7 +250,8 @@ impl Summary {
             ("bits", self.bits.clone()),
         ];
         let own = own.map(|(name, value)| (name.to_owned(), value));
-        self.facts.parameters.iter().cloned().chain(own).collect()
+        let device = devices::describe(&self.devices).map(|devices| ("device".into(), devices));
+        self.facts.parameters.iter().cloned().chain(own).chain(device).collect()
     }
 }
 

@@ -1,3 +1,3 @@
-//! Numbers with their nouns.
+//! Numbers in words: with their nouns, and as sides.
 
-pub use haloscope::words::count;
+pub use haloscope::words::{count, sides};

@@ -1,13 +1,13 @@
 //! Seconds per forward pass of whole networks, as lines of JSON for `bench/compare.py`.
 //!
-//! `bench_networks [--threads N] [--copies N] [--repeats N] [--strict] [--budget MB] [--steps] [CASE …]`; the cases
-//! and the random weights are like those of `bench/peers/networks.py`. With `--steps` the time of each step goes to
+//! `bench_networks [--threads N] [--copies N] [--repeats N] [--strict] [--budget MB] [--instructions SET]
+//! [--steps] [CASE …]`; the cases and the random weights are like those of `bench/peers/networks.py`. With `--steps` the time of each step goes to
 //! stderr, steps of the same kind and size summed up at the end.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use haloscope_nn::engine::{Accuracy, Cpu, Engine, EngineOptions, EnginePlan};
+use haloscope_nn::engine::{Accuracy, Cpu, Engine, EngineOptions, EnginePlan, InstructionSet};
 use haloscope_nn::models::{Architecture, Dncnn, Drunet, Model, Unet};
 use haloscope_nn::{Result, Shape};
 
@@ -49,6 +49,7 @@ fn unet() -> Result<Model> {
 /// What the command line asks for.
 struct Request {
     options: EngineOptions,
+    instructions: InstructionSet,
     repeats: usize,
     /// Runs side by side, as ranks of one machine would; seconds are then per image.
     copies: usize,
@@ -61,6 +62,7 @@ impl Request {
     fn from_arguments() -> Self {
         let mut request = Self {
             options: EngineOptions::default(),
+            instructions: InstructionSet::detect(),
             repeats: 3,
             copies: 1,
             steps: false,
@@ -77,6 +79,10 @@ impl Request {
                 "--copies" => request.copies = number(),
                 "--repeats" => request.repeats = number(),
                 "--strict" => request.options.accuracy = Accuracy::Strict,
+                "--instructions" => {
+                    let name = arguments.next().unwrap_or_default();
+                    request.instructions = name.parse().unwrap_or_else(|error| panic!("{error}"));
+                }
                 "--steps" => request.steps = true,
                 "--budget" => request.options.memory_budget = Some(number() * 1_000_000),
                 _ => request.cases.push(argument),
@@ -104,7 +110,8 @@ fn measure(case: &Case, request: &Request) -> Result<()> {
     let before = status_bytes("VmRSS:");
     let network = (case.build)()?.into_network();
     let begin = Instant::now();
-    let plan = Cpu::default().plan_consuming(network, &shape, &request.options)?;
+    let engine = Cpu::with_instructions(request.instructions)?;
+    let plan = engine.plan_consuming(network, &shape, &request.options)?;
     let planning = begin.elapsed();
     let count = plan.output_shape().count();
     let mut places: Vec<_> =
@@ -130,6 +137,7 @@ fn measure(case: &Case, request: &Request) -> Result<()> {
     let line = serde_json::json!({
         "case": format!("{}, {threads} thread{plural}", case.name),
         "seconds": seconds,
+        "instructions": request.instructions.to_string(),
         "planning_seconds": planning.as_secs_f64(),
         "effective_gflops": plan.flops() / seconds / 1e9,
         "predicted_mb": (plan.memory().total() + 4 * count) as f64 / 1e6,

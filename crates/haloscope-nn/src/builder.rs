@@ -158,6 +158,10 @@ impl NetworkBuilder {
                 Ok(conv.outputs())
             }
             Op::Activation(_) | Op::Scale(_) => Ok(first),
+            Op::Foreign(foreign) => {
+                same_channels(first, foreign.input_channels())?;
+                Ok(foreign.output_channels())
+            }
             Op::Add => {
                 incoming.iter().try_for_each(|&channels| same_channels(channels, first))?;
                 Ok(first)

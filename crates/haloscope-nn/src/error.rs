@@ -87,6 +87,22 @@ pub enum Error {
         reason: String,
     },
 
+    /// An engine, its library or its device is missing or failed.
+    #[error("{engine}: {reason}")]
+    Engine {
+        /// The name of the engine.
+        engine: &'static str,
+        /// What happened, and what to install or change.
+        reason: String,
+    },
+
+    /// A band of the image could not be read or written.
+    #[error("{0}")]
+    Band(
+        /// What the [`BandSource`](crate::engine::BandSource) or the [`BandSink`](crate::engine::BandSink) said.
+        String,
+    ),
+
     /// Somebody asked for an end: see [`Stop`](crate::Stop).
     #[error("interrupted")]
     Interrupted,

@@ -29,7 +29,7 @@ pub struct Footprint {
     /// Sizes must be multiples of this, or pixels are lost to strides that round down.
     pub alignment: Vec<usize>,
     /// An output pixel depends on no input pixel further away than this, and on one this far when
-    /// the layers mix all channels and no weight is zero.
+    /// the layers mix all channels and no weight is zero. A [foreign](Op::Foreign) network counts as 0: nobody knows.
     pub radius: Vec<usize>,
     /// The smallest multiple of the alignment that the network can run on.
     pub minimum: Vec<usize>,
@@ -90,7 +90,11 @@ impl NetworkCost {
             ));
             cost.value_bytes = cost.value_bytes.saturating_add(bytes(id));
             alive = alive.saturating_add(bytes(id));
-            cost.peak_value_bytes = cost.peak_value_bytes.max(alive);
+            let inside = match node.op() {
+                Op::Foreign(foreign) => foreign.value_bytes(from),
+                _ => 0,
+            };
+            cost.peak_value_bytes = cost.peak_value_bytes.max(alive.saturating_add(inside));
             for read in node.inputs() {
                 readers[read.index()] -= 1;
                 if readers[read.index()] == 0 {
@@ -111,6 +115,7 @@ fn multiply_adds(op: &Op, from: &Shape, to: &Shape) -> u64 {
         Op::ConvTranspose(conv) => {
             (from.count() as u64).saturating_mul(taps(conv.kernel()) * conv.outputs() as u64)
         }
+        Op::Foreign(foreign) => foreign.multiply_adds(from),
         _ => 0,
     }
 }
@@ -163,7 +168,8 @@ impl SizeLaw {
             | Op::Add
             | Op::Concat
             | Op::Affine { .. }
-            | Op::Scale(_) => self,
+            | Op::Scale(_)
+            | Op::Foreign(_) => self,
         }
     }
 }
@@ -196,7 +202,11 @@ fn laws(network: &Network, axis: usize) -> Result<(Vec<SizeLaw>, i128)> {
             ));
         }
         let law = incoming.after(node.op(), axis);
-        alignment = alignment / gcd(alignment, law.denominator) * law.denominator;
+        let own = match node.op() {
+            Op::Foreign(foreign) => foreign.alignment() as i128,
+            _ => law.denominator,
+        };
+        alignment = alignment / gcd(alignment, own) * own;
         if alignment > MOST || law.numerator > MOST {
             return Err(network.fault(
                 id,
@@ -334,7 +344,8 @@ fn needed_by(op: &Op, axis: usize, (low, high): Interval) -> Option<Interval> {
         | Op::Add
         | Op::Concat
         | Op::Affine { .. }
-        | Op::Scale(_) => (low, high),
+        | Op::Scale(_)
+        | Op::Foreign(_) => (low, high),
     })
 }
 

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::foreign::Foreign;
 use crate::op::Op;
 use crate::shape::Shape;
 
@@ -133,7 +134,15 @@ impl Network {
     #[must_use]
     pub fn parameters(&self) -> usize {
         let tensors = self.nodes.iter().flat_map(|node| node.op.tensors());
-        tensors.map(|tensor| tensor.shape().count()).sum()
+        let foreign = self.nodes.iter().filter_map(|node| node.op.foreign());
+        tensors.map(|tensor| tensor.shape().count()).sum::<usize>()
+            + foreign.map(|foreign| foreign.parameters()).sum::<usize>()
+    }
+
+    /// The network of another file format that this one is, if it is one.
+    #[must_use]
+    pub fn foreign(&self) -> Option<&Foreign> {
+        self.nodes.iter().find_map(|node| node.op.foreign())
     }
 
     /// How many nodes read each node; the output counts as read once more.

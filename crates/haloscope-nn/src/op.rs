@@ -3,6 +3,7 @@
 //! Sizes along the spatial axes are lists with one entry per axis, so that two and three dimensions
 //! are the same code. Meanings (rounding, coordinates) are those of PyTorch 2.
 
+use crate::foreign::Foreign;
 use crate::tensor::Tensor;
 
 /// What a node computes from its inputs.
@@ -47,6 +48,8 @@ pub enum Op {
     },
     /// Every value times a constant.
     Scale(f32),
+    /// A whole network of another file format, as large as its input, which only its own engine runs.
+    Foreign(Foreign),
 }
 
 impl Op {
@@ -66,6 +69,16 @@ impl Op {
             Self::PixelUnshuffle(_) => "pixel unshuffle",
             Self::Affine { .. } => "affine",
             Self::Scale(_) => "scale",
+            Self::Foreign(_) => "foreign network",
+        }
+    }
+
+    /// The foreign network, if it is one.
+    #[must_use]
+    pub fn foreign(&self) -> Option<&Foreign> {
+        match self {
+            Self::Foreign(foreign) => Some(foreign),
+            _ => None,
         }
     }
 
@@ -137,7 +150,8 @@ impl Op {
             | Self::Add
             | Self::Concat
             | Self::Affine { .. }
-            | Self::Scale(_) => Ok(size),
+            | Self::Scale(_)
+            | Self::Foreign(_) => Ok(size),
         }
     }
 }

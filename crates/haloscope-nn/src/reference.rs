@@ -4,6 +4,7 @@
 //! Two dimensions are three with a depth of 1, so each operation is written once.
 
 use crate::error::Result;
+use crate::foreign::Foreign;
 use crate::network::{Network, Node};
 use crate::op::{Conv, ConvTranspose, Op, PaddingMode, Pool, PoolKind, UpsampleMode};
 use crate::shape::Shape;
@@ -35,6 +36,7 @@ pub fn run_reference_as<T: Accumulate>(
     network: &Network,
     input: &Tensor,
 ) -> Result<(Shape, Vec<T>)> {
+    Foreign::check_none(network, "reference")?;
     let shapes = network.infer(input.shape())?;
     let mut readers = network.uses();
     let mut values: Vec<Vec<T>> = Vec::with_capacity(shapes.len());
@@ -176,6 +178,7 @@ fn run_node<T: Accumulate>(node: &Node, from: &[Image<'_, T>], to: &Shape) -> Ve
             planes(&|batch, output| transpose_plane(conv, first, size, batch, output))
         }
         Op::Activation(activation) => each(&|x| T::from_f64(activation.apply(x.to_f64()))),
+        Op::Foreign(_) => unreachable!("refused before"),
         Op::Scale(factor) => each(&|x| x * T::from_f32(*factor)),
         Op::Add => from[1..].iter().fold(first.values.to_vec(), |mut sum, other| {
             sum.iter_mut().zip(other.values).for_each(|(sum, &value)| *sum += value);

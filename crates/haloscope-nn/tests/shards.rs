@@ -3,126 +3,21 @@
 //! With assertions on, as in tests, the engine fills the border on cut sides with NaN before each exchange, so a ghost that
 //! was not received shows in the result.
 
-use std::collections::HashMap;
+mod common;
+mod parts;
+
 use std::ops::Range;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 
 use haloscope_nn::engine::{
     Accuracy, Cpu, Engine, EngineOptions, EnginePlan, Faces, Halo, HaloPlan, InstructionSet, Round,
     Shard,
 };
-use haloscope_nn::models::{Architecture, Builtin, Dncnn, Drunet, Model, Unet};
-use haloscope_nn::{
-    Activation, Conv, ConvTranspose, Network, NetworkBuilder, NodeId, Op, PaddingMode, Pool,
-    PoolKind, Shape, Tensor, UpsampleMode,
-};
+use haloscope_nn::models::{Architecture, Builtin, Dncnn, Drunet, Unet};
+use haloscope_nn::{Conv, Network, NetworkBuilder, Op, PaddingMode, Shape, Tensor, UpsampleMode};
 
-fn random_tensor(random: &mut fastrand::Rng, sizes: &[usize]) -> Tensor {
-    let shape = Shape::new(sizes).expect("small");
-    let values: Vec<f32> = (0..shape.count()).map(|_| random.f32() * 2.0 - 1.0).collect();
-    Tensor::new(shape, values).expect("as many as the shape says")
-}
-
-/// The places of a sender and a receiver in the grid.
-type Way = (Vec<usize>, Vec<usize>);
-
-/// Messages that wait for their receiver, the oldest first.
-#[derive(Default)]
-struct Mail {
-    waiting: Mutex<HashMap<Way, Vec<Vec<f32>>>>,
-    arrived: Condvar,
-}
-
-/// A part's connection to its neighbours in a grid of parts.
-struct Post<'a> {
-    mail: &'a Mail,
-    /// The place of the part.
-    at: Vec<usize>,
-    /// Rounds that the plan foretells and that have not come yet.
-    expected: std::vec::IntoIter<Round>,
-}
-
-impl Post<'_> {
-    fn neighbour(&self, axis: usize, side: usize) -> Vec<usize> {
-        let mut other = self.at.clone();
-        other[axis] = if side == 0 { other[axis] - 1 } else { other[axis] + 1 };
-        other
-    }
-}
-
-impl Halo for Post<'_> {
-    fn exchange(&mut self, round: &Round, faces: Faces<'_>) -> Result<(), String> {
-        assert_eq!(self.expected.next().as_ref(), Some(round), "another round was foretold");
-        for side in 0..2 {
-            assert_eq!(faces.sent[side].len(), round.sent[side]);
-            assert_eq!(faces.received[side].len(), round.received[side]);
-            if round.sent[side] > 0 {
-                let key = (self.at.clone(), self.neighbour(round.axis, side));
-                let mut waiting = self.mail.waiting.lock().expect("no panic");
-                waiting.entry(key).or_default().push(faces.sent[side].to_vec());
-                self.mail.arrived.notify_all();
-            }
-        }
-        for (side, face) in faces.received.into_iter().enumerate() {
-            if face.is_empty() {
-                continue;
-            }
-            let key = (self.neighbour(round.axis, side), self.at.clone());
-            let mut waiting = self.mail.waiting.lock().expect("no panic");
-            loop {
-                if let Some(message) = waiting.get_mut(&key).filter(|list| !list.is_empty()) {
-                    face.copy_from_slice(&message.remove(0));
-                    break;
-                }
-                waiting = self.mail.arrived.wait(waiting).expect("no panic");
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The part of an array that lies in a region.
-fn crop(tensor: &Tensor, region: &[Range<usize>]) -> Vec<f32> {
-    let sizes = tensor.shape().sizes();
-    let mut ranges = vec![0..sizes[0], 0..sizes[1]];
-    ranges.extend_from_slice(region);
-    let count: usize = ranges.iter().map(Range::len).product();
-    (0..count)
-        .map(|mut index| {
-            let (mut at, mut stride) = (0, 1);
-            for (range, size) in ranges.iter().zip(sizes).rev() {
-                at += (range.start + index % range.len()) * stride;
-                index /= range.len();
-                stride *= size;
-            }
-            tensor.values()[at]
-        })
-        .collect()
-}
-
-/// All combinations of parts of each axis, with their places.
-fn grid(cuts: &[Vec<Range<usize>>]) -> Vec<(Vec<usize>, Vec<Range<usize>>)> {
-    cuts.iter().fold(vec![(vec![], vec![])], |parts, ranges| {
-        let extend = |(at, region): &(Vec<usize>, Vec<Range<usize>>)| {
-            let each = |(index, range): (usize, &Range<usize>)| {
-                let (mut at, mut region) = (at.clone(), region.clone());
-                at.push(index);
-                region.push(range.clone());
-                (at, region)
-            };
-            ranges.iter().enumerate().map(each).collect::<Vec<_>>()
-        };
-        parts.iter().flat_map(extend).collect()
-    })
-}
-
-fn whole(engine: &Cpu, network: &Network, input: &Tensor, options: &EngineOptions) -> Tensor {
-    let plan = engine.plan(network, input.shape(), options).expect("any size");
-    assert!(plan.halo().is_empty());
-    let mut output = vec![0.0; plan.output_shape().count()];
-    plan.run(input.values(), &mut output, &mut plan.scratch()).expect("lengths fit");
-    Tensor::new(plan.output_shape().clone(), output).expect("the plan's shape")
-}
+use common::{Kinds, random_network, random_tensor, small_drunet, whole};
+use parts::{cuts, grid, run_together};
 
 /// Runs the network on all parts at once, twice, and compares each with the whole. Returns what the parts send.
 fn compare(
@@ -142,54 +37,8 @@ fn compare(
             plan
         })
         .collect();
-    // Ranks count their calls, so that parts should have equally many.
-    assert!(plans.iter().all(|plan| plan.halo().rounds().len() == plans[0].halo().rounds().len()));
-    let mail = Mail::default();
-    std::thread::scope(|scope| {
-        for ((at, region), plan) in parts.iter().zip(&plans) {
-            let mail = &mail;
-            scope.spawn(move || {
-                let values = crop(input, region);
-                let right = crop(expected, region);
-                let mut scratch = plan.scratch();
-                // The second run finds what the first left in the scratch.
-                for _ in 0..2 {
-                    let mut output = vec![f32::NAN; plan.output_shape().count()];
-                    let rounds = plan.halo().rounds().to_vec();
-                    let mut post = Post { mail, at: at.clone(), expected: rounds.into_iter() };
-                    plan.run_shard(&values, &mut output, &mut scratch, &mut post, &mut |_, _| ())
-                        .expect("nobody fails");
-                    assert_eq!(post.expected.len(), 0, "rounds that did not come");
-                    let differing =
-                        output.iter().zip(&right).filter(|(a, b)| a.to_bits() != b.to_bits());
-                    let (differing, shape) = (differing.count(), input.shape());
-                    assert_eq!(differing, 0, "of {} values at {region:?} of {shape}", output.len());
-                }
-            });
-        }
-    });
+    run_together(&plans, &parts, input, expected);
     plans.iter().map(|plan| plan.halo().clone()).collect()
-}
-
-/// Cuts each axis into about so many parts, as far as possible.
-fn cuts(
-    engine: &Cpu,
-    network: &Network,
-    shape: &Shape,
-    parts: &[usize],
-    options: &EngineOptions,
-) -> Vec<Vec<Range<usize>>> {
-    let grains = engine.grains(network, shape, options).expect("the network can be cut");
-    let axes = grains.iter().zip(shape.spatial()).zip(parts);
-    axes.map(|((grain, &side), &parts)| {
-        grain.cut(side, parts.min(grain.most_parts(side))).expect("no more than possible")
-    })
-    .collect()
-}
-
-fn small_drunet(rank: usize) -> Model {
-    let drunet = Drunet { rank, channels: [8, 12, 16, 24], blocks: 1, ..Drunet::default() };
-    drunet.random(1).expect("valid")
 }
 
 #[test]
@@ -253,81 +102,12 @@ fn the_built_in_denoisers_have_the_bits_of_the_whole() {
     }
 }
 
-/// A network of whatever engines can cut: convolutions of several kinds, pools, skips, sums, shuffles.
-fn random_network(random: &mut fastrand::Rng) -> Network {
-    let mut builder = NetworkBuilder::new("random", 2).expect("rank");
-    let mut at = builder.input(random.usize(1..5)).expect("first");
-    let mut skips: Vec<NodeId> = Vec::new();
-    let mut count = 0;
-    let mut name = |what: &str| {
-        count += 1;
-        format!("{what}{count}")
-    };
-    let conv = |builder: &mut NetworkBuilder, random: &mut fastrand::Rng, name: String, from| {
-        let outputs = random.usize(1..20);
-        let weight = random_tensor(random, &[outputs, builder.channels(from), 3, 3]);
-        let bias = random.bool().then(|| random_tensor(random, &[outputs]));
-        builder.conv(&name, Conv::new(weight).bias(bias).padding(1), from).expect("fits")
-    };
-    let levels = random.usize(0..3);
-    for _ in 0..levels {
-        at = conv(&mut builder, random, name("down"), at);
-        if random.bool() {
-            at = builder.activation(name("relu"), Activation::Relu, at).expect("fits");
-        }
-        skips.push(at);
-        let channels = builder.channels(at);
-        at = match random.usize(0..4) {
-            0 => {
-                let weight = random_tensor(random, &[channels, channels, 2, 2]);
-                let conv = Conv::new(weight).stride(2);
-                builder.conv(name("half"), conv, at).expect("fits")
-            }
-            1 => {
-                // Reads one row of the neighbour before, none of the one after.
-                let weight = random_tensor(random, &[channels, channels, 3, 3]);
-                let conv = Conv::new(weight).stride(2).padding(1);
-                builder.conv(name("half"), conv, at).expect("fits")
-            }
-            2 => {
-                let pool = Op::Pool(Pool::new(PoolKind::Max, 2, 2));
-                builder.push(name("pool"), pool, &[at]).expect("fits")
-            }
-            _ => builder.push(name("unshuffle"), Op::PixelUnshuffle(2), &[at]).expect("fits"),
-        };
-    }
-    let body = conv(&mut builder, random, name("body"), at);
-    let sum = conv(&mut builder, random, name("body"), body);
-    let weight = random_tensor(random, &[builder.channels(sum), builder.channels(body), 1, 1]);
-    let one = builder.conv(name("one"), Conv::new(weight), body).expect("fits");
-    at = builder.push(name("sum"), Op::Add, &[sum, one]).expect("fits");
-    while let Some(skip) = skips.pop() {
-        let channels = builder.channels(at);
-        at = match random.usize(0..3) {
-            0 => {
-                let upsample = Op::Upsample { factor: 2, mode: UpsampleMode::Nearest };
-                builder.push(name("up"), upsample, &[at]).expect("fits")
-            }
-            kind => {
-                let (kernel, padding) = if kind == 1 { (2, 0) } else { (4, 1) };
-                let weight = random_tensor(random, &[channels, channels, kernel, kernel]);
-                let conv = ConvTranspose::new(weight).stride(2).padding(padding);
-                builder.push(name("up"), Op::ConvTranspose(conv), &[at]).expect("fits")
-            }
-        };
-        at = builder.push(name("concat"), Op::Concat, &[at, skip]).expect("fits");
-        at = conv(&mut builder, random, name("merge"), at);
-    }
-    at = conv(&mut builder, random, name("tail"), at);
-    builder.finish(at).expect("all used")
-}
-
 #[test]
 fn random_networks_have_the_bits_of_the_whole_on_any_blocks() {
     let mut random = fastrand::Rng::with_seed(4);
     let mut most = 0;
     for case in 0..40 {
-        let network = random_network(&mut random);
+        let network = random_network(&mut random, Kinds::Cut);
         let sets = InstructionSet::ALL.into_iter().filter(|set| set.is_available());
         let set = random.choice(sets.collect::<Vec<_>>()).expect("there is one");
         let engine = Cpu::with_instructions(set).expect("available");

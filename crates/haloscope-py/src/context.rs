@@ -53,10 +53,12 @@ impl PyContext {
         deadline: f64,
     ) -> PyResult<Self> {
         let options = options(seed, threads, deadline).raised(py)?;
+        let is_launched = is_launched(py)?;
         let backend = backend.to_owned();
         // On this thread, which is the one that MPI is initialised on.
         let context = py.detach(move || {
             Ok::<_, Error>(match &*backend {
+                "auto" if is_launched => mpi(&options)?,
                 "auto" => options.detect()?,
                 "solo" => options.solo()?,
                 "mpi" => mpi(&options)?,
@@ -66,6 +68,21 @@ impl PyContext {
                 }
             })
         });
+        Ok(Self::of(context.raised(py)?))
+    }
+
+    /// Ranks of a communicator of mpi4py, which lies at an address; `library` is what mpi4py's MPI says that it is.
+    #[staticmethod]
+    fn of_mpi4py(
+        py: Python<'_>,
+        address: usize,
+        library: &str,
+        seed: u64,
+        threads: Option<usize>,
+        deadline: f64,
+    ) -> PyResult<Self> {
+        let options = options(seed, threads, deadline).raised(py)?;
+        let context = py.detach(|| of_mpi4py(&options, address, library));
         Ok(Self::of(context.raised(py)?))
     }
 
@@ -168,28 +185,60 @@ impl PyContext {
         Ok(costs)
     }
 
-    /// Leaves the ranks.
+    /// Leaves the ranks, whoever still has what was distributed to them.
     fn close(&self, py: Python<'_>) {
         let context = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         // The last one waits for the others.
-        py.detach(|| drop(context));
+        py.detach(|| {
+            if let Some(context) = context {
+                context.leave();
+            }
+        });
     }
 }
 
-/// Ranks of an MPI that a launcher started.
+/// Ranks of MPI, which is initialised until the process exits: contexts come and go.
 #[cfg(feature = "mpi")]
 fn mpi(options: &ContextOptions) -> Result<Context> {
-    Ok(options.detect()?)
+    haloscope_comm::Mpi::initialize_for_process()?;
+    Ok(options.mpi()?)
 }
 
 #[cfg(not(feature = "mpi"))]
-fn mpi(_: &ContextOptions) -> Result<Context> {
-    Err(haloscope_comm::Error::Unsupported(
+fn mpi(options: &ContextOptions) -> Result<Context> {
+    // Names the launcher, if there is one.
+    options.detect()?;
+    Err(no_mpi())
+}
+
+#[cfg(feature = "mpi")]
+fn of_mpi4py(options: &ContextOptions, address: usize, library: &str) -> Result<Context> {
+    use haloscope_comm::Mpi;
+    let (own, other) = (Mpi::library(), Mpi::library_of(library));
+    if own != other {
+        return Err(haloscope_comm::Error::Setup(format!(
+            "haloscope was built with {own}, and mpi4py uses {other}; both must be of one library: build haloscope with the mpicc \
+             of mpi4py's"
+        ))
+        .into());
+    }
+    // SAFETY: mpi4py gives the address of the handle of a communicator that the caller holds, and its library is ours.
+    Ok(options.ranks(|| unsafe { Mpi::attach_to(address as *const _) })?)
+}
+
+#[cfg(not(feature = "mpi"))]
+fn of_mpi4py(_: &ContextOptions, _: usize, _: &str) -> Result<Context> {
+    Err(no_mpi())
+}
+
+#[cfg(not(feature = "mpi"))]
+fn no_mpi() -> Error {
+    haloscope_comm::Error::Unsupported(
         "this build of haloscope has no MPI; install it from source with \
          MATURIN_PEP517_ARGS=\"--features mpi\" pip install ."
             .into(),
     )
-    .into())
+    .into()
 }
 
 /// Whether the environment asks for the ranks of a launcher, as [`ContextOptions::detect`] sees it.

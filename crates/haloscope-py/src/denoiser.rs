@@ -1,17 +1,17 @@
 //! Denoisers: networks, total variation, Python callables, and any of them on tiles that ranks share.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use haloscope::denoise::{Denoiser, NetworkDenoiser, NoiseLevel, TotalVariation};
 use haloscope::distribute::{Cutting, DenoiserOptions, DistributedDenoiser, distribute_with};
-use haloscope::tiling::{Batch, Extent, Overlap, Patch, Shards, Strategy, Tiling};
+use haloscope::tiling::{Batch, Extent, Overlap, Patch, Strategy, Tiling};
 use haloscope::{Error, Result};
+use haloscope_job::{ModelOptions, OpenedModel};
 use haloscope_nn::engine::{Accuracy, EngineOptions};
-use haloscope_nn::models::{Builtin, Model, ModelName};
-use haloscope_nn::weights::Limits;
+use haloscope_nn::models::{Model, ModelName};
 use haloscope_nn::{NetworkCost, Shape, StateDict, Tensor};
+use haloscope_onnx::FileOptions;
 use numpy::PyArrayDyn;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -67,11 +67,22 @@ impl PyDenoiser {
         let no = || Error::argument(self.denoiser.name(), "it is not a network");
         self.denoiser.network().ok_or_else(no)
     }
+
+    /// The network that ranks share, if it is shared.
+    pub(crate) fn whole_network(&self) -> Result<&NetworkDenoiser> {
+        let denoiser = self.shared.as_ref().map_or(&self.denoiser, |shared| &shared.denoiser);
+        let no = || {
+            let reason =
+                "its memory is not known; a network, or none for total variation, is accepted";
+            Error::argument(self.denoiser.name(), reason)
+        };
+        denoiser.network().ok_or_else(no)
+    }
 }
 
 #[pymethods]
 impl PyDenoiser {
-    /// A network by the name or file of its weights.
+    /// A network by the name or file of its weights. `onnx` is what an ONNX file does not say itself.
     #[staticmethod]
     fn named(
         py: Python<'_>,
@@ -79,17 +90,17 @@ impl PyDenoiser {
         threads: usize,
         accuracy: &str,
         memory_budget: Option<usize>,
+        onnx: Vec<(String, String)>,
+        device: &str,
     ) -> PyResult<Self> {
         let options = engine_options(threads, accuracy, memory_budget).raised(py)?;
+        let model = model_options(&onnx, device).raised(py)?;
         let network = compute(py, || {
-            let model = match Builtin::named(name) {
-                Some(builtin) => builtin?.model()?,
-                None if Path::new(name).exists() => {
-                    Model::recognize(&StateDict::open(name, &Limits::default())?)?
-                }
-                None => ModelName::in_job(name)?.open(3, 2)?,
-            };
-            NetworkDenoiser::new(model, options)
+            let opened = OpenedModel::open(&ModelName::in_job(name)?, 3, 2, &model)?;
+            if let Some(note) = &opened.note {
+                log::info!("{note}");
+            }
+            opened.into_denoiser(options)
         })?;
         Ok(Self::of(Arc::new(network)))
     }
@@ -143,23 +154,11 @@ impl PyDenoiser {
     ) -> PyResult<Self> {
         let context = context.context().raised(py)?;
         let ranks = context.size();
-        let extent = |lengths: Vec<usize>| match lengths[..] {
-            [length] => Extent::Same(length),
-            _ => Extent::PerAxis(lengths),
-        };
         let tiling = Tiling {
-            strategy: strategy.parse::<Strategy>().raised(py)?,
-            // An empty list is what suits the ranks.
-            patch: match patch {
-                None => Patch::Standard,
-                Some(lengths) if lengths.is_empty() => Patch::Auto,
-                Some(lengths) => Patch::Given(extent(lengths)),
-            },
-            overlap: overlap.map_or(Overlap::Standard, |lengths| Overlap::Given(extent(lengths))),
             axes,
             border: border.parse().raised(py)?,
             batch: batch.map_or(Batch::Auto, Batch::AtMost),
-            shards: Shards::Auto,
+            ..tiling(strategy, patch, overlap).raised(py)?
         };
         let options = DenoiserOptions {
             cutting: Cutting::Tiling(tiling.clone()),
@@ -256,6 +255,36 @@ impl PyDenoiser {
         described.set_item("blocks", blocks)?;
         Ok(described)
     }
+}
+
+/// How images are cut. An empty list of lengths is what suits the ranks.
+pub(crate) fn tiling(
+    strategy: &str,
+    patch: Option<Vec<usize>>,
+    overlap: Option<Vec<usize>>,
+) -> Result<Tiling> {
+    let extent = |lengths: Vec<usize>| match lengths[..] {
+        [length] => Extent::Same(length),
+        _ => Extent::PerAxis(lengths),
+    };
+    Ok(Tiling {
+        patch: match patch {
+            None => Patch::Standard,
+            Some(lengths) if lengths.is_empty() => Patch::Auto,
+            Some(lengths) => Patch::Given(extent(lengths)),
+        },
+        overlap: overlap.map_or(Overlap::Standard, |lengths| Overlap::Given(extent(lengths))),
+        ..Tiling::new(strategy.parse::<Strategy>()?)
+    })
+}
+
+fn model_options(onnx: &[(String, String)], device: &str) -> Result<ModelOptions> {
+    let mut file = FileOptions::default();
+    for (key, value) in onnx {
+        file.set(key, value).map_err(|reason| Error::argument("onnx", reason))?;
+    }
+    let device = device.parse().map_err(|reason: String| Error::argument("device", reason))?;
+    Ok(ModelOptions { file, device, ..ModelOptions::default() })
 }
 
 fn engine_options(

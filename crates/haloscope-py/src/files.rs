@@ -1,6 +1,6 @@
 //! Files, phantoms, kernels and metrics.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use haloscope::io::{self, Axes, ReadOptions, Sample, WriteOptions};
 use haloscope::metrics::{self, Ssim};
@@ -12,12 +12,12 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::array::{Input, output};
-use crate::error::{Raised, raise};
+use crate::error::Raised;
 use crate::run::compute;
 
 type Output<'py> = PyResult<Bound<'py, PyArrayDyn<f32>>>;
 
-/// The array in a file, (batch, channel, spatial…).
+/// The array in a file, (batch, channel, spatial…), or a region of it: first and last, exclusively, along each of its last axes.
 #[pyfunction]
 pub(crate) fn read<'py>(
     py: Python<'py>,
@@ -25,7 +25,49 @@ pub(crate) fn read<'py>(
     axes: &str,
     raw: bool,
     entry: Option<String>,
+    region: Option<Vec<(usize, usize)>>,
 ) -> Output<'py> {
+    let options = read_options(axes, raw, entry).raised(py)?;
+    let array = compute(py, || match region {
+        None => Ok(io::read(&path, &options)?.array),
+        Some(region) => {
+            let ranges: Vec<_> = region.into_iter().map(|(first, last)| first..last).collect();
+            let reader = part_reader(&path, &options)?;
+            let whole = &reader.shape()[..reader.shape().len().saturating_sub(ranges.len())];
+            let sides = whole.iter().copied().chain(ranges.iter().map(ExactSizeIterator::len));
+            let elements = sides.fold(1_u64, |all, side| all.saturating_mul(side as u64));
+            if elements > options.limits.elements {
+                let reason = format!(
+                    "the region has {elements} elements; up to {} are read",
+                    options.limits.elements
+                );
+                return Err(Error::Limit { file: path.display().to_string(), reason });
+            }
+            reader.read_region(&ranges)
+        }
+    })?;
+    Ok(output(py, array.as_standard_layout().into_owned()))
+}
+
+/// The shape of the array in a file, none of whose values are read.
+#[pyfunction]
+pub(crate) fn read_shape(
+    py: Python<'_>,
+    path: PathBuf,
+    axes: &str,
+    raw: bool,
+    entry: Option<String>,
+) -> PyResult<Vec<usize>> {
+    let options = read_options(axes, raw, entry).raised(py)?;
+    compute(py, || Ok(part_reader(&path, &options)?.shape().to_vec()))
+}
+
+/// A file that is read in part, however large it is.
+fn part_reader(path: &Path, options: &ReadOptions) -> Result<io::Reader> {
+    io::Reader::open(path, &ReadOptions { limits: io::Limits::NONE, ..options.clone() })
+}
+
+fn read_options(axes: &str, raw: bool, entry: Option<String>) -> Result<ReadOptions> {
     let axes = match axes {
         "automatic" => Axes::Automatic,
         "spatial" => Axes::Spatial,
@@ -36,12 +78,10 @@ pub(crate) fn read<'py>(
             let reason = format!(
                 "{other:?}; automatic, spatial, channel-first, channel-last or as-stored is accepted"
             );
-            return Err(raise(py, Error::argument("axes", reason)));
+            return Err(Error::argument("axes", reason));
         }
     };
-    let options = ReadOptions { axes, raw, entry, ..ReadOptions::default() };
-    let image = compute(py, || io::read(&path, &options))?;
-    Ok(output(py, image.array.as_standard_layout().into_owned()))
+    Ok(ReadOptions { axes, raw, entry, ..ReadOptions::default() })
 }
 
 /// Writes an array; the file is whole or not there.
@@ -100,7 +140,7 @@ struct Exchange {
 }
 
 #[cfg(feature = "hdf5")]
-fn read_exchange(path: &std::path::Path) -> Result<Exchange> {
+fn read_exchange(path: &Path) -> Result<Exchange> {
     let scan = io::exchange::Scan::read(path, &io::Limits::default())?;
     let integrals = scan.line_integrals()?;
     let arrays = [Some(scan.projections), scan.white, scan.dark, Some(integrals)];
@@ -109,7 +149,7 @@ fn read_exchange(path: &std::path::Path) -> Result<Exchange> {
 }
 
 #[cfg(not(feature = "hdf5"))]
-fn read_exchange(path: &std::path::Path) -> Result<Exchange> {
+fn read_exchange(path: &Path) -> Result<Exchange> {
     let reason = "this build of haloscope reads no HDF5".to_owned();
     Err(Error::Unsupported { file: path.display().to_string(), reason })
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use haloscope::Error;
 use haloscope_comm::{Context, ContextOptions};
 use haloscope_job::{
-    Choices, Event, Job, JobBuilder, Observer, Outcome, Problem, Resuming, Summary,
+    Advice, Choices, Event, Job, JobBuilder, Observer, Outcome, Outline, Problem, Resuming, Summary,
 };
 use haloscope_nn::Stop;
 use numpy::PyArrayDyn;
@@ -15,6 +15,7 @@ use pyo3::types::PyDict;
 
 use crate::array::output;
 use crate::context::PyContext;
+use crate::denoiser::{PyDenoiser, tiling};
 use crate::error::Raised;
 use crate::run::{call_python, compute};
 
@@ -75,7 +76,18 @@ impl PyJob {
         Ok(described)
     }
 
-    /// Runs it on the ranks of a context, or on as many threads. Of an image in shards, a rank of a context gets its part. `observe(kind, content)` is told of everything on rank 0.
+    /// What `haloscope plan` says of it, as text and as JSON.
+    fn plan(
+        &self,
+        py: Python<'_>,
+        ranks: usize,
+        threads: Option<usize>,
+        memory_budget: Option<usize>,
+    ) -> PyResult<(String, String)> {
+        advice(py, || self.0.advise(ranks, threads, memory_budget))
+    }
+
+    /// Runs it on the ranks of a context, or on as many threads. Of an image in shards, which a job must ask for, a rank of a context gets its part. `observe(kind, content)` is told of everything on rank 0.
     fn run<'py>(
         &self,
         py: Python<'py>,
@@ -87,13 +99,13 @@ impl PyJob {
         let job = self.0.clone();
         let outcome = compute(py, move || {
             if let Some(context) = context {
-                return run(&job, &context, observe.as_ref());
+                return run(&job.with_whole_image(), &context, observe.as_ref());
             }
             let stop = Stop::current();
             let gathered = move |context: &Context| {
                 let mut outcome = run(&job, context, observe.as_ref())?;
                 // The parts of an image in shards are all in this process.
-                if job.is_sharded() {
+                if outcome.state.image.layout() != &haloscope::image::Layout::Replicated {
                     outcome.state.image = outcome.state.image.gather()?.into();
                 }
                 Ok::<_, Error>(outcome)
@@ -115,13 +127,62 @@ impl PyJob {
         result.set_item("ssim", outcome.quality.and_then(|quality| quality.ssim))?;
         let records: Vec<_> = outcome.records[0]
             .iter()
-            .map(|record| crate::solve::described(py, record, None))
+            .map(|record| {
+                let known = outcome.qualities.iter().find(|(at, _)| *at == record.iteration);
+                crate::solve::described(py, record, known.map(|(_, quality)| *quality))
+            })
             .collect::<PyResult<_>>()?;
         result.set_item("records", records)?;
         let image: Bound<'_, PyArrayDyn<f32>> = output(py, outcome.written().into_owned());
         result.set_item("image", image)?;
         Ok(result)
     }
+}
+
+/// A reconstruction that Python describes: the shape of the image with its batch, and of each measurement without. `patch` is
+/// empty for tiles that suit the ranks.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "a reconstruction has as many parts")]
+pub(crate) fn plan(
+    py: Python<'_>,
+    image: Vec<usize>,
+    measurements: Vec<Vec<usize>>,
+    denoiser: Option<&PyDenoiser>,
+    method: Option<&str>,
+    inner_iterations: usize,
+    strategy: &str,
+    patch: Option<Vec<usize>>,
+    overlap: Option<Vec<usize>>,
+    ranks: usize,
+    threads: Option<usize>,
+    memory_budget: Option<usize>,
+) -> PyResult<(String, String)> {
+    let denoiser = denoiser.map(PyDenoiser::whole_network).transpose().raised(py)?;
+    let method = method.map(str::parse).transpose().raised(py)?;
+    let tiling = tiling(strategy, patch, overlap).raised(py)?;
+    let outline = Outline {
+        image,
+        measurements,
+        denoiser,
+        method,
+        inner_iterations,
+        tiling,
+        ranks,
+        threads,
+        memory_budget,
+    };
+    advice(py, || outline.advise())
+}
+
+/// As text and as JSON.
+fn advice(
+    py: Python<'_>,
+    advise: impl FnOnce() -> haloscope::Result<Advice> + Send,
+) -> PyResult<(String, String)> {
+    let advice = compute(py, advise)?;
+    let json = serde_json::to_string_pretty(&advice);
+    let json = json.map_err(|error| Error::foreign("plan", error)).raised(py)?;
+    Ok((advice.to_string(), json))
 }
 
 fn run(job: &Job, context: &Context, observe: Option<&Py<PyAny>>) -> haloscope::Result<Outcome> {
@@ -164,9 +225,8 @@ impl Observer for Told<'_> {
                 self.tell("warning", |py| Ok(words.into_pyobject(py)?.into_any()));
             }
             Event::Iteration { record, quality } => {
-                let psnr = quality.map(|quality| quality.psnr_db);
                 self.tell("iteration", |py| {
-                    Ok(crate::solve::described(py, record, psnr)?.into_any())
+                    Ok(crate::solve::described(py, record, quality)?.into_any())
                 });
             }
             _ => (),

@@ -9,6 +9,7 @@ mod array;
 mod context;
 mod denoiser;
 mod error;
+mod fidelity;
 mod files;
 mod function;
 mod job;
@@ -20,10 +21,10 @@ mod stack;
 use haloscope_job::Machine;
 use pyo3::prelude::*;
 
-/// The command `haloscope`, with the arguments of the process behind the first.
+/// The command `haloscope`, with the arguments of the process behind the first; `program` are the words that start it again.
 #[pyfunction]
-fn command(py: Python<'_>, arguments: Vec<String>) -> u8 {
-    py.detach(|| haloscope_cli::run(arguments))
+fn command(py: Python<'_>, program: Vec<String>, arguments: Vec<String>) -> u8 {
+    py.detach(|| haloscope_cli::run_by(&program, arguments))
 }
 
 /// This machine and this build, as JSON.
@@ -34,6 +35,7 @@ fn info() -> String {
         ("hdf5", cfg!(feature = "hdf5")),
         ("zarr", cfg!(feature = "zarr")),
         ("mpi", cfg!(feature = "mpi")),
+        ("onnx", cfg!(feature = "onnx")),
     ];
     let built: Vec<_> =
         features.iter().filter(|(_, is_there)| *is_there).map(|(name, _)| *name).collect();
@@ -70,17 +72,19 @@ mod _haloscope {
     #[pymodule_export]
     use crate::denoiser::PyDenoiser;
     #[pymodule_export]
+    use crate::fidelity::{PyFidelity, fidelity_gradient, fidelity_prox, fidelity_value};
+    #[pymodule_export]
     use crate::files::{
-        estimate_noise, kernel, landscape, metric, read, read_scan, shepp_logan, write,
+        estimate_noise, kernel, landscape, metric, read, read_scan, read_shape, shepp_logan, write,
     };
     #[pymodule_export]
-    use crate::job::{PyJob, job_template};
+    use crate::job::{PyJob, job_template, plan};
     #[pymodule_export]
     use crate::operator::{Operator, add_noise, random_mask};
     #[pymodule_export]
     use crate::run::{get_num_threads, set_num_threads};
     #[pymodule_export]
-    use crate::solve::{PyStop, Snapshot, run_solver};
+    use crate::solve::{PyStop, Snapshot, method_keys, run_solver};
     #[pymodule_export]
-    use crate::stack::{PyFidelity, Stack, fidelity_gradient, fidelity_prox, fidelity_value};
+    use crate::stack::Stack;
 }

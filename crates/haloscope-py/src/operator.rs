@@ -8,8 +8,8 @@ use haloscope::least_squares::{
 };
 use haloscope::noise::{Noise, NoiseSource};
 use haloscope::physics::tomography::{
-    ConeBeam, FanBeam, Grouping, ParallelBeam, ParallelBeam3d, Rays, Scan2d, Scan3d, Tomography2d,
-    Tomography3d, View2d, View3d, Window,
+    BackProjection, ConeBeam, FanBeam, Grouping, ParallelBeam, ParallelBeam3d, Rays, Scan2d,
+    Scan3d, Tomography2d, Tomography3d, View2d, View3d, Window,
 };
 use haloscope::physics::{
     Blur, BlurMethod, Clipping, Compose, Decolorize, Downsampling, DownsamplingFilter, Identity,
@@ -28,32 +28,77 @@ use crate::run::{compute, on_threads};
 pub(crate) struct Operator {
     pub physics: Arc<dyn Physics>,
     scan: Option<Scan>,
+    /// The scan whose views it has some of, if these are an interleaved group.
+    group: Option<Group>,
     /// Whether Python code runs in it, which must not hold up a thread that others share.
     calls_python: bool,
 }
 
 /// A scan, which knows more than other operators.
 #[derive(Clone)]
-enum Scan {
+pub(crate) enum Scan {
     Planar(Arc<Tomography2d>),
     Spatial(Arc<Tomography3d>),
+}
+
+impl Scan {
+    /// The plan of filtered back-projection.
+    pub(crate) fn back_projection(&self, window: Window) -> Result<BackProjection> {
+        match self {
+            Self::Planar(scan) => scan.back_projection(window),
+            Self::Spatial(scan) => scan.back_projection(window),
+        }
+    }
+
+    fn is_same_as(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Planar(one), Self::Planar(other)) => Arc::ptr_eq(one, other),
+            (Self::Spatial(one), Self::Spatial(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+}
+
+/// Every `count`-th view of a scan, from `index` on.
+#[derive(Clone)]
+struct Group {
+    whole: Scan,
+    index: usize,
+    count: usize,
+}
+
+/// The scan that the operators are together: a single one, or all of its interleaved groups in their order.
+pub(crate) fn only_scan(operators: &[PyRef<'_, Operator>]) -> Option<Scan> {
+    if let [alone] = operators
+        && alone.group.is_none()
+    {
+        return alone.scan.clone();
+    }
+    let whole = &operators.first()?.group.as_ref()?.whole;
+    let is_group = |(index, operator): (usize, &PyRef<'_, Operator>)| {
+        operator.group.as_ref().is_some_and(|group| {
+            let place = (group.index, group.count);
+            place == (index, operators.len()) && group.whole.is_same_as(whole)
+        })
+    };
+    operators.iter().enumerate().all(is_group).then(|| whole.clone())
 }
 
 type Output<'py> = PyResult<Bound<'py, PyArrayDyn<f32>>>;
 
 impl Operator {
     pub(crate) fn of(physics: Arc<dyn Physics>) -> Self {
-        Self { physics, scan: None, calls_python: false }
+        Self { physics, scan: None, group: None, calls_python: false }
     }
 
     fn planar(scan: Tomography2d) -> Self {
         let scan = Arc::new(scan);
-        Self { physics: scan.clone(), scan: Some(Scan::Planar(scan)), calls_python: false }
+        Self { scan: Some(Scan::Planar(scan.clone())), ..Self::of(scan) }
     }
 
     fn spatial(scan: Tomography3d) -> Self {
         let scan = Arc::new(scan);
-        Self { physics: scan.clone(), scan: Some(Scan::Spatial(scan)), calls_python: false }
+        Self { scan: Some(Scan::Spatial(scan.clone())), ..Self::of(scan) }
     }
 
     fn linear(&self) -> Result<&dyn LinearPhysics> {
@@ -382,7 +427,7 @@ impl Operator {
     /// Groups of the views of a scan.
     fn split(&self, py: Python<'_>, groups: usize, interleaved: bool) -> PyResult<Vec<Self>> {
         let grouping = if interleaved { Grouping::Interleaved } else { Grouping::Contiguous };
-        compute(py, || match &self.scan {
+        let mut parts: Vec<Self> = compute(py, || match &self.scan {
             Some(Scan::Planar(scan)) => {
                 Ok(scan.split(groups, grouping)?.into_iter().map(Self::planar).collect())
             }
@@ -390,7 +435,14 @@ impl Operator {
                 Ok(scan.split(groups, grouping)?.into_iter().map(Self::spatial).collect())
             }
             None => Err(Error::argument(self.physics.name(), "it is no scan")),
-        })
+        })?;
+        if let Some(whole) = self.scan.as_ref().filter(|_| interleaved) {
+            let count = parts.len();
+            for (index, part) in parts.iter_mut().enumerate() {
+                part.group = Some(Group { whole: whole.clone(), index, count });
+            }
+        }
+        Ok(parts)
     }
 }
 

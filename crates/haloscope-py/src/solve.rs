@@ -5,15 +5,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use haloscope::denoise::{Denoiser, TotalVariation};
-use haloscope::distribute::{DistributedStack, DistributedTotalVariation};
+use haloscope::distribute::DistributedStack;
 use haloscope::metrics::{mean, psnr};
-use haloscope::noise::estimate_deviation;
 use haloscope::solve::{
-    Checkpoints, Every, Ingredients, JobId, KeyKind, KeyValue, Keys, Method, Plug, Prior,
-    PriorForms, Problem, Range, Reason, Record, Start, State, Stopping, TotalVariationPrior, solve,
+    Checkpoints, Every, Ingredients, JobId, KeyKind, KeyValue, Keys, Method, Plug, PriorForms,
+    Problem, Range, Reason, Record, Start, State, Stopping, TotalVariationPrior, estimate_noise,
+    solve,
 };
-use haloscope::{Array, Digest, Error, Image, Result};
+use haloscope::{Array, Digest, Error, Result, View};
 use haloscope_comm::{Collectives, Reduction};
+use haloscope_job::Quality;
 use haloscope_nn::Stop;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -21,9 +22,10 @@ use pyo3::types::{PyDict, PyTuple};
 use crate::array::{Input, PyMeasurements, output};
 use crate::denoiser::PyDenoiser;
 use crate::error::Raised;
+use crate::fidelity::{PyFidelity, shared_fidelity};
 use crate::operator::window_named;
 use crate::run::{call_python, compute, interrupt_callables};
-use crate::stack::{PyFidelity, Stack, shared_fidelity};
+use crate::stack::Stack;
 
 /// A value of a method's key, as Python gives it.
 #[derive(FromPyObject)]
@@ -115,6 +117,13 @@ impl Snapshot {
     }
 }
 
+/// What a method is told besides its problem and its prior, by the names in job files.
+#[pyfunction]
+pub(crate) fn method_keys(py: Python<'_>, method: &str) -> PyResult<Vec<&'static str>> {
+    let method: Method = method.parse().raised(py)?;
+    Ok(method.keys.iter().map(|key| key.name).collect())
+}
+
 /// Runs a method. The result is (image, reason, records, digest).
 #[pyfunction]
 pub(crate) fn run_solver<'py>(
@@ -125,12 +134,12 @@ pub(crate) fn run_solver<'py>(
     request: Request,
 ) -> PyResult<Bound<'py, PyTuple>> {
     let fidelity = shared_fidelity(&fidelities, stack, request.mean).raised(py)?;
-    let name = fidelities.first().map_or("l2".into(), |fidelity| fidelity.0.name().to_owned());
+    let name = fidelities.first().map_or("l2".into(), |fidelity| fidelity.listed_name());
     let denoiser = request.prior.as_ref().map(|prior| prior.get().denoiser.clone());
     let stop = request.stop.as_ref().map(|stop| stop.get().0.clone());
     let (image, reason, records) = compute(py, || {
-        let problem = Problem::new((*stack.0).clone(), (*data.0).clone(), fidelity)?;
-        let run = || run(&request, &stack.0, problem, &name, denoiser);
+        let problem = Problem::new((*stack.operators).clone(), (*data.0).clone(), fidelity)?;
+        let run = || run(&request, stack, problem, &name, denoiser);
         match stop {
             Some(stop) => stop.watch(run),
             None => run(),
@@ -139,16 +148,16 @@ pub(crate) fn run_solver<'py>(
     let digest = Digest::of(&image).to_string();
     let records: Vec<_> = records
         .iter()
-        .map(|(record, psnr)| described(py, record, *psnr))
+        .map(|(record, quality)| described(py, record, *quality))
         .collect::<PyResult<_>>()?;
     (output(py, image), reason, records, digest).into_pyobject(py)
 }
 
-type Ran = (Array, &'static str, Vec<(Record, Option<f64>)>);
+type Ran = (Array, &'static str, Vec<(Record, Option<Quality>)>);
 
 fn run(
     request: &Request,
-    stack: &DistributedStack,
+    stack: &Stack,
     problem: Problem,
     fidelity: &str,
     denoiser: Option<Arc<dyn Denoiser>>,
@@ -163,7 +172,14 @@ fn run(
     let is_listed = ["l2", "l1", "poisson"].contains(&fidelity);
     let algorithm = if is_listed { method.resolve(fidelity, &keys)? } else { method };
     if keys.is_auto("noise") {
-        keys = keys.with("noise", KeyValue::Number(noise_of(&problem)?))?;
+        // Neighbouring views of a scan differ.
+        let is_scan = |index| {
+            let known = stack.operators.local_operators().iter().find(|(of, _)| *of == index);
+            known.is_some_and(|(_, operator)| operator.name() == "tomography")
+        };
+        let axes = |index, part: &Array| if is_scan(index) && part.ndim() == 4 { 1 } else { 2 };
+        let noise = estimate_noise(&problem, axes, |_, _| Ok(None))?;
+        keys = keys.with("noise", KeyValue::Number(noise))?;
     }
     let problem = match (keys.number("inner-tolerance"), keys.count("inner-iterations")) {
         (Some(tolerance), Some(iterations)) => problem.with_inner(tolerance, iterations),
@@ -173,41 +189,25 @@ fn run(
     let from =
         Ingredients { problem: &problem, prior, keys: &keys, iterations: request.iterations };
     let algorithm = algorithm.build(&from)?;
-    let start = match (&request.start_image, &*request.start) {
-        (Some(image), _) => Start::Image(image.to_array().into()),
-        (None, "adjoint") => Start::Adjoint,
-        (None, "zeros") => Start::Zeros,
-        (None, "filled") => Start::Filled,
-        (None, "dagger") => Start::PseudoInverse(100),
-        (None, other) => {
-            let reason =
-                format!("{other:?}; adjoint, zeros, filled, dagger or an image is accepted");
-            return Err(Error::argument("x_init", reason));
-        }
-    };
     let stopping = Stopping {
         iterations: request.iterations,
         relative_change: request.relative_change,
         data_term: request.data_term,
         time_limit: request.time_limit.map(|time| seconds("time_limit", time)).transpose()?,
     };
-    let mut saving = Saving::open(request, stack, &problem, fidelity)?;
+    let mut saving = Saving::open(request, &stack.operators, &problem, fidelity)?;
     let resumed = match &mut saving {
         Some(saving) => saving.resume(request, &problem)?,
         None => None,
     };
     let state = match resumed {
         Some(state) => state,
-        None => State::new(problem.start(&start)?),
+        None => State::new(problem.start(&start(request, stack, &problem)?)?),
     };
     let mut qualities = Vec::new();
     let mut watch = |record: &Record, state: &State| {
-        let quality = match &request.truth {
-            Some(truth) => {
-                Some(mean(&psnr(state.image.local(), &truth.view(), request.max_pixel)?))
-            }
-            None => None,
-        };
+        let compare = |truth: &Input| request.compare(record, state.image.local(), &truth.view());
+        let quality = request.truth.as_ref().map(compare).transpose()?;
         qualities.push(quality);
         if let Some(saving) = &mut saving {
             saving.save(&problem, state)?;
@@ -242,6 +242,23 @@ fn run(
     ))
 }
 
+/// The image to begin with.
+fn start(request: &Request, stack: &Stack, problem: &Problem) -> Result<Start> {
+    Ok(match (&request.start_image, &*request.start) {
+        (Some(image), _) => Start::Image(image.to_array().into()),
+        (None, "adjoint") => Start::Adjoint,
+        (None, "zeros") => Start::Zeros,
+        (None, "filled") => Start::Filled,
+        (None, "dagger") => Start::PseudoInverse(100),
+        (None, "fbp") => Start::Image(stack.back_project(problem.data())?.into()),
+        (None, other) => {
+            let reason =
+                format!("{other:?}; adjoint, zeros, filled, dagger, fbp or an image is accepted");
+            return Err(Error::argument("x_init", reason));
+        }
+    })
+}
+
 fn key_value(name: &str, kind: Option<KeyKind>, given: &Given) -> Result<KeyValue> {
     Ok(match (kind, given) {
         (Some(KeyKind::Window), Given::Text(window)) => KeyValue::Window(window_named(window)?),
@@ -263,65 +280,29 @@ fn prior_forms(
     problem: &Problem,
     denoiser: Option<Arc<dyn Denoiser>>,
 ) -> Result<PriorForms> {
-    let range = match request.clamp {
-        _ if request.normalise => Range::Normalise,
-        Some((low, high)) => Range::Clamp(low, high),
-        None => Range::AsIs,
-    };
     if let Some(denoiser) = denoiser {
-        let plug = Plug::new(denoiser, request.level).range(range);
-        return Ok(PriorForms {
-            prox: Arc::new(plug.clone()),
-            denoiser: Some(plug),
-            weight: None,
-            range: None,
-        });
+        if request.clamp.is_some() && request.normalise {
+            return Err(Error::argument(
+                "clamp",
+                "given with a prior whose range is \"normalize\"; the network takes its images either way: give one of both",
+            ));
+        }
+        let range = Range::of(request.clamp, request.normalise);
+        return Ok(PriorForms::denoiser(Plug::new(denoiser, request.level).range(range)));
     }
     let Some((weight, iterations)) = request.variation else {
-        let prox = Arc::new(Clamped { inner: None, clamp: request.clamp });
-        return Ok(PriorForms { prox, denoiser: None, weight: None, range: request.clamp });
+        return Ok(PriorForms::none(request.clamp));
     };
-    let variation = TotalVariation { iterations, ..TotalVariation::default() };
-    let denoiser = DistributedTotalVariation::new(variation, problem.context())?;
-    let plug = Plug::new(Arc::new(denoiser.clone()), weight as f32).range(range);
-    let inner = TotalVariationPrior { weight, denoiser };
-    let prox = Arc::new(Clamped { inner: Some(inner), clamp: request.clamp });
-    Ok(PriorForms { prox, denoiser: Some(plug), weight: Some(weight), range: request.clamp })
-}
-
-/// A prior, or none, whose images are brought back to a range.
-#[derive(Debug)]
-struct Clamped {
-    inner: Option<TotalVariationPrior<DistributedTotalVariation>>,
-    clamp: Option<(f32, f32)>,
-}
-
-impl Prior for Clamped {
-    fn prox(&self, image: Image, step: f64) -> Result<Image> {
-        let mut image = match &self.inner {
-            Some(prior) => prior.prox(image, step)?,
-            None => image,
-        };
-        image.clamp(self.clamp);
-        Ok(image)
-    }
-}
-
-/// The noise of the measurements, of all operators on average: the same on any number of ranks.
-fn noise_of(problem: &Problem) -> Result<f64> {
-    let mut squares = vec![0.0; problem.operators()];
-    for (index, part) in problem.data().iter() {
-        squares[index] = estimate_deviation(part, 2).powi(2);
-    }
-    problem.context().comm().all_reduce(Reduction::Sum, &mut squares)?;
-    Ok((squares.iter().sum::<f64>() / squares.len().max(1) as f64).sqrt().max(1e-6))
+    let denoiser = TotalVariation { iterations, ..TotalVariation::default() };
+    let prior = TotalVariationPrior { weight, denoiser };
+    PriorForms::total_variation(prior, request.clamp, problem.context())
 }
 
 /// Tells Python of an iteration, which may end the run.
 fn told(
     callback: &Py<PyAny>,
     record: &Record,
-    quality: Option<f64>,
+    quality: Option<Quality>,
     state: &State,
 ) -> Result<ControlFlow<()>> {
     let ends = call_python(|py| {
@@ -343,7 +324,7 @@ fn told(
 pub(crate) fn described<'py>(
     py: Python<'py>,
     record: &Record,
-    quality: Option<f64>,
+    quality: Option<Quality>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let seconds = PyDict::new(py);
     seconds.set_item("total", record.seconds.total)?;
@@ -355,7 +336,8 @@ pub(crate) fn described<'py>(
     described.set_item("iteration", record.iteration)?;
     described.set_item("data_term", record.data_term)?;
     described.set_item("relative_change", record.relative_change)?;
-    described.set_item("psnr", quality)?;
+    described.set_item("psnr", quality.map(|quality| quality.psnr_db))?;
+    described.set_item("ssim", quality.and_then(|quality| quality.ssim))?;
     described.set_item("seconds", seconds)?;
     described.set_item("peak_bytes", record.peak_bytes)?;
     Ok(described)
@@ -441,6 +423,16 @@ impl Saving {
 }
 
 impl Request {
+    /// How near the truth an image is: by its errors after each iteration, and by its structure, which takes far longer, as often as
+    /// jobs are compared and after the last iteration.
+    fn compare(&self, record: &Record, image: &Array, truth: &View) -> Result<Quality> {
+        let every = (self.iterations / 15).clamp(1, 10);
+        if record.iteration.is_multiple_of(every) || record.iteration == self.iterations {
+            return Quality::of(image, truth, self.max_pixel);
+        }
+        Ok(Quality { psnr_db: mean(&psnr(image, truth, self.max_pixel)?), ssim: None })
+    }
+
     /// The iterations, if a schedule follows from them; a run of any other method may be continued with more.
     fn scheduled(&self) -> Option<usize> {
         let key = "schedule-iterations";

@@ -1,29 +1,44 @@
-//! Stacks of operators over ranks, and data fidelities on them.
+//! Stacks of operators over ranks.
 //!
 //! A stack that is not distributed is one on a single rank: the bits are the same.
 
 use std::sync::Arc;
 
 use haloscope::distribute::{
-    Assignment, DistributedFidelity, DistributedStack, Factory, FidelityReduction, StackOptions,
-    agree, distribute_with,
+    Assignment, DistributedStack, Factory, StackOptions, agree, back_project, distribute_with,
 };
-use haloscope::fidelity::{Amplitude, Ball, Fidelities, Fidelity, L1, L2, Poisson};
 use haloscope::least_squares::NormOptions;
 use haloscope::physics::Physics;
-use haloscope::{Error, Measurements, Result};
+use haloscope::physics::tomography::Window;
+use haloscope::{Array, Error, Measurements, Result};
 use numpy::PyArrayDyn;
 use pyo3::prelude::*;
 
 use crate::array::{Input, PyMeasurements, output};
 use crate::context::PyContext;
-use crate::error::{Raised, raise};
-use crate::operator::{Operator, least_squares, noise};
+use crate::error::Raised;
+use crate::operator::{Operator, Scan, least_squares, noise, only_scan};
 use crate::run::{call_python, compute};
 
 /// Operators that ranks share.
 #[pyclass(frozen, module = "haloscope._haloscope")]
-pub(crate) struct Stack(pub Arc<DistributedStack>);
+pub(crate) struct Stack {
+    pub operators: Arc<DistributedStack>,
+    /// The scan of which the operators are the groups of views, if they are all of one.
+    scan: Option<Scan>,
+}
+
+impl Stack {
+    /// An image to begin with, by filtered back-projection; all ranks call it, each with its own measurements.
+    pub(crate) fn back_project(&self, data: &Measurements) -> Result<Array> {
+        let scan = self.scan.as_ref().ok_or_else(|| {
+            let reason = "\"fbp\" for operators that are not one scan; a Tomography, or all its interleaved groups as \
+                          split gives them, is accepted";
+            Error::argument("x_init", reason)
+        })?;
+        back_project(&self.operators, &scan.back_projection(Window::Ramp)?, data)
+    }
+}
 
 fn options(assignment: &str, owners: Option<Vec<usize>>, gather: &str) -> Result<StackOptions> {
     let assignment = match (assignment, owners) {
@@ -56,9 +71,11 @@ impl Stack {
     ) -> PyResult<Self> {
         let context = context.context().raised(py)?;
         let options = options(assignment, owners, gather).raised(py)?;
+        let scan = only_scan(&operators);
         let operators: Vec<Arc<dyn Physics>> =
             operators.iter().map(|operator| operator.physics.clone()).collect();
-        Ok(Self(Arc::new(compute(py, || distribute_with(operators, &context, options))?)))
+        let operators = compute(py, || distribute_with(operators, &context, options))?;
+        Ok(Self { operators: Arc::new(operators), scan })
     }
 
     /// Of operators that `make(index)` gives, which is called where they are.
@@ -82,42 +99,47 @@ impl Stack {
             let what = || format!("factory of operator {index}");
             call_python(made).map_err(|exception| Error::foreign(what(), exception))
         });
-        Ok(Self(Arc::new(compute(py, || distribute_with(factory, &context, options))?)))
+        let operators = compute(py, || distribute_with(factory, &context, options))?;
+        Ok(Self { operators: Arc::new(operators), scan: None })
     }
 
     fn __len__(&self) -> usize {
-        self.0.len()
+        self.operators.len()
     }
 
     #[getter]
     fn owners(&self) -> Vec<usize> {
-        self.0.owners().to_vec()
+        self.operators.owners().to_vec()
     }
 
     #[getter]
     fn local_indices(&self) -> Vec<usize> {
-        self.0.local_indices().collect()
+        self.operators.local_indices().collect()
     }
 
     #[getter]
     fn image_shape(&self) -> Vec<usize> {
-        self.0.image_shape().to_vec()
+        self.operators.image_shape().to_vec()
     }
 
     #[getter]
     fn measurement_shapes(&self) -> Vec<Vec<usize>> {
-        self.0.measurement_shapes().to_vec()
+        self.operators.measurement_shapes().to_vec()
     }
 
     #[getter]
     fn is_linear(&self) -> bool {
-        self.0.is_linear()
+        self.operators.is_linear()
     }
 
     fn forward(&self, py: Python<'_>, image: Input, gather: bool) -> PyResult<PyMeasurements> {
         let all = compute(py, || {
-            let terms = self.0.forward_terms(&image.view())?;
-            if gather { terms.gather() } else { agree(self.0.context(), terms.into_local()) }
+            let terms = self.operators.forward_terms(&image.view())?;
+            if gather {
+                terms.gather()
+            } else {
+                agree(self.operators.context(), terms.into_local())
+            }
         })?;
         Ok(measured(all))
     }
@@ -134,8 +156,12 @@ impl Stack {
         let kinds = kinds.iter().map(|(kind, first, second)| noise(kind, *first, *second));
         let kinds = kinds.collect::<Result<Vec<_>>>().raised(py)?;
         let all = compute(py, || {
-            let terms = self.0.measure_terms(&image.view(), &kinds, seed)?;
-            if gather { terms.gather() } else { agree(self.0.context(), terms.into_local()) }
+            let terms = self.operators.measure_terms(&image.view(), &kinds, seed)?;
+            if gather {
+                terms.gather()
+            } else {
+                agree(self.operators.context(), terms.into_local())
+            }
         })?;
         Ok(measured(all))
     }
@@ -148,9 +174,12 @@ impl Stack {
     ) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
         let array = compute(py, || {
             if gather {
-                return self.0.adjoint(&measurements.0);
+                return self.operators.adjoint(&measurements.0);
             }
-            agree(self.0.context(), self.0.adjoint_terms(&measurements.0)?.local_sum())
+            agree(
+                self.operators.context(),
+                self.operators.adjoint_terms(&measurements.0)?.local_sum(),
+            )
         })?;
         Ok(output(py, array))
     }
@@ -161,17 +190,17 @@ impl Stack {
         image: Input,
         v: &PyMeasurements,
     ) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
-        let array = compute(py, || self.0.vjp(&image.view(), &v.0))?;
+        let array = compute(py, || self.operators.vjp(&image.view(), &v.0))?;
         Ok(output(py, array))
     }
 
     fn normal<'py>(&self, py: Python<'py>, image: Input) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
-        let array = compute(py, || self.0.normal(&image.view()))?;
+        let array = compute(py, || self.operators.normal(&image.view()))?;
         Ok(output(py, array))
     }
 
     fn gram(&self, py: Python<'_>, measurements: &PyMeasurements) -> PyResult<PyMeasurements> {
-        Ok(measured(compute(py, || self.0.gram(&measurements.0))?))
+        Ok(measured(compute(py, || self.operators.gram(&measurements.0))?))
     }
 
     fn pseudo_inverse<'py>(
@@ -183,137 +212,15 @@ impl Stack {
         tolerance: f64,
     ) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
         let options = least_squares(solver, iterations, tolerance).raised(py)?;
-        let array =
-            compute(py, || Ok(self.0.pseudo_inverse(&measurements.0, &options.options())?.image))?;
+        let array = compute(py, || {
+            Ok(self.operators.pseudo_inverse(&measurements.0, &options.options())?.image)
+        })?;
         Ok(output(py, array))
     }
 
     fn squared_norm(&self, py: Python<'_>, iterations: usize, tolerance: f64) -> PyResult<f64> {
         let options =
             NormOptions { max_iterations: iterations, tolerance, ..NormOptions::default() };
-        compute(py, || Ok(self.0.squared_norm(&options)?.estimate))
+        compute(py, || Ok(self.operators.squared_norm(&options)?.estimate))
     }
-}
-
-/// A distance between what an image would measure and what was measured.
-#[pyclass(frozen, name = "Fidelity", module = "haloscope._haloscope")]
-pub(crate) struct PyFidelity(pub Arc<dyn Fidelity>);
-
-#[pymethods]
-impl PyFidelity {
-    /// `l2` of σ, `l1`, `poisson` of gain and background, `ball` of a radius, or `amplitude`.
-    #[new]
-    fn new(py: Python<'_>, kind: &str, first: f64, second: f64, counts: bool) -> PyResult<Self> {
-        Ok(Self(match kind {
-            "l2" => Arc::new(L2::new(first).raised(py)?),
-            "l1" => Arc::new(L1),
-            "poisson" => {
-                let poisson = Poisson::new(first, second).raised(py)?;
-                Arc::new(if counts { poisson.of_counts() } else { poisson })
-            }
-            "ball" => Arc::new(Ball::new(first).raised(py)?),
-            "amplitude" => Arc::new(Amplitude),
-            other => {
-                let reason = format!("{other:?}; l2, l1, poisson, ball or amplitude is accepted");
-                return Err(raise(py, Error::argument("fidelity", reason)));
-            }
-        }))
-    }
-
-    #[getter]
-    fn name(&self) -> String {
-        self.0.name().to_owned()
-    }
-
-    /// Of a measurement itself.
-    fn value(&self, py: Python<'_>, u: Input, y: Input) -> PyResult<f64> {
-        compute(py, || self.0.value(&u.view(), &y.view()))
-    }
-
-    fn gradient<'py>(
-        &self,
-        py: Python<'py>,
-        u: Input,
-        y: Input,
-    ) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
-        let array = compute(py, || self.0.gradient(&u.view(), &y.view()))?;
-        Ok(output(py, array))
-    }
-
-    fn prox<'py>(
-        &self,
-        py: Python<'py>,
-        u: Input,
-        y: Input,
-        gamma: f64,
-    ) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
-        let array = compute(py, || self.0.prox(&u.view(), &y.view(), gamma))?;
-        Ok(output(py, array))
-    }
-}
-
-/// One fidelity for all operators, or one for each, on the ranks of a stack.
-pub(crate) fn shared_fidelity(
-    fidelities: &[PyRef<'_, PyFidelity>],
-    stack: &Stack,
-    mean: bool,
-) -> Result<DistributedFidelity> {
-    let list = match fidelities {
-        [one] => Fidelities::same(one.0.clone()),
-        many => Fidelities::each(many.iter().map(|fidelity| fidelity.0.clone()).collect()),
-    };
-    let reduction = if mean { FidelityReduction::Mean } else { FidelityReduction::Sum };
-    distribute_with(list, stack.0.context(), reduction)
-}
-
-/// `Σ dᵢ(Aᵢ x, yᵢ)`, or the mean.
-#[pyfunction]
-pub(crate) fn fidelity_value(
-    py: Python<'_>,
-    fidelities: Vec<PyRef<'_, PyFidelity>>,
-    stack: &Stack,
-    image: Input,
-    data: &PyMeasurements,
-    mean: bool,
-) -> PyResult<f64> {
-    let fidelity = shared_fidelity(&fidelities, stack, mean).raised(py)?;
-    compute(py, || fidelity.value(&stack.0, &image.view(), &data.0))
-}
-
-/// Its gradient.
-#[pyfunction]
-pub(crate) fn fidelity_gradient<'py>(
-    py: Python<'py>,
-    fidelities: Vec<PyRef<'py, PyFidelity>>,
-    stack: &Stack,
-    image: Input,
-    data: &PyMeasurements,
-    mean: bool,
-) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
-    let fidelity = shared_fidelity(&fidelities, stack, mean).raised(py)?;
-    let array = compute(py, || fidelity.gradient(&stack.0, &image.view(), &data.0))?;
-    Ok(output(py, array))
-}
-
-/// Its prox, of squares.
-#[pyfunction]
-#[expect(clippy::too_many_arguments, reason = "a prox, and how it is found")]
-pub(crate) fn fidelity_prox<'py>(
-    py: Python<'py>,
-    fidelities: Vec<PyRef<'py, PyFidelity>>,
-    stack: &Stack,
-    image: Input,
-    data: &PyMeasurements,
-    gamma: f64,
-    iterations: usize,
-    tolerance: f64,
-    mean: bool,
-) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
-    let fidelity = shared_fidelity(&fidelities, stack, mean).raised(py)?;
-    let options = least_squares("cg", iterations, tolerance).raised(py)?;
-    let array = compute(py, || {
-        let image = image.to_array();
-        Ok(fidelity.prox(&stack.0, &image, &data.0, gamma, &options.options())?.image)
-    })?;
-    Ok(output(py, array))
 }

@@ -66,6 +66,8 @@ pub const COLUMNS: &[Column] = &[
     column("batch", Kind::Count),
     column("operators", Kind::Count),
     column("distribute", Kind::Word(&["both", "physics", "denoiser"])),
+    column("layout", Kind::Word(&["replicated", "sharded"])),
+    column("device", Kind::Text),
     column("ranks", Kind::Count),
     column("threads", Kind::Count),
     column("repetition", Kind::Count),
@@ -79,6 +81,8 @@ pub const COLUMNS: &[Column] = &[
     column("bytes_sent", Kind::Count),
     column("peak_bytes", Kind::Count),
     column("predicted_bytes", Kind::Count),
+    column("device_name", Kind::Text),
+    column("predicted_device_bytes", Kind::Count),
     column("pixels_computed", Kind::Count),
     column("pixels_kept", Kind::Count),
     column("data_term", Kind::Number),
@@ -87,7 +91,8 @@ pub const COLUMNS: &[Column] = &[
 ];
 
 /// The columns that tables of earlier versions do not have.
-const LATER: &[&str] = &["distribute"];
+pub(crate) const LATER: &[&str] =
+    &["distribute", "layout", "device", "device_name", "predicted_device_bytes"];
 
 /// The columns of a table that studies wrote, this version or an earlier one, if these are their names.
 pub(crate) fn of_study<'a>(names: impl Iterator<Item = &'a [u8]>) -> Option<Vec<&'static Column>> {

@@ -12,7 +12,7 @@
 //!   but moving data and waiting), the mean over ranks divided by the largest, and the largest divided by the seconds
 //!   that passed. Their product is the share of time in which ranks compute.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::row::{Configuration, Mode, Row};
 use crate::statistics::Median;
@@ -46,6 +46,10 @@ pub struct Summary {
     pub peak_bytes: Option<u64>,
     /// The predicted memory.
     pub predicted_bytes: Option<u64>,
+    /// The predicted memory of the device.
+    pub predicted_device_bytes: Option<u64>,
+    /// The devices that ran the network, if one was asked for.
+    pub devices: Vec<String>,
     /// The quality after the last iteration.
     pub psnr_db: Option<f64>,
 }
@@ -156,8 +160,17 @@ fn summary((predicted, configuration): &(bool, Configuration), rows: &[&Row]) ->
         pixels_computed: sum_over_ranks(&|row| row.pixels_computed),
         peak_bytes: rows.iter().filter_map(|row| row.peak_bytes).max(),
         predicted_bytes: rows.iter().filter_map(|row| row.predicted_bytes).max(),
+        predicted_device_bytes: rows.iter().filter_map(|row| row.predicted_device_bytes).max(),
+        devices: devices(configuration, rows),
         psnr_db: last.and_then(|rows| rows.iter().find_map(|row| row.psnr_db)),
     })
+}
+
+/// The names of the devices, each once, if one was asked for.
+fn devices(configuration: &Configuration, rows: &[&Row]) -> Vec<String> {
+    let names = rows.iter().filter(|_| configuration.device.is_some());
+    let names: BTreeSet<&String> = names.filter_map(|row| row.device_name.as_ref()).collect();
+    names.into_iter().cloned().collect()
 }
 
 /// Load balance and communication efficiency over all steps.

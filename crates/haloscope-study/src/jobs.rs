@@ -3,13 +3,14 @@
 
 use std::path::Path;
 
+use haloscope_job::words::sides;
 use haloscope_job::{Choices, Job, JobBuilder, Keys};
 use haloscope_nn::models::ModelName;
 use toml::Value;
 
 use crate::error::{Error, Result};
 use crate::problem;
-use crate::row::Configuration;
+use crate::row::{Configuration, Layout};
 use crate::tiles::Cut;
 use crate::trial::{Settings, Trial};
 
@@ -71,6 +72,10 @@ impl Configuration {
                     .set("patch", patch)
                     .set("overlap", overlap),
             };
+            let it = match &self.device {
+                Some(device) => it.set("device", device.clone()),
+                None => it,
+            };
             match batch {
                 Some(batch) => it.set("batch", batch),
                 None => it,
@@ -91,6 +96,10 @@ impl Configuration {
         };
         Ok(JobBuilder::from_text(&problem.job(&choices))?
             .name(name.clone())
+            .edit("image", |it| match self.layout {
+                Some(layout) => it.set("layout", layout.to_string()),
+                None => it,
+            })
             .edit("measurements", measurements)
             .prior("network", prior)
             .solver("pgd", |it| it)
@@ -101,10 +110,13 @@ impl Configuration {
     /// What its job is called.
     #[must_use]
     pub fn job_name(&self) -> String {
-        let sides: Vec<String> = self.sides().iter().map(ToString::to_string).collect();
         let problem = self.problem.map_or("image", haloscope_job::Problem::name);
-        let untiled = if self.patch.is_none() { "-untiled" } else { "" };
-        format!("{problem}-{}{untiled}", sides.join("x"))
+        let cut = match (self.layout, self.patch) {
+            (Some(Layout::Sharded), _) => "-shards",
+            (_, None) => "-untiled",
+            (_, Some(_)) => "",
+        };
+        format!("{problem}-{}{cut}", sides(&self.sides()))
     }
 }
 

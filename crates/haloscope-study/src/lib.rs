@@ -2,7 +2,10 @@
 
 pub mod columns;
 pub mod dashboard;
+#[cfg(feature = "onnx")]
+pub mod device;
 mod error;
+pub mod evaluate;
 pub mod figures;
 mod jobs;
 pub mod measure;

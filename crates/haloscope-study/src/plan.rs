@@ -2,10 +2,10 @@
 
 use crate::error::{Error, Result};
 use crate::problem::{self, Problem};
-use crate::row::{Backend, Configuration, Mode, Study};
+use crate::row::{Backend, Configuration, Layout, Mode, Study};
 use crate::tiles;
 use crate::trial::{Settings, Trial};
-use haloscope_job::Distribution;
+use haloscope_job::{DeviceChoice, Distribution};
 use haloscope_nn::models::{Builtin, ModelName};
 
 /// What is chosen for a problem unless the caller does.
@@ -70,6 +70,8 @@ pub struct ScalingStudy {
     pub backends: Vec<Backend>,
     /// What ranks share.
     pub distribute: Vec<Distribution>,
+    /// Where the image is.
+    pub layouts: Vec<Layout>,
     /// Whether an image in tiles is measured in one piece on one rank, too.
     pub untiled: bool,
     /// The network; the one that suits each problem if none is given.
@@ -83,6 +85,8 @@ pub struct ScalingStudy {
     pub batch: Option<usize>,
     /// The number of operators.
     pub operators: usize,
+    /// The device for the network.
+    pub device: DeviceChoice,
     /// Threads of each rank.
     pub threads: usize,
     /// How often each configuration is measured.
@@ -119,19 +123,62 @@ impl ScalingStudy {
             Ok(Configuration { mode: Some(mode), ranks, ..configuration })
         };
         let mut configurations = Vec::new();
+        if self.untiled && self.device != DeviceChoice::Cpu {
+            let reason = format!("{}; an image in one piece needs the CPU engine", self.device);
+            return Err(Error::argument("device", reason));
+        }
         if self.untiled && tiles.is_some() {
             let (patch, overlap, batch) = (None, None, None);
             configurations.push(Configuration { patch, overlap, batch, ..on(1)? });
         }
         for &backend in &self.backends {
             for &distribute in &self.distribute {
-                for &ranks in &self.ranks {
+                for &ranks in self.ranks.iter().filter(|_| self.has(Layout::Replicated)) {
                     let distribute = Some(distribute);
                     configurations.push(Configuration { backend, distribute, ..on(ranks)? });
                 }
             }
+            for &ranks in self.ranks.iter().filter(|_| self.has(Layout::Sharded)) {
+                let (patch, overlap, batch) = (None, None, None);
+                let layout = Some(Layout::Sharded);
+                let parts = Configuration { backend, patch, overlap, batch, layout, ..on(ranks)? };
+                configurations.push(parts);
+            }
+        }
+        if let Some(parts) = configurations.iter().find(|one| one.layout == Some(Layout::Sharded)) {
+            self.check_shards(parts)?;
         }
         Ok(configurations)
+    }
+
+    fn has(&self, layout: Layout) -> bool {
+        self.layouts.contains(&layout)
+    }
+
+    /// Refuses what an image in shards cannot be studied with.
+    fn check_shards(&self, of: &Configuration) -> Result<()> {
+        let bad = |reason: String| Err(Error::argument("layout", format!("sharded; {reason}")));
+        if self.device != DeviceChoice::Cpu {
+            return bad(format!(
+                "an image in shards needs the CPU engine: leave device {} out",
+                self.device
+            ));
+        }
+        if self.patch.is_some() || self.overlap.is_some() || self.batch.is_some() {
+            return bad(
+                "an image in shards has no tiles: leave patch, overlap and batch out".into()
+            );
+        }
+        if !self.distribute.contains(&Distribution::Both) {
+            return bad(
+                "an image in shards has operators and denoiser on all ranks: distribute both"
+                    .into(),
+            );
+        }
+        match of.job(&self.settings, None)?.without("output").build() {
+            Ok(_) => Ok(()),
+            Err(error) => bad(format!("leave {of} out: {error}")),
+        }
     }
 
     /// The patch and the overlap of the image of one rank, however long it gets on more of them; none if the network is exact.
@@ -139,7 +186,9 @@ impl ScalingStudy {
         let model = Preset::of(problem, self.full).model_or(self.model.as_ref(), problem)?;
         let sides = problem::sides(problem, size, 1);
         let is_given = self.patch.is_some() || self.overlap.is_some() || self.batch.is_some();
-        if !is_given && tiles::is_exact(&model, problem.channels(), &sides)? {
+        // Networks are exact on the CPU engine only.
+        let may_be_exact = !is_given && self.device == DeviceChoice::Cpu;
+        if may_be_exact && tiles::is_exact(&model, problem.channels(), &sides)? {
             return Ok(None);
         }
         let (patch, overlap) = tiles::standard(&model, &sides)?;
@@ -161,7 +210,8 @@ impl ScalingStudy {
             overlap: tiles.map(|(_, overlap)| overlap),
             batch: self.batch,
             distribute: Some(Distribution::Both),
-            ..alone(Study::Scaling, &model, self.threads)
+            layout: Some(Layout::Replicated),
+            ..alone(Study::Scaling, &model, self.threads).on_device(self.device)
         };
         let sides = problem::sides(problem, size, stretch);
         reconstruction(base, problem, &sides, self.operators, &self.settings)
@@ -177,6 +227,8 @@ pub struct MemoryStudy {
     pub height: usize,
     /// Columns of the image.
     pub widths: Vec<usize>,
+    /// The device for the network.
+    pub device: DeviceChoice,
     /// Threads.
     pub threads: usize,
     /// How often each is timed.
@@ -206,7 +258,7 @@ impl MemoryStudy {
                 let configuration = Configuration {
                     height: self.height,
                     width,
-                    ..alone(Study::Memory, model, self.threads)
+                    ..alone(Study::Memory, model, self.threads).on_device(self.device)
                 };
                 trials.push(trial(configuration, &self.settings, self.repetitions));
             }
@@ -228,6 +280,8 @@ pub struct BatchStudy {
     pub batches: Vec<usize>,
     /// The pixels that a patch sees beyond its own.
     pub overlap: usize,
+    /// The device for the network.
+    pub device: DeviceChoice,
     /// Threads.
     pub threads: usize,
     /// How often each is timed.
@@ -249,7 +303,7 @@ impl BatchStudy {
                 width: self.size,
                 patch: Some(patch),
                 overlap: Some(self.overlap),
-                ..alone(Study::Batch, &self.model, self.threads)
+                ..alone(Study::Batch, &self.model, self.threads).on_device(self.device)
             };
             let tiles = tiles::plan(&base)?.len();
             for &batch in self.batches.iter().filter(|batch| **batch <= tiles) {
@@ -325,6 +379,8 @@ fn alone(study: Study, model: &ModelName, threads: usize) -> Configuration {
         batch: None,
         operators: None,
         distribute: None,
+        layout: None,
+        device: None,
         ranks: 1,
         threads,
     }
@@ -403,12 +459,14 @@ mod tests {
             modes: vec![Mode::Strong, Mode::Weak],
             backends: vec![Backend::Threads],
             distribute: vec![Distribution::Both],
+            layouts: vec![Layout::Replicated],
             untiled: false,
             model: None,
             patch: None,
             overlap: None,
             batch: Some(1),
             operators: 4,
+            device: DeviceChoice::Cpu,
             threads: 1,
             repetitions: 3,
             full: false,
@@ -458,8 +516,9 @@ mod tests {
         assert_eq!(trials.len(), 8);
         assert!(trials.iter().all(|trial| trial.configuration.patch.is_none()));
         let huge = ScalingStudy { sizes: vec![32_768], problems: vec![Problem::Deblur], ..study };
+        // Nor has one that is denoised in waves.
         let huge = huge.trials().expect("trials").remove(1).configuration;
-        assert_eq!((huge.patch, huge.overlap), (Some(256), Some(32)));
+        assert_eq!((huge.patch, huge.overlap), (None, None));
     }
 
     #[test]
@@ -485,6 +544,32 @@ mod tests {
     }
 
     #[test]
+    fn shards_are_measured_beside_whole_images_and_have_no_tiles() {
+        let layouts = vec![Layout::Replicated, Layout::Sharded];
+        let model = Some("dncnn:4:3".parse().expect("a network"));
+        let study = ScalingStudy { layouts, model, batch: None, ..scaling() };
+        let deblur = ScalingStudy { problems: vec![Problem::Deblur], ..study.clone() };
+        let trials = deblur.trials().expect("trials");
+        let of_strong = |trial: &&Trial| trial.configuration.mode == Some(Mode::Strong);
+        let found: Vec<_> = trials
+            .iter()
+            .filter(of_strong)
+            .map(|trial| (trial.configuration.layout, trial.configuration.ranks))
+            .collect();
+        let [whole, parts] = [Layout::Replicated, Layout::Sharded].map(Some);
+        assert_eq!(found, [(whole, 1), (whole, 2), (parts, 1), (parts, 2)]);
+        let job = trials[2].job_text().expect("a job");
+        assert!(job.contains("layout = \"sharded\""), "{job}");
+        for (study, words) in [
+            (ScalingStudy { batch: Some(1), ..deblur.clone() }, "no tiles"),
+            (ScalingStudy { distribute: vec![Distribution::Physics], ..deblur }, "distribute both"),
+        ] {
+            let error = study.trials().expect_err("refused").to_string();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+
+    #[test]
     fn gray_problems_get_the_network_for_gray_images() {
         let color = ModelName::Builtin(Builtin::Color);
         assert_eq!(suiting(&color, Problem::Deblur), color);
@@ -499,6 +584,7 @@ mod tests {
         let with_volume = Settings { volume: Some("digest".into()), ..Settings::default() };
         for (study, words) in [
             (ScalingStudy { ranks: vec![0], ..scaling() }, "at least 1"),
+            (ScalingStudy { untiled: true, device: DeviceChoice::Auto, ..scaling() }, "CPU engine"),
             (ScalingStudy { problems: vec![], ..scaling() }, "no configuration"),
             (ScalingStudy { patch: Some(0), ..scaling() }, "patch size 0"),
             (ScalingStudy { operators: 49, ..scaling() }, "1 to 48"),
@@ -524,6 +610,7 @@ mod tests {
             patches: vec![16, 32],
             batches: vec![1, 4, 16],
             overlap: 0,
+            device: DeviceChoice::Cpu,
             threads: 1,
             repetitions: 1,
             settings: Settings::default(),

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use haloscope::io::write_atomically;
+use haloscope::words::sides;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::row::{Configuration, Study};
+use crate::row::{Configuration, Layout, Study};
 use crate::trial::{LinkSpeed, Settings, Trial};
 
 /// The name of the file in a folder of results.
@@ -148,17 +149,18 @@ impl Provenance {
 
     pub(crate) fn note_data(&mut self, trial: &Trial, digest: &str) -> Result<()> {
         let of = &trial.configuration;
-        let sides: Vec<String> = of.sides().iter().map(ToString::to_string).collect();
         let problem = of.problem.map_or("landscape", crate::problem::Problem::name);
         let operators =
             of.operators.map_or_else(String::new, |count| format!(", {count} operators"));
-        let key = format!("{problem} {}{}{operators}", sides.join("x"), of_volume(&trial.settings));
+        let (sides, volume) = (sides(&of.sides()), of_volume(&trial.settings));
+        let key = format!("{problem} {sides}{volume}{operators}{}", in_layout(of));
         note(&mut self.data, key, digest, of, OTHER_DATA)
     }
 
     pub(crate) fn note_image(&mut self, trial: &Trial, digest: &str) -> Result<()> {
         let of = &trial.configuration;
         let (backend, distribute) = (crate::row::Backend::Solo, None);
+        // What is rounded differently in shards has keys of its own.
         let alone = Configuration { ranks: 1, backend, distribute, ..of.clone() };
         let key = format!(
             "{alone}, patches of {} and {}{}",
@@ -215,6 +217,11 @@ fn differences(before: &Settings, now: &Settings) -> String {
     list.join(", ")
 }
 
+/// Where the image is, if not on every rank.
+fn in_layout(of: &Configuration) -> &'static str {
+    if of.layout == Some(Layout::Sharded) { ", in shards" } else { "" }
+}
+
 /// What is scanned, where it is not the phantom.
 fn of_volume(settings: &Settings) -> String {
     settings.volume.as_ref().map_or_else(String::new, |digest| format!(" of volume {digest}"))
@@ -266,6 +273,12 @@ mod tests {
         let mut other = trial(2);
         other.configuration.patch = Some(16);
         provenance.note_image(&other, "y").expect("other tiles make another image");
+        let mut other = trial(2);
+        other.configuration.layout = Some(Layout::Sharded);
+        provenance.note_data(&other, "c").expect("parts may be rounded differently");
+        provenance.note_image(&other, "z").expect("parts may be rounded differently");
+        other.configuration.ranks = 3;
+        assert!(provenance.note_image(&other, "y").is_err(), "on any number of ranks alike");
         let mut other = trial(2);
         other.settings.volume = Some("a head".into());
         provenance.note_data(&other, "b").expect("another volume is other data");

@@ -306,17 +306,17 @@ mod tests {
         let text = to_csv(&[row], false).expect("a line");
         assert_eq!(
             String::from_utf8(text).expect("text"),
-            "scaling,false,haloscope,deblur,strong,threads,drunet,64,64,,32,8,1,8,both,2,1,0,,1,0.5,,,,,,,,,,,,\n"
+            "scaling,false,haloscope,deblur,strong,threads,drunet,64,64,,32,8,1,8,both,replicated,,2,1,0,,1,0.5,,,,,,,,,,,,,,\n"
         );
     }
 
-    /// The text of a table as versions before `distribute` wrote it.
+    /// The text of a table as versions before `distribute`, `layout` and devices wrote it.
     fn old(text: &str) -> String {
-        let place = columns::names().position(|name| name == "distribute").expect("a column");
+        let later: Vec<bool> =
+            columns::names().map(|name| columns::LATER.contains(&name)).collect();
         let without = |line: &str| {
-            let mut cells: Vec<&str> = line.split(',').collect();
-            cells.remove(place);
-            cells.join(",") + "\n"
+            let cells = line.split(',').zip(&later).filter(|(_, is_later)| !**is_later);
+            cells.map(|(cell, _)| cell).collect::<Vec<_>>().join(",") + "\n"
         };
         text.lines().map(without).collect::<String>().replace(",deblur,", ",highres-color,")
     }

@@ -8,7 +8,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use haloscope_job::Distribution;
+use haloscope_job::words::sides;
+use haloscope_job::{DeviceChoice, Distribution};
 
 use crate::error::{Error, Result};
 use crate::problem::Problem;
@@ -49,6 +50,16 @@ pub enum Backend {
     Mpi,
 }
 
+/// Where the image is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Layout {
+    /// All of it on every rank.
+    Replicated,
+    /// A part of it on each rank.
+    Sharded,
+}
+
 /// What is measured: the columns that tell rows of different runs apart, but for the repetition.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Configuration {
@@ -81,6 +92,12 @@ pub struct Configuration {
     /// What the ranks share.
     #[serde(default)]
     pub distribute: Option<Distribution>,
+    /// Where the image is.
+    #[serde(default)]
+    pub layout: Option<Layout>,
+    /// The device that was asked for, as [`DeviceChoice`] writes it; none for the CPU engine.
+    #[serde(default)]
+    pub device: Option<String>,
     /// The number of ranks.
     pub ranks: usize,
     /// Threads of each rank.
@@ -118,6 +135,12 @@ pub struct Row {
     pub peak_bytes: Option<u64>,
     /// What the network's plan said that it would take.
     pub predicted_bytes: Option<u64>,
+    /// The device that ran the network of the rank.
+    #[serde(default)]
+    pub device_name: Option<String>,
+    /// What the plan said that it would take of the device's own memory.
+    #[serde(default)]
+    pub predicted_device_bytes: Option<u64>,
     /// The pixels that the rank's tiles are computed on.
     pub pixels_computed: Option<u64>,
     /// Those of them that become pixels of the image.
@@ -130,12 +153,24 @@ pub struct Row {
     pub psnr_db: Option<f64>,
 }
 
+/// What this program is called in tables.
+pub(crate) const SYSTEM: &str = "haloscope";
+
+/// What it was called in predictions of images in shards before the table had a column for them.
+const SYSTEM_IN_SHARDS: &str = "haloscope-sharded";
+
 impl Row {
-    /// This row, with what tables of earlier versions do not say: their ranks shared operators and tiles.
+    /// This row, with what tables of earlier versions do not say: their ranks shared operators and tiles, and all had the
+    /// image, but for predictions that called themselves a system of their own.
     #[must_use]
     pub(crate) fn completed(mut self) -> Self {
         if self.configuration.study == Study::Scaling {
             self.configuration.distribute.get_or_insert_default();
+            if self.configuration.system == SYSTEM_IN_SHARDS {
+                self.configuration.system = SYSTEM.into();
+                self.configuration.layout = Some(Layout::Sharded);
+            }
+            self.configuration.layout.get_or_insert(Layout::Replicated);
         }
         self
     }
@@ -159,12 +194,27 @@ impl Configuration {
             bytes_sent: None,
             peak_bytes: None,
             predicted_bytes: None,
+            device_name: None,
+            predicted_device_bytes: None,
             pixels_computed: None,
             pixels_kept: None,
             data_term: None,
             relative_change: None,
             psnr_db: None,
         }
+    }
+
+    /// The device for the network.
+    pub(crate) fn device(&self) -> Result<DeviceChoice> {
+        let Some(device) = &self.device else { return Ok(DeviceChoice::default()) };
+        device.parse().map_err(|reason: String| Error::argument("device", reason))
+    }
+
+    /// This configuration with its network on a device.
+    #[must_use]
+    pub(crate) fn on_device(self, device: DeviceChoice) -> Self {
+        let device = (device != DeviceChoice::Cpu).then(|| device.to_string());
+        Self { device, ..self }
     }
 
     /// This configuration for an image of two spatial sides, or three, of which the first is the depth.
@@ -189,8 +239,10 @@ impl fmt::Display for Configuration {
         if let Some(problem) = self.problem {
             write!(f, "{problem} ")?;
         }
-        let sides: Vec<String> = self.sides().iter().map(ToString::to_string).collect();
-        write!(f, "{}, {}", sides.join("x"), self.model)?;
+        write!(f, "{}, {}", sides(&self.sides()), self.model)?;
+        if let Some(device) = &self.device {
+            write!(f, " on {device}")?;
+        }
         match self.study {
             Study::Memory => Ok(()),
             Study::Batch => write!(
@@ -205,11 +257,12 @@ impl fmt::Display for Configuration {
                 let ranks = if self.ranks == 1 { "rank" } else { "ranks" };
                 let untiled = if self.patch.is_none() { "untiled, " } else { "" };
                 write!(f, ", {untiled}{mode}{} {ranks} ({})", self.ranks, self.backend)?;
-                match self.distribute {
-                    None | Some(Distribution::Both) => Ok(()),
-                    Some(Distribution::Physics) => f.write_str(", only physics distributed"),
-                    Some(Distribution::Denoiser) => f.write_str(", only denoiser distributed"),
-                }
+                f.write_str(match self.distribute {
+                    None | Some(Distribution::Both) => "",
+                    Some(Distribution::Physics) => ", only physics distributed",
+                    Some(Distribution::Denoiser) => ", only denoiser distributed",
+                })?;
+                f.write_str(if self.layout == Some(Layout::Sharded) { ", in shards" } else { "" })
             }
         }
     }
@@ -235,6 +288,30 @@ impl FromStr for Backend {
             _ => Err(Error::argument(
                 "backend",
                 format!("`{name}` is unknown; there are threads and mpi"),
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Replicated => "replicated",
+            Self::Sharded => "sharded",
+        })
+    }
+}
+
+impl FromStr for Layout {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            "replicated" => Ok(Self::Replicated),
+            "sharded" => Ok(Self::Sharded),
+            _ => Err(Error::argument(
+                "layout",
+                format!("`{name}` is unknown; there are replicated and sharded"),
             )),
         }
     }
@@ -278,6 +355,8 @@ pub(crate) mod tests {
             batch: Some(1),
             operators: Some(8),
             distribute: Some(Distribution::Both),
+            layout: Some(Layout::Replicated),
+            device: None,
             ranks,
             threads: 1,
         }
@@ -291,8 +370,24 @@ pub(crate) mod tests {
         assert_eq!(of(Distribution::Both), "deblur 64x64, drunet, 2 ranks (threads)");
         assert!(of(Distribution::Physics).ends_with("(threads), only physics distributed"));
         assert!(of(Distribution::Denoiser).ends_with("(threads), only denoiser distributed"));
+        let parts = Configuration { layout: Some(Layout::Sharded), ..configuration(2) };
+        assert!(parts.to_string().ends_with("2 ranks (threads), in shards"), "{parts}");
+        let gpu = configuration(2).on_device(DeviceChoice::Gpu(Some(1)));
+        assert_eq!(gpu.to_string(), "deblur 64x64, drunet on gpu:1, 2 ranks (threads)");
+        assert_eq!(configuration(2).on_device(DeviceChoice::Cpu), configuration(2));
         let whole = Configuration { patch: None, ..configuration(1) };
         assert_eq!(whole.to_string(), "deblur 64x64, drunet, untiled, 1 rank (threads)");
+    }
+
+    #[test]
+    fn predictions_of_earlier_versions_become_rows_in_shards() {
+        let old = |system: &str| {
+            let configuration =
+                Configuration { system: system.into(), layout: None, ..configuration(2) };
+            configuration.row(0, 0, 1.0).completed().configuration
+        };
+        let parts = Configuration { layout: Some(Layout::Sharded), ..configuration(2) };
+        assert_eq!((old("haloscope-sharded"), old("haloscope")), (parts, configuration(2)));
     }
 
     #[test]

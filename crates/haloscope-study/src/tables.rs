@@ -63,7 +63,7 @@ fn scaling_table(figures: &[Scaling]) -> String {
                 other => format!(" [{other}]"),
             };
             let mut line = vec![
-                format!("{configuration}{system}"),
+                format!("{}{system}", label(summary)),
                 interval(&summary.total),
                 optional(summary.data.map(|median| median.value), seconds),
                 optional(summary.prior.map(|median| median.value), seconds),
@@ -101,18 +101,23 @@ fn scaling_table(figures: &[Scaling]) -> String {
 }
 
 fn memory_table(summaries: &[Summary]) -> String {
+    let has_device = has_device(summaries);
     let lines: Vec<Vec<String>> = summaries
         .iter()
         .map(|summary| {
-            vec![
-                summary.configuration.to_string(),
+            let mut line = vec![
+                label(summary),
                 optional(summary.predicted_bytes, megabytes),
                 optional(summary.peak_bytes, megabytes),
                 interval(&summary.total),
-            ]
+            ];
+            line.extend(has_device.then(|| optional(summary.predicted_device_bytes, megabytes)));
+            line
         })
         .collect();
-    let mut text = table(&["configuration", "predicted", "measured", "time"], &lines);
+    let mut headers = vec!["configuration", "predicted", "measured", "time"];
+    headers.extend(has_device.then_some("on device"));
+    let mut text = table(&headers, &lines);
     let mut models: Vec<&str> =
         summaries.iter().map(|summary| summary.configuration.model.as_str()).collect();
     models.dedup();
@@ -134,22 +139,40 @@ fn memory_table(summaries: &[Summary]) -> String {
 }
 
 fn batch_table(summaries: &[Summary]) -> String {
+    let has_device = has_device(summaries);
     let lines: Vec<Vec<String>> = summaries
         .iter()
         .map(|summary| {
             let configuration = &summary.configuration;
             // Weights that are in a file which is not here do not say how patches are aligned.
             let patches = tiles::plan(configuration).ok().map(|plan| plan.len() as f64);
-            vec![
-                configuration.to_string(),
+            let mut line = vec![
+                label(summary),
                 interval(&summary.total),
                 optional(patches, |count| format!("{:.2}", count / summary.total.value)),
                 format!("{:.3}", 1.0 / summary.total.value),
                 optional(summary.peak_bytes, megabytes),
-            ]
+            ];
+            line.extend(has_device.then(|| optional(summary.predicted_device_bytes, megabytes)));
+            line
         })
         .collect();
-    table(&["configuration", "image", "patches/s", "images/s", "memory"], &lines)
+    let mut headers = vec!["configuration", "image", "patches/s", "images/s", "memory"];
+    headers.extend(has_device.then_some("on device"));
+    table(&headers, &lines)
+}
+
+/// What a summary is of, with the devices that were taken.
+fn label(summary: &Summary) -> String {
+    match &summary.devices[..] {
+        [] => summary.configuration.to_string(),
+        devices => format!("{} ({})", summary.configuration, devices.join(", ")),
+    }
+}
+
+/// Whether a device with memory of its own was used.
+fn has_device(summaries: &[Summary]) -> bool {
+    summaries.iter().any(|summary| summary.predicted_device_bytes.is_some_and(|bytes| bytes > 0))
 }
 
 fn compare_table(summaries: &[Summary]) -> String {
@@ -257,6 +280,26 @@ mod tests {
         assert!(text.contains("untiled x") && text.contains("untiled, 1 rank"), "{text}");
         assert!(text.lines().any(|line| line.ends_with("  0.75")), "{text}");
         assert!(!describe(&[tiled]).contains("untiled"));
+    }
+
+    #[test]
+    fn devices_are_named_and_their_memory_has_a_column() {
+        let of = |device: Option<&str>, bytes| Row {
+            device_name: Some("CUDA device 1".into()),
+            predicted_device_bytes: Some(bytes),
+            ..Configuration {
+                study: Study::Memory,
+                problem: None,
+                device: device.map(Into::into),
+                ..configuration(1)
+            }
+            .row(0, 0, 2.0)
+        };
+        let text = describe(&[of(Some("gpu"), 3_000_000)]);
+        assert!(text.contains("64x64, drunet on gpu (CUDA device 1)"), "{text}");
+        assert!(text.contains("on device\n") && text.contains("  3 MB\n"), "{text}");
+        let text = describe(&[of(None, 0)]);
+        assert!(!text.contains("device") && !text.contains("CUDA"), "{text}");
     }
 
     #[test]

@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex};
 
 use haloscope::denoise::{Denoiser, NetworkDenoiser};
 use haloscope_comm::Context;
-use haloscope_job::{Distribution, Job};
+use haloscope_job::{DeviceChoice, Distribution, Job};
 use haloscope_nn::engine::EngineOptions;
 use haloscope_study::figures::summarise;
 use haloscope_study::measure::answer;
 use haloscope_study::plan::{BatchStudy, CompareStudy, MemoryStudy, ScalingStudy};
 use haloscope_study::problem::{PROBLEMS, Problem};
-use haloscope_study::row::{Backend, Mode, Row};
+use haloscope_study::row::{Backend, Layout, Mode, Row};
 use haloscope_study::runner::DEEPINV;
 use haloscope_study::trial::{Answer, Question, Settings, Trial};
 
@@ -66,12 +66,14 @@ fn study(problem: Problem, ranks: Vec<usize>, mode: Mode) -> ScalingStudy {
         modes: vec![mode],
         backends: vec![Backend::Threads],
         distribute: vec![Distribution::Both],
+        layouts: vec![Layout::Replicated],
         untiled: false,
         model: Some("drunet:2-2-2-2:1".parse().expect("a network")),
         patch: Some(16),
         overlap: Some(4),
         batch: Some(2),
         operators: 4,
+        device: DeviceChoice::Cpu,
         threads: 1,
         repetitions: 2,
         full: false,
@@ -188,6 +190,46 @@ fn what_ranks_share_does_not_change_the_image() {
 }
 
 #[test]
+fn parts_of_an_image_find_what_whole_images_find_and_send_less() {
+    let study = ScalingStudy {
+        sizes: vec![96],
+        model: Some("dncnn:4:3".parse().expect("a network")),
+        patch: None,
+        overlap: None,
+        batch: None,
+        layouts: vec![Layout::Replicated, Layout::Sharded],
+        ..study(Problem::SuperResolution, vec![1, 2, 3], Mode::Strong)
+    };
+    let found: Vec<(Trial, Answers)> = (study.trials().expect("trials").into_iter())
+        .map(|trial| (trial.clone(), measure(&trial)))
+        .collect();
+    let image = &found[0].1.images[0];
+    let sent = |layout: Layout, ranks: usize| -> u64 {
+        let of = |(trial, _): &&(Trial, Answers)| {
+            (trial.configuration.layout, trial.configuration.ranks) == (Some(layout), ranks)
+        };
+        let (trial, answers) = found.iter().find(of).expect("measured");
+        assert!(answers.images.iter().all(|other| other == image), "{}", trial.configuration);
+        // A study and the job of its configuration are one thing.
+        assert_eq!(Some(bits_of_job(trial, 2)), *image, "{}", trial.configuration);
+        let quality = answers.rows[0].psnr_db.expect("a truth");
+        assert!((quality - found[0].1.rows[0].psnr_db.expect("a truth")).abs() < 1e-6);
+        let pixels: u64 = answers
+            .rows
+            .iter()
+            .take_while(|row| row.iteration == Some(1))
+            .filter_map(|row| row.pixels_computed)
+            .sum();
+        assert!(ranks > 1 || pixels == 96 * 96, "{pixels}");
+        answers.rows.iter().filter_map(|row| row.bytes_sent).sum()
+    };
+    for ranks in [1, 2, 3] {
+        let [whole, parts] = [Layout::Replicated, Layout::Sharded].map(|one| sent(one, ranks));
+        assert!(if ranks == 1 { parts == whole } else { parts < whole }, "{parts} and {whole}");
+    }
+}
+
+#[test]
 fn less_is_sent_where_less_is_shared() {
     let sent = |distribute: Distribution| -> u64 {
         let one = study(Problem::Deblur, vec![2], Mode::Strong);
@@ -250,6 +292,7 @@ fn memory_trial(model: &str, width: usize) -> Trial {
         models: vec![model.parse().expect("a network")],
         height: 512,
         widths: vec![width],
+        device: DeviceChoice::Cpu,
         threads: 1,
         repetitions: 1,
         settings: settings(),
@@ -299,6 +342,7 @@ fn batches_do_not_change_the_image() {
         patches: vec![16],
         batches: vec![1, 3, 4],
         overlap: 0,
+        device: DeviceChoice::Cpu,
         threads: 1,
         repetitions: 1,
         settings: settings(),
@@ -319,6 +363,7 @@ fn memory_of_a_batch_is_that_of_the_windows_of_the_plan() {
         patches: vec![32],
         batches: vec![2],
         overlap: 8,
+        device: DeviceChoice::Cpu,
         threads: 1,
         repetitions: 1,
         settings: settings(),

@@ -18,6 +18,7 @@ pub mod phantom;
 pub mod physics;
 pub mod prelude;
 mod random;
+mod region;
 pub mod solve;
 pub mod tiling;
 #[doc(hidden)]

@@ -40,12 +40,20 @@ impl Draws {
 pub(crate) struct Sequence(u64);
 
 impl Sequence {
+    /// What is added from one number to the next.
+    const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
+    /// The sequence of a seed after so many numbers.
+    pub(crate) fn after(seed: u64, numbers: u64) -> Self {
+        Self(seed.wrapping_add(numbers.wrapping_mul(Self::STEP)))
+    }
+
     fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.0 = self.0.wrapping_add(Self::STEP);
         let mut bits = self.0;
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use haloscope::solve::{Checkpoints, Every, JobId, State};
 use haloscope::{Array, Error};
 use haloscope_comm::Context;
-use resumed::{digest, job};
+use resumed::{Place, digest, job};
 
 const EACH: Every = Every { iterations: Some(1), time: None };
 
@@ -312,7 +312,7 @@ fn a_run_goes_on_to_the_same_bits_on_another_number_of_ranks() {
         let folder = folder.to_owned();
         let states = Context::threads(ranks, move |ctx| {
             let mut checkpoints = Checkpoints::new(&folder, EACH)?;
-            resumed::run(ctx, &mut checkpoints, iterations)
+            resumed::run(ctx, &mut checkpoints, iterations, Place::Replicated)
         });
         let states = states.expect("no rank fails");
         assert!(states.iter().all(|state| digest(state) == digest(&states[0])));

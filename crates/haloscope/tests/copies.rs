@@ -1,9 +1,9 @@
 //! How many arrays of the image's size an iteration holds at once, of every method: an allocator counts the bytes. A test
 //! that fails here has probably found a clone.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+mod allocated;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use haloscope::denoise::{TotalVariation, denoiser_fn};
 use haloscope::distribute::{distribute, distribute_with};
@@ -17,49 +17,6 @@ use haloscope::solve::{
 use haloscope::tiling::{Strategy, Tiling};
 use haloscope::{Array, Error, Result, View};
 use haloscope_comm::Context;
-
-/// The system's allocator, which counts.
-struct Counting;
-
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-fn count(bytes: usize) {
-    let live = LIVE.fetch_add(bytes, Ordering::SeqCst) + bytes;
-    PEAK.fetch_max(live, Ordering::SeqCst);
-}
-
-// SAFETY: all calls are the system's, with the arguments as they came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size());
-        // SAFETY: the caller's promises are the system's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count(layout.size());
-        // SAFETY: the caller's promises are the system's.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Ordering::SeqCst);
-        // SAFETY: the caller's promises are the system's.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // Both exist while one is copied to the other.
-        count(size);
-        LIVE.fetch_sub(layout.size(), Ordering::SeqCst);
-        // SAFETY: the caller's promises are the system's.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const SHAPE: [usize; 3] = [2, 256, 256];
 const IMAGE: usize = 4 * 2 * 256 * 256;
@@ -136,15 +93,15 @@ fn images(
     method: &dyn Algorithm,
     iterations: usize,
 ) -> Result<f64> {
-    let before = LIVE.load(Ordering::SeqCst);
+    let before = allocated::live();
     let problem = problem(ctx, operators, fidelity)?;
     let start = State::new(problem.start(&Start::Zeros)?);
     // All ranks begin before one of them counts.
     haloscope_comm::Collectives::barrier(ctx.comm())?;
-    PEAK.store(LIVE.load(Ordering::SeqCst), Ordering::SeqCst);
+    allocated::forget();
     let stopping = Stopping { iterations, ..Stopping::default() };
     solve(&problem, method, start, &stopping, None)?;
-    Ok((PEAK.load(Ordering::SeqCst) - before) as f64 / IMAGE as f64)
+    Ok((allocated::peak() - before) as f64 / IMAGE as f64)
 }
 
 /// A denoiser of the whole image, with a clamp if it is asked for: it takes its result and no more.
@@ -238,7 +195,7 @@ fn an_iteration_holds_as_few_images_as_its_mathematics_needs() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 
-    // However many operators a rank has, their terms are not all there at once. Ranks are threads here, so that it is the sum of
+    // However many operators a rank has, two of their terms at most are there at once. Ranks are threads here, so it is the sum of
     // theirs, with an image on its way where one is ahead of another.
     for ranks in [2, 3] {
         let sums = Context::threads(ranks, |ctx| {
@@ -250,8 +207,8 @@ fn an_iteration_holds_as_few_images_as_its_mathematics_needs() {
         });
         let (pgd, hqs) = sums.expect("no rank fails").remove(0);
         println!("{ranks} ranks: {pgd:.2} images for pgd, {hqs:.2} for hqs");
-        assert!(pgd <= ranks as f64 * 5.0, "{ranks} ranks: {pgd}");
-        assert!(hqs <= ranks as f64 * 9.0, "{ranks} ranks: {hqs}");
+        assert!(pgd <= ranks as f64 * 6.0, "{ranks} ranks: {pgd}");
+        assert!(hqs <= ranks as f64 * 10.0, "{ranks} ranks: {hqs}");
     }
 
     // A denoiser in tiles: where ranks send them to each other, they are there beside the image that they become.

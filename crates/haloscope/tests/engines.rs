@@ -1,40 +1,19 @@
 //! A denoiser on any engine, and one that thread ranks share. A process of its own, because it counts what is allocated.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+mod allocated;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use haloscope::denoise::{Denoiser, NetworkDenoiser};
 use haloscope::distribute::distribute_with;
-use haloscope::tiling::{Strategy, Tiling};
+use haloscope::forecast::{Denoising, PriorWork, Workload};
+use haloscope::tiling::{Batch, Strategy, Tiling};
 use haloscope_comm::{Collectives, Context};
 use haloscope_nn::engine::{Engine, EngineOptions, EnginePlan, PlanMemory, PlanStep, Scratch};
 use haloscope_nn::models::{Architecture, Drunet, Fdncnn};
 use haloscope_nn::{Network, Shape, Tensor, run_reference};
 use ndarray::{ArrayD, IxDyn};
-
-struct Counting;
-
-static ALIVE: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: forwards to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALIVE.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        ALIVE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's contract.
-        unsafe { System.dealloc(pointer, layout) };
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// The definition of the network's operations as an engine: one step, and nothing in common with the CPU's.
 #[derive(Debug)]
@@ -127,6 +106,47 @@ fn a_denoiser_runs_on_any_engine() {
 }
 
 #[test]
+fn forecasts_tell_the_memory_of_a_device_apart() {
+    let model = Fdncnn { depth: 3, channels: 8, ..Fdncnn::default() }.random(1).expect("valid");
+    let denoiser =
+        NetworkDenoiser::with_engine(model, Arc::new(Definition), EngineOptions::default());
+    let denoiser = denoiser.expect("aligned");
+    let forecast = |ranks| {
+        let tiling = Tiling {
+            patch: 16.into(),
+            overlap: 4.into(),
+            batch: Batch::AtMost(2),
+            ..Tiling::new(Strategy::Overlap)
+        };
+        let prior = Denoising { denoiser: &denoiser, tiling, has_range: false };
+        let workload = Workload {
+            image: vec![1, 3, 48, 64],
+            measurements: vec![vec![3, 48, 64]],
+            ranks,
+            method: "pgd".parse().expect("a method"),
+            inner_iterations: 0,
+            prior: PriorWork::Network(prior),
+        };
+        workload.forecast().expect("a forecast")
+    };
+    for ranks in [1, 2, 5] {
+        let forecast = forecast(ranks);
+        let window: usize = forecast.tiles.as_ref().expect("tiles").window().iter().product();
+        for share in &forecast.ranks {
+            // A last batch that is smaller has a plan of its own.
+            let plans = if share.tiles > 2 && share.tiles % 2 == 1 { 2 } else { 1 };
+            assert_eq!(share.memory.device, plans << 40);
+            // Three colours and a map of the noise there, three colours back.
+            assert_eq!(share.device_traffic, (4 * 7 * share.tiles * window) as u64);
+            assert!(share.memory.total() < 1 << 30, "{:?}", share.memory);
+        }
+        assert!(forecast.largest_device_traffic() > 0);
+        let most = forecast.ranks.iter().map(|share| share.memory.device).max();
+        assert_eq!(Some(forecast.largest_device_memory()), most);
+    }
+}
+
+#[test]
 fn thread_ranks_that_share_a_denoiser_have_its_weights_once() {
     let drunet = Drunet { channels: [32, 64, 64, 128], blocks: 2, ..Drunet::default() };
     let model = drunet.random(1).expect("valid");
@@ -135,14 +155,14 @@ fn thread_ranks_that_share_a_denoiser_have_its_weights_once() {
     let mut alone = None;
     for ranks in [1, 4] {
         let (model, noisy, tiling) = (model.clone(), noisy.clone(), tiling.clone());
-        let before = ALIVE.load(Ordering::Relaxed);
+        let before = allocated::live();
         let results = Context::threads(ranks, move |ctx| {
             let open = || NetworkDenoiser::new(model.clone(), EngineOptions::default());
             let network = ctx.share("network", open)?;
             let denoiser = distribute_with(network.clone(), ctx, tiling.clone())?;
             let result = denoiser.denoise(&noisy, &0.1.into())?;
             ctx.comm().barrier()?;
-            let grown = ALIVE.load(Ordering::Relaxed).saturating_sub(before);
+            let grown = allocated::live().saturating_sub(before);
             let memory = network.plan(&[1, 3, 48, 48])?.memory();
             ctx.comm().barrier()?;
             Ok::<_, haloscope::Error>((result, grown, memory))

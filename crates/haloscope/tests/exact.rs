@@ -7,7 +7,7 @@ mod pnp;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use haloscope::denoise::{Denoiser, NetworkDenoiser, NoiseLevel, denoiser_fn};
+use haloscope::denoise::{Denoiser, NetworkDenoiser, NoiseLevel, Pass, denoiser_fn};
 use haloscope::distribute::{agree, distribute, distribute_with};
 use haloscope::forecast::{Denoising, PriorWork, Workload};
 use haloscope::solve::ProximalGradient;
@@ -170,7 +170,7 @@ fn the_default_is_exact_and_a_trace_has_every_exchange() {
     let whole = network.denoise(&noisy, &0.1.into()).expect("it runs");
     let shards = ShardPlan::new(&shape, &network.grains(&shape).expect("zero padding"), RANKS);
     let shards = shards.expect("it fits");
-    let foretold = network.exchanges(&shards).expect("zero padding");
+    let foretold = network.exchanges(&shards, Pass::AtOnce).expect("zero padding");
     assert!(shards.count() > 2);
     let results = Context::threads(RANKS, move |ctx| {
         let traced = ctx.traced(Trace::new());

@@ -12,7 +12,7 @@ use haloscope::least_squares::{
     Ending, LeastSquaresOptions, LinearSolver, NormOptions, System, prox_l2, pseudo_inverse, solve,
     squared_norm,
 };
-use haloscope::physics::{Identity, Physics, Stack};
+use haloscope::physics::{Blur, Identity, LinearPhysics, Padding, Physics, Stack, kernels};
 use haloscope::{Array, Error, Measurements, Result};
 use proptest::prelude::*;
 
@@ -381,4 +381,18 @@ fn the_bounds_of_a_norm_hold_for_all_seeds_and_the_estimate_converges() {
     }
     let first = squared_norm(&operator, &NormOptions::default()).expect("norm");
     assert_eq!(first, squared_norm(&operator, &NormOptions::default()).expect("norm"));
+}
+
+/// Eigenvalues of a blur lie close together at the top. A stack does not know the norm of its only operator.
+#[test]
+fn the_norm_of_a_blur_takes_a_few_dozen_iterations() {
+    let kernel = kernels::gaussian(&[1.5, 1.5], 0.0).expect("a kernel");
+    let blur = Blur::new(&[1, 200, 160], &kernel, Padding::Circular).expect("a blur");
+    let exact = blur.exact_squared_norm().expect("known");
+    let stack = Stack::new(vec![Arc::new(blur)]).expect("a stack");
+    let options = NormOptions { tolerance: 1e-2, ..NormOptions::default() };
+    let norm = squared_norm(&stack, &options).expect("norm");
+    assert!(norm.converged && norm.iterations < 40, "{norm:?}");
+    assert!(norm.estimate <= exact * (1.0 + 1e-5), "{norm:?}, exactly {exact}");
+    assert!(norm.estimate >= 0.99 * exact && norm.upper >= exact, "{norm:?}, exactly {exact}");
 }

@@ -92,10 +92,10 @@ fn has_processes(folder: &Path) -> bool {
 }
 
 /// Runs the job on two processes and kills one of them, if told which and when. Gives the digest if it ends well.
-fn run_job(folder: &Path, kill: Option<(usize, Duration)>) -> Option<String> {
+fn run_job(folder: &Path, layout: &str, kill: Option<(usize, Duration)>) -> Option<String> {
     let mut job = launch(2, "checkpoint_job")
         .arg(folder)
-        .args(["40", "2"])
+        .args(["40", "2", layout])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -123,20 +123,47 @@ fn a_job_whose_processes_are_killed_at_random_times_goes_on_to_the_same_bits() {
         std::env::var("HALOSCOPE_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(6);
     let folder = || tempfile::tempdir().expect("a folder");
     let begin = Instant::now();
-    let expected = run_job(folder().path(), None).expect("a digest");
+    let expected = run_job(folder().path(), "replicated", None).expect("a digest");
     let whole = begin.elapsed();
     let mut random = fastrand::Rng::with_seed(12);
-    let (mut current, mut killed) = (folder(), 0);
-    while killed < kills {
-        let after = whole.mul_f64(0.5 * random.f64());
-        match run_job(current.path(), Some((random.usize(..2), after))) {
-            // It was faster.
-            Some(digest) => {
-                assert_eq!(digest, expected);
-                current = folder();
+    for layout in ["replicated", "sharded"] {
+        let (mut current, mut killed) = (folder(), 0);
+        while killed < kills {
+            let after = whole.mul_f64(0.5 * random.f64());
+            match run_job(current.path(), layout, Some((random.usize(..2), after))) {
+                // It was faster.
+                Some(digest) => {
+                    assert_eq!(digest, expected, "{layout}");
+                    current = folder();
+                }
+                None => killed += 1,
             }
-            None => killed += 1,
+        }
+        let resumed = run_job(current.path(), layout, None);
+        assert_eq!(resumed.as_deref(), Some(&expected[..]), "{layout}");
+    }
+}
+
+#[test]
+fn a_job_that_ends_on_3_processes_resumes_on_5_in_either_layout() {
+    let run = |ranks, folder: &Path, iterations: &str, layout: &str| {
+        let mut job = launch(ranks, "checkpoint_job");
+        let output = job.arg(folder).args([iterations, "1", layout]).output();
+        let output = output.expect("the launcher starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).expect("text");
+        let digest = text.lines().find_map(|line| line.strip_prefix("digest "));
+        digest.unwrap_or_else(|| panic!("no digest: {text}")).to_owned()
+    };
+    let folder = || tempfile::tempdir().expect("a folder");
+    let expected = run(1, folder().path(), "8", "replicated");
+    for first in ["replicated", "sharded"] {
+        for second in ["replicated", "sharded"] {
+            let folder = folder();
+            assert_ne!(run(3, folder.path(), "5", first), expected);
+            let kept = std::fs::read_dir(folder.path()).expect("a folder").count();
+            assert!(kept > 0, "{first}: there is no checkpoint");
+            assert_eq!(run(5, folder.path(), "8", second), expected, "{first}, then {second}");
         }
     }
-    assert_eq!(run_job(current.path(), None).as_deref(), Some(&expected[..]));
 }

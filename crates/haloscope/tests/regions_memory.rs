@@ -1,45 +1,10 @@
 //! Reading and writing by region holds no array of the size of the image: an allocator notes the largest request.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
+mod allocated;
 
 use haloscope::io::{self, Access, ReadOptions, WriteOptions};
 use haloscope::{Array, Error};
 use haloscope_comm::Context;
-
-/// The system's allocator, which remembers.
-struct Noting;
-
-static LARGEST: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: all calls are the system's, with the arguments as they came.
-unsafe impl GlobalAlloc for Noting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LARGEST.fetch_max(layout.size(), Ordering::SeqCst);
-        // SAFETY: the caller's promises are the system's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        LARGEST.fetch_max(layout.size(), Ordering::SeqCst);
-        // SAFETY: the caller's promises are the system's.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are the system's.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        LARGEST.fetch_max(size, Ordering::SeqCst);
-        // SAFETY: the caller's promises are the system's.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Noting = Noting;
 
 const SIDES: [usize; 2] = [1536, 1024];
 const IMAGE: usize = 4 * 1536 * 1024;
@@ -59,7 +24,7 @@ fn nothing_of_the_size_of_the_image_is_allocated() {
     let [height, width] = SIDES;
     for name in names {
         let path = folder.path().join(name);
-        LARGEST.store(0, Ordering::SeqCst);
+        allocated::forget();
         let reads = Context::threads(8, move |ctx| {
             let slab = |rank: usize| vec![rank * height / 8..(rank + 1) * height / 8, 0..width];
             let regions: Vec<_> = (0..8).map(slab).collect();
@@ -75,7 +40,7 @@ fn nothing_of_the_size_of_the_image_is_allocated() {
             let largest = part.iter().zip(&read).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
             Ok::<_, Error>((largest, reader.access()))
         });
-        let largest = LARGEST.load(Ordering::SeqCst);
+        let largest = allocated::largest();
         println!(
             "{name}: the largest allocation is {:.3} of the image",
             largest as f64 / IMAGE as f64

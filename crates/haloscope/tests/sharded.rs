@@ -1,148 +1,29 @@
 //! Images in shards: every method gives the bits of a replicated image, whatever the grid and the number of ranks, and sends
 //! what was foretold.
 
+mod solvers;
+
 use std::sync::Arc;
 
 use haloscope::denoise::{Denoiser, NetworkDenoiser, TotalVariation};
 use haloscope::distribute::{ShardedNetwork, ShardedStack, distribute};
-use haloscope::fidelity::{Amplitude, Ball, Fidelities, Fidelity, L1, L2, Poisson};
+use haloscope::fidelity::{Amplitude, Ball, Fidelities, L1, L2, Poisson};
 use haloscope::image::{Image, Space, Sum};
 use haloscope::metrics::{Border, Ssim, of_images, psnr};
 use haloscope::noise::{Noise, NoiseSource};
-use haloscope::physics::{
-    Blur, BlurMethod, Downsampling, DownsamplingFilter, Identity, Inpainting, Matrix, Padding,
-    Physics, Stack,
-};
+use haloscope::physics::{Identity, Physics, Stack};
 use haloscope::solve::{
-    Admm, Algorithm, Backtracking, Checkpoints, ConjugateGradient, DouglasRachford, Every, Fista,
-    HalfQuadratic, JobId, Landweber, Plug, PrimalDual, Prior, Problem, Prox, ProxPrimalDual,
-    ProximalGradient, Range, RedFixedPoint, RedGradient, Schedule, Start, State, Stopping,
-    TotalVariationPrior, solve,
+    Backtracking, Checkpoints, Every, JobId, Prior, Problem, ProxPrimalDual, Start, State,
+    Stopping, TotalVariationPrior, solve,
 };
 use haloscope::tiling::ShardPlan;
-use haloscope::{Array, Digest, Error, Measurements, Result};
+use haloscope::{Array, Digest, Error, Result};
 use haloscope_comm::{Context, ElementKind, traffic};
 use haloscope_nn::engine::{EngineOptions, Grain};
 use haloscope_nn::models::{Architecture, Dncnn, Model};
+use solvers::{CUTS, PROBLEMS, bits, methods, problem, run, space, stack, truth};
 
 const RANKS: [usize; 5] = [1, 2, 3, 5, 8];
-
-type Operators = fn(&[usize]) -> Result<Vec<Arc<dyn Physics>>>;
-
-fn blur(shape: &[usize], size: usize, padding: Padding) -> Result<Arc<dyn Physics>> {
-    let mut random = fastrand::Rng::with_seed(size as u64);
-    let kernel = Array::from_shape_simple_fn(vec![1, 1, size, size + 2], || random.f32());
-    let kernel = &kernel / kernel.sum();
-    Ok(Arc::new(Blur::with_method(shape, &kernel, padding, BlurMethod::Direct)?))
-}
-
-/// Problems by name; the last has several operators of unlike reach.
-const PROBLEMS: [(&str, Operators); 6] = [
-    ("denoising", |shape| Ok(vec![Arc::new(Identity::new(shape))])),
-    ("inpainting", |shape| {
-        let mask = Inpainting::random_mask(shape, 0.4, 7)?;
-        Ok(vec![Arc::new(Inpainting::new(shape, &mask)?)])
-    }),
-    ("circular", |shape| Ok(vec![blur(shape, 5, Padding::Circular)?])),
-    ("reflect", |shape| Ok(vec![blur(shape, 5, Padding::Reflect)?])),
-    ("super-resolution", |shape| {
-        let filter = DownsamplingFilter::Box;
-        Ok(vec![Arc::new(Downsampling::new(shape, 2, &filter, Padding::Circular)?)])
-    }),
-    ("frames", |shape| {
-        let identity: Arc<dyn Physics> = Arc::new(Identity::new(shape));
-        Ok(vec![
-            blur(shape, 3, Padding::Circular)?,
-            identity,
-            blur(shape, 5, Padding::Reflect)?,
-            blur(shape, 3, Padding::Valid)?,
-        ])
-    }),
-];
-
-/// Steps at which rows and columns are cut: blocks, columns, rows.
-const CUTS: [[usize; 2]; 3] = [[4, 8], [1000, 8], [3, 1000]];
-
-fn truth(shape: &[usize]) -> Array {
-    let mut random = fastrand::Rng::with_seed(11);
-    Array::from_shape_fn([&[1], shape].concat(), |at| {
-        let smooth = (at[2] as f32 * 0.3).sin() + (at[3] as f32 * 0.2).cos();
-        0.5 + 0.2 * smooth + 0.05 * random.f32()
-    })
-}
-
-fn stack(operators: Operators, shape: &[usize]) -> Result<Stack> {
-    Stack::new(operators(shape)?)
-}
-
-fn space(ctx: &Context, image: &[usize], steps: [usize; 2]) -> Result<Arc<Space>> {
-    let grains = steps.map(|step| Grain { step, last: 1 });
-    Space::new(ctx, &ShardPlan::new(image, &grains, ctx.size())?)
-}
-
-/// The problem in a layout.
-fn problem(
-    ctx: &Context,
-    space: Option<&Arc<Space>>,
-    stack: Stack,
-    data: Measurements,
-    fidelity: impl Fidelity + 'static,
-) -> Result<Problem> {
-    let fidelity = distribute(Fidelities::from(fidelity), ctx)?;
-    let problem = match space {
-        Some(space) => Problem::sharded(ShardedStack::new(stack, space)?, &data, fidelity)?,
-        None => Problem::new(distribute(stack, ctx)?, data, fidelity)?,
-    };
-    Ok(problem.with_inner(1e-6, 6).with_prox(Prox::Iterative))
-}
-
-/// All methods with total variation or a denoiser, for squares.
-fn methods(problem: &Problem, denoiser: &Arc<dyn Denoiser>) -> Result<Vec<Box<dyn Algorithm>>> {
-    let step = problem.step_size()?;
-    let variation = TotalVariation { iterations: 6, tolerance: 1e-4 };
-    let prior: Arc<dyn Prior> = Arc::new(TotalVariationPrior { weight: 0.02, denoiser: variation });
-    let plug = Plug::new(denoiser.clone(), 0.05).range(Range::Normalise);
-    let plugged: Arc<dyn Prior> = Arc::new(plug.clone().range(Range::Clamp(0.0, 1.0)));
-    let range = Some((0.1, 0.9));
-    Ok(vec![
-        Box::new(ProximalGradient { step, prior: plugged.clone(), relaxation: Some(0.5) }),
-        Box::new(Fista { step, prior: prior.clone() }),
-        Box::new(HalfQuadratic {
-            prior: plug.clone(),
-            schedule: Schedule::falling(0.2, 0.02, 3, 0.05, 0.23)?,
-        }),
-        Box::new(Admm { step, prior: prior.clone() }),
-        Box::new(DouglasRachford { step, prior: plugged.clone(), relaxation: 1.2 }),
-        Box::new(RedGradient { step, weight: 0.1, prior: plugged }),
-        Box::new(RedFixedPoint { weight: 0.3, prior: plug }),
-        Box::new(PrimalDual { lipschitz: 0.99 / step, weight: 0.02, range }),
-        Box::new(ConjugateGradient),
-        Box::new(Landweber { step, range }),
-    ])
-}
-
-fn bits(image: &Array) -> Vec<u32> {
-    image.iter().map(|value| value.to_bits()).collect()
-}
-
-/// What a case is called, the bits of its image, and those of its numbers.
-type Fact = (String, Vec<u32>, Vec<u64>);
-
-/// What a few iterations of all methods make of a start, with all numbers of their records.
-fn run(problem: &Problem, methods: &[Box<dyn Algorithm>], start: &Start) -> Result<Vec<Fact>> {
-    let mut results = Vec::new();
-    for method in methods {
-        let state = State::new(problem.start(start)?);
-        let stopping = Stopping { iterations: 3, ..Stopping::default() };
-        let outcome = solve(problem, &**method, state, &stopping, None)?;
-        let numbers = outcome.records.iter().flat_map(|record| {
-            [record.relative_change.to_bits(), record.data_term.unwrap_or(-1.0).to_bits()]
-        });
-        let image = bits(&outcome.state.image.gather()?);
-        results.push((method.name().to_owned(), image, numbers.collect()));
-    }
-    Ok(results)
-}
 
 fn network() -> Model {
     Dncnn { depth: 3, channels: 8, image_channels: 2, ..Dncnn::default() }.random(2).expect("valid")
@@ -336,10 +217,6 @@ fn a_gradient_sends_what_was_foretold() {
 fn what_shards_cannot_serve_is_refused_with_what_can() {
     let outcome = Context::threads(2, |ctx| {
         let space = space(ctx, &[1, 1, 8, 32], [8, 8])?;
-        let matrix = Matrix::new(&[1, 8, 32], &Array::ones(vec![2, 256]))?;
-        let error = ShardedStack::new(Stack::new(vec![Arc::new(matrix)])?, &space);
-        let error = error.expect_err("it sees everything").to_string();
-        assert!(error.contains("operator 0 (matrix) sees the whole image"), "{error}");
         let stack = || Stack::new(vec![Arc::new(Identity::new(&[1, 8, 32])) as Arc<dyn Physics>]);
         let physics = ShardedStack::new(stack()?, &space)?;
         let error = physics.forward(&Array::zeros(vec![1, 1, 8, 32]).into());

@@ -1,8 +1,8 @@
 //! No rank of a reconstruction in shards ever asks for as much memory as the image takes: an allocator notes the largest request.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+mod allocated;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use haloscope::denoise::TotalVariation;
 use haloscope::distribute::{ShardedStack, distribute};
@@ -17,43 +17,6 @@ use haloscope::tiling::ShardPlan;
 use haloscope::{Array, Error};
 use haloscope_comm::{Collectives, Context};
 use haloscope_nn::engine::Grain;
-
-struct Noting;
-
-static LARGEST: AtomicUsize = AtomicUsize::new(0);
-
-fn note(bytes: usize) {
-    LARGEST.fetch_max(bytes, Ordering::SeqCst);
-}
-
-// SAFETY: all calls are the system's, with the arguments as they came.
-unsafe impl GlobalAlloc for Noting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note(layout.size());
-        // SAFETY: the caller's promises are the system's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        note(layout.size());
-        // SAFETY: the caller's promises are the system's.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are the system's.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        note(size);
-        // SAFETY: the caller's promises are the system's.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Noting = Noting;
 
 const SHAPE: [usize; 3] = [1, 512, 512];
 const IMAGE: usize = 4 * 512 * 512;
@@ -70,7 +33,7 @@ fn no_rank_of_eight_has_an_array_of_the_images_size() {
         let physics = ShardedStack::new(Stack::new(vec![blur.clone(), blur])?, &space)?;
         // From here on, what no rank has is never made.
         ctx.comm().barrier()?;
-        LARGEST.store(0, Ordering::SeqCst);
+        allocated::forget();
         ctx.comm().barrier()?;
         let own = space.own().clone();
         let truth = Array::from_shape_fn(space.own_shape(), |at| {
@@ -94,7 +57,7 @@ fn no_rank_of_eight_has_an_array_of_the_images_size() {
             solve(&problem, &*method, state, &stopping, None)?;
         }
         ctx.comm().barrier()?;
-        Ok::<_, Error>(LARGEST.load(Ordering::SeqCst))
+        Ok::<_, Error>(allocated::largest())
     });
     let largest = largest.expect("no rank fails")[0];
     // A dual has two values for each pixel of an eighth of the image, and what lies around it.

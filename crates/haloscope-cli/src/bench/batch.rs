@@ -8,6 +8,7 @@ use haloscope_study::trial::Settings;
 
 use super::run::{self, RunArguments};
 use crate::exit::{Code, Preparation};
+use crate::onnx::DeviceArguments;
 use crate::threads::{self, parse_threads};
 
 /// The options of `haloscope bench batch`.
@@ -39,6 +40,9 @@ pub(super) struct Arguments {
     /// Number of threads; by default all cores
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<usize>,
+
+    #[command(flatten)]
+    device: DeviceArguments,
 }
 
 /// Runs the study.
@@ -56,6 +60,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Code> {
         patches,
         batches: arguments.batches.clone(),
         overlap: arguments.overlap,
+        device: arguments.device.device.unwrap_or_default(),
         threads: threads::or_all_cores(arguments.threads),
         repetitions: arguments.run.repetitions,
         settings: settings.clone(),

@@ -4,6 +4,8 @@
 
 mod batch;
 mod compare;
+#[cfg(feature = "onnx")]
+mod device;
 mod memory;
 mod predict;
 mod problem;
@@ -32,13 +34,16 @@ pub(crate) struct Arguments {
 #[derive(clap::Subcommand)]
 enum Study {
     /// Time reconstructions on several numbers of ranks: speedup, efficiency, and where the time goes
-    Scaling(scaling::Arguments),
+    Scaling(Box<scaling::Arguments>),
     /// Run networks on images of several widths: predicted and measured memory, and time
     Memory(memory::Arguments),
     /// Process an image in patches of several sizes and batches: throughput and memory
     Batch(batch::Arguments),
     /// Run the same reconstructions in haloscope and in deepinv, if it is installed
     Compare(compare::Arguments),
+    /// Check a device against the CPU engine in each precision, and time it: a report for machines with GPUs
+    #[cfg(feature = "onnx")]
+    Device(device::Arguments),
     /// Predict larger numbers of ranks from measured rows and a description of a cluster
     Predict(predict::Arguments),
     /// Print the tables of existing results
@@ -62,6 +67,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
         Study::Memory(arguments) => return memory::run(arguments),
         Study::Batch(arguments) => return batch::run(arguments),
         Study::Compare(arguments) => return compare::run(arguments),
+        #[cfg(feature = "onnx")]
+        Study::Device(arguments) => return device::run(arguments),
         Study::Predict(arguments) => predict::run(arguments),
         Study::Summary { results } => {
             let mut rows = Vec::new();

@@ -18,8 +18,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use log::Level;
 
 use crate::exit::{Code, Preparation};
-use crate::interrupt;
 use crate::log::{is_json, message};
+use crate::{interrupt, invocation};
 use haloscope_job::Machine;
 use haloscope_job::words::count;
 
@@ -53,7 +53,7 @@ pub(super) fn open(arguments: &RunArguments, study: Study, settings: &Settings) 
 
 /// What was typed; where this program is says nothing to others.
 fn command_line() -> Vec<String> {
-    std::iter::once("haloscope".to_owned()).chain(std::env::args().skip(1)).collect()
+    std::iter::once("haloscope".to_owned()).chain(invocation::arguments()).collect()
 }
 
 /// Measures what is missing of `trials` and does what follows, until a signal comes; then says what there is and how to
@@ -113,9 +113,12 @@ fn commit() -> Option<String> {
 
 /// Starts this program again to measure, under `mpi` where ranks are processes.
 pub(super) fn launcher(mpi: &str) -> Result<Launcher> {
+    let mut words = invocation::program()?;
+    words.extend(["bench".into(), "worker".into()]);
+    let mut words = words.into_iter();
     Ok(Launcher {
-        program: std::env::current_exe().context("the path of this program")?,
-        arguments: vec!["bench".into(), "worker".into()],
+        program: words.next().context("the path of this program")?.into(),
+        arguments: words.collect(),
         mpi: mpi.split_whitespace().map(String::from).collect(),
         is_interrupted: || interrupt::requested().is_some(),
     })

@@ -8,7 +8,7 @@ use haloscope_nn::models::ModelName;
 use haloscope_study::plan::{ScalingStudy, suiting};
 use haloscope_study::problem::{PROBLEMS, Problem};
 use haloscope_study::results::Results;
-use haloscope_study::row::{Backend, Mode, Study};
+use haloscope_study::row::{Backend, Layout, Mode, Study};
 use haloscope_study::runner::Launcher;
 use haloscope_study::tables;
 use haloscope_study::trial::Settings;
@@ -19,6 +19,7 @@ use super::problem::{StudiedProblem, chosen};
 use super::run::{self, RunArguments};
 use crate::exit::{Code, Misuse, Preparation};
 use crate::log::message;
+use crate::onnx::DeviceArguments;
 use crate::submit::Until;
 use crate::threads::{self, parse_threads};
 
@@ -52,6 +53,10 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "both", value_parser = parse_distribution)]
     distribute: Vec<Distribution>,
 
+    /// Where the image is: replicated (on every rank) or sharded (a part on each), which deblur and super-resolution can be
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "replicated")]
+    layout: Vec<Layout>,
+
     /// Also measure an image in tiles in one piece on one rank
     #[arg(long)]
     untiled: bool,
@@ -84,6 +89,9 @@ pub(super) struct Arguments {
     /// Number of threads of each rank
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_threads)]
     threads: usize,
+
+    #[command(flatten)]
+    device: DeviceArguments,
 }
 
 /// What to reconstruct, and for how many iterations.
@@ -181,12 +189,14 @@ impl Arguments {
             modes: self.mode.clone(),
             backends: self.backend.clone(),
             distribute: self.distribute.clone(),
+            layouts: self.layout.clone(),
             untiled: self.untiled,
             model: reconstruction.model.clone(),
             patch: self.patch,
             overlap: self.overlap,
             batch: self.batch,
             operators: reconstruction.operators,
+            device: self.device.device.unwrap_or_default(),
             threads: self.threads,
             repetitions: self.run.repetitions,
             full: self.run.full,

@@ -8,15 +8,15 @@ use anyhow::{Context as _, Result};
 use haloscope_study::slurm::{Campaign, Grid, Launch};
 
 use crate::exit::{Code, Preparation};
+use crate::invocation;
 use crate::submit::{Until, run_campaign};
 
 /// Runs this command line on every allocation of the grid in `file`, as far as is asked for.
 pub(super) fn run(file: &Path, out: &Path, until: Until) -> Result<Code> {
     let grid = Grid::read(file).or_misuse()?;
     let directory = std::env::current_dir().context("the folder that this was started in")?;
-    let program = std::env::current_exe().context("the path of this program")?;
-    let mut command = vec![program.display().to_string()];
-    command.extend(without_slurm(std::env::args().skip(1)));
+    let mut command = invocation::program()?;
+    command.extend(without_slurm(invocation::arguments().into_iter()));
     command.extend(of_job(&grid, &command));
     let campaign = Campaign::new("haloscope", &grid, &directory, out, Launch::Once, &command);
     run_campaign(&campaign.or_misuse()?, until)

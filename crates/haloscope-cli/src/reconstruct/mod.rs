@@ -13,6 +13,7 @@ use haloscope_job::{Ending, Error, Job, Outcome, Resuming, Summary};
 
 use crate::exit::{Agreed, Code};
 use crate::interrupt::{self, Signal};
+use crate::onnx::DeviceArguments;
 use crate::ranks::RankArguments;
 use crate::trace::TraceArguments;
 use watch::Watch;
@@ -32,6 +33,16 @@ pub(crate) struct Arguments {
     start_over: bool,
 
     #[command(flatten)]
+    device: DeviceArguments,
+
+    #[command(flatten)]
+    run: RunArguments,
+}
+
+/// The options of commands that run a job: what it prints, where its ranks come from, and whether it is traced.
+#[derive(clap::Args, Clone)]
+pub(crate) struct RunArguments {
+    #[command(flatten)]
     printing: Printing,
 
     #[command(flatten)]
@@ -43,7 +54,7 @@ pub(crate) struct Arguments {
 
 /// What a run prints.
 #[derive(clap::Args, Clone, Copy)]
-pub(crate) struct Printing {
+struct Printing {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -55,26 +66,41 @@ pub(crate) struct Printing {
 
 /// Reconstructs, and reports on rank 0.
 pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
-    interrupt::watch()?;
-    let (path, printing, trace) =
-        (arguments.job.clone(), arguments.printing, arguments.trace.clone());
+    let (path, device) = (arguments.job.clone(), arguments.device.device);
     let resuming = match (arguments.resume, arguments.start_over) {
         (true, _) => Resuming::Latest,
         (_, true) => Resuming::Never,
         _ => Resuming::Refuse,
     };
-    let result = arguments.ranks.run(move |ctx| {
-        trace.run(ctx, |ctx| {
-            let job = agree(ctx, Job::from_file(&path));
-            let job = job.map_err(|error| Agreed::misuse(ctx, error))?.resuming(resuming);
-            reconstruct(ctx, &job, printing)
+    arguments.run.run(move |ctx| {
+        let job = agree(ctx, Job::from_file(&path))?.resuming(resuming);
+        Ok(match device {
+            Some(device) => job.on_device(device),
+            None => job,
         })
-    })?;
-    finish(result, printing)
+    })
+}
+
+impl RunArguments {
+    /// Runs the job that `job` makes on every rank, and prints what came of it.
+    pub(crate) fn run(
+        &self,
+        job: impl Fn(&Context) -> haloscope::Result<Job> + Send + Sync + 'static,
+    ) -> Result<Code> {
+        interrupt::watch()?;
+        let (printing, trace) = (self.printing, self.trace.clone());
+        let result = self.ranks.run(move |ctx| {
+            trace.run(ctx, |ctx| {
+                let job = job(ctx).map_err(|error| Agreed::misuse(ctx, error))?;
+                reconstruct(ctx, &job, printing)
+            })
+        })?;
+        finish(result, printing)
+    }
 }
 
 /// Prints what a run returned on this rank.
-pub(crate) fn finish(result: Finished, printing: Printing) -> Result<Code> {
+fn finish(result: Finished, printing: Printing) -> Result<Code> {
     match result {
         // Ranks other than the first have nothing to say.
         Finished::Done(None) => Ok(Code::Success),
@@ -96,7 +122,7 @@ pub(crate) fn finish(result: Finished, printing: Printing) -> Result<Code> {
 }
 
 /// How a run ended, on one rank.
-pub(crate) enum Finished {
+enum Finished {
     /// By the rules of the job; rank 0 has the summary.
     Done(Option<Box<Summary>>),
     /// By a signal; rank 0 has words on it.
@@ -104,7 +130,7 @@ pub(crate) enum Finished {
 }
 
 /// Runs a job; all ranks call it.
-pub(crate) fn reconstruct(ctx: &Context, job: &Job, printing: Printing) -> Result<Finished> {
+fn reconstruct(ctx: &Context, job: &Job, printing: Printing) -> Result<Finished> {
     let mut watch = Watch::new(ctx, job, printing);
     let outcome = job.run(ctx, &mut watch).map_err(|error| match error {
         Error::Refused(error) => Agreed::misuse(ctx, error),

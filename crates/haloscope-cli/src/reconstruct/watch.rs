@@ -2,8 +2,10 @@
 
 use haloscope::Result;
 use haloscope_comm::Context;
-use haloscope_job::words::count;
-use haloscope_job::{Event, Expected, Job, Observer, Outcome, Quality, Summary, details, size};
+use haloscope_job::words::{count, sides};
+use haloscope_job::{
+    Event, Expected, Job, LayoutChoice, Observer, Outcome, Quality, Summary, details, size,
+};
 use log::Level;
 use serde_json::{Value, json};
 
@@ -19,7 +21,7 @@ pub(super) struct Watch<'a> {
     printing: Printing,
     progress: Progress,
     /// What the run will take, for people and for programs, until it begins.
-    expected: Option<(String, Value)>,
+    expected: Option<(Vec<String>, Value)>,
     latest: Option<Quality>,
     qualities: Vec<(usize, Quality)>,
     summary: Option<Box<Summary>>,
@@ -73,7 +75,9 @@ impl<'a> Watch<'a> {
         if let Some((words, details)) = self.expected.take() {
             output::event(self.ctx, "plan", || details);
             if !output::is_json() {
-                self.say(&words);
+                for words in &words {
+                    self.say(words);
+                }
             }
         }
         let done = resumed_from.unwrap_or(0);
@@ -82,14 +86,12 @@ impl<'a> Watch<'a> {
 
     /// How a network's image is cut, and what each rank has of it.
     fn say_tiles(&self, expected: &Expected) {
-        let join =
-            |sides: &[usize]| sides.iter().map(ToString::to_string).collect::<Vec<_>>().join("x");
         let words = match (&expected.forecast.tiles, &expected.forecast.shards) {
             (Some(plan), _) => format!(
                 "{} ({}) in windows of {}, {} at once, {:.2} pixels computed for each of the image",
                 count(plan.len(), "tile"),
-                join(&plan.grid()),
-                join(plan.window()),
+                sides(&plan.grid()),
+                sides(plan.window()),
                 expected.forecast.batch,
                 plan.work_multiplier()
             ),
@@ -98,7 +100,7 @@ impl<'a> Watch<'a> {
                 format!(
                     "the network runs on the whole image, in {} parts that exchange their borders in {}, {} by a rank at \
                      most",
-                    join(&shards.grid()),
+                    sides(&shards.grid()),
                     count(exchanges.rounds, "round"),
                     size(exchanges.bytes_sent)
                 )
@@ -109,6 +111,12 @@ impl<'a> Watch<'a> {
         if let Some(choice) = &expected.forecast.choice {
             let what = if choice.is_exact() { "exact" } else { "tiles" };
             self.ctx.log(Level::Info, format!("{what}, because {}", choice.reason));
+            if let Some(band) = expected.forecast.pass.band() {
+                let rows = count(band, "row");
+                let waves =
+                    format!("in waves of {rows}, because a rank would hold too much at once");
+                self.ctx.log(Level::Info, waves);
+            }
         }
         for (rank, share) in expected.forecast.ranks.iter().enumerate() {
             let (operators, tiles) =
@@ -130,8 +138,12 @@ impl Observer for Watch<'_> {
             }
             Event::Planned(expected) => {
                 self.say_tiles(expected);
-                let words = expected.announce(self.ctx.size(), self.ctx.process_size());
-                self.expected = Some((words, expected.details()));
+                let ranks = self.ctx.size();
+                let memory = expected.announce(ranks, self.ctx.process_size());
+                // One rank has the whole image and no choice.
+                let layout = expected.layout.as_ref().filter(|_| ranks > 1);
+                let words = layout.map(LayoutChoice::announce).into_iter().chain([memory]);
+                self.expected = Some((words.collect(), expected.details()));
             }
             Event::Started { shape, operators, iterations, resumed_from } => {
                 self.begin(shape, operators, iterations, resumed_from);

@@ -8,6 +8,9 @@
 pub(crate) mod mpi;
 pub(crate) mod solo;
 pub(crate) mod threads;
+// What MPI sends; tested without it.
+#[cfg(any(feature = "mpi", test))]
+mod wire;
 
 use std::time::{Duration, Instant};
 
@@ -34,12 +37,12 @@ impl Channel {
         Self((z ^ (z >> 31)).max(1))
     }
 
-    #[cfg(feature = "mpi")]
+    #[cfg(any(feature = "mpi", test))]
     pub(crate) fn to_bits(self) -> u64 {
         self.0
     }
 
-    #[cfg(feature = "mpi")]
+    #[cfg(any(feature = "mpi", test))]
     pub(crate) fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
@@ -130,4 +133,8 @@ pub(crate) trait Link: Send + Sync + 'static {
 
     /// Ends the job: every other rank returns an error. Under MPI the process ends, too.
     fn abort(&self, error: &Error);
+
+    /// One user of the link makes no more calls; the last one leaves the job together with the other ranks. What leaves when it is
+    /// dropped does nothing here.
+    fn leave(&self) {}
 }

@@ -1,7 +1,7 @@
 //! One rank of the MPI tests; `tests/mpi.rs` starts several with mpirun.
 //!
 //! `rank_process facts FRAME_BYTES` checks the suite, `rank_process endurance` makes many calls, `rank_process patience` waits
-//! for rank 0, and `rank_process FAULT` lets the last rank fail in some way while the others wait for it, and prints
+//! for rank 0, `rank_process attached` and `rank_process joined` come and go in one MPI, and `rank_process FAULT` lets the last rank fail in some way while the others wait for it, and prints
 //! what they get.
 
 #[path = "../resident/mod.rs"]
@@ -21,6 +21,7 @@ fn main() -> ExitCode {
     let rank = match argument(1) {
         "facts" => Mpi::initialize_with_frames(argument(2).parse().expect("a number of bytes")),
         "attached" => return attached(),
+        "joined" => return joined(),
         _ => Mpi::initialize(),
     };
     let comm = rank.expect("MPI starts");
@@ -138,4 +139,57 @@ fn attached() -> ExitCode {
     assert!(error.contains("one job only"), "{error}");
     println!("attached and left");
     ExitCode::SUCCESS
+}
+
+/// Ranks that come and go in an MPI that is there until the process exits, which finalises it.
+fn joined() -> ExitCode {
+    Mpi::initialize_for_process().expect("MPI starts");
+    Mpi::initialize_for_process().expect("nothing is left to do");
+    for _ in 0..3 {
+        let first = Mpi::join().expect("MPI is initialised");
+        let second = Mpi::join().expect("this process is a rank already");
+        // Calls on the two need not be in one order.
+        let mut sums = [[first.rank() as u64], [2 * first.rank() as u64]];
+        let [one, two] = &mut sums;
+        std::thread::scope(|scope| {
+            scope.spawn(|| first.all_reduce(Reduction::Sum, one).expect("all ranks take part"));
+            second.all_reduce(Reduction::Sum, two).expect("all ranks take part");
+        });
+        let total = (first.size() * (first.size() - 1) / 2) as u64;
+        assert_eq!(sums, [[total], [2 * total]]);
+        first.leave();
+        second.barrier().expect("this one has not left");
+        second.leave();
+        for left in [&first, &second] {
+            let error = left.barrier().expect_err("it has left").to_string();
+            assert!(error.contains("has left the job"), "{error}");
+        }
+        // Handles that outlive it do not matter to a new one.
+        Mpi::join().expect("MPI is initialised").barrier().expect("all ranks take part");
+    }
+    halves();
+    println!("joined and left");
+    ExitCode::SUCCESS
+}
+
+/// A communicator of the program's own, beside that of all ranks.
+fn halves() {
+    use mpi::raw::AsRaw as _;
+    use mpi::topology::{Color, Communicator as _, SimpleCommunicator};
+    let world = SimpleCommunicator::world();
+    let half = world.split_by_color(Color::with_value(world.rank() % 2)).expect("a color is given");
+    let handle = half.as_raw();
+    // SAFETY: the communicator lives until the end of this function.
+    let ours = unsafe { Mpi::attach_to((&raw const handle).cast()) }.expect("MPI is initialised");
+    assert_eq!((ours.rank(), ours.size()), (half.rank() as usize, half.size() as usize));
+    let all = Mpi::join().expect("threads may call this MPI");
+    assert_eq!(all.size(), world.size() as usize);
+    let mut sums = [[1_u64], [1]];
+    ours.all_reduce(Reduction::Sum, &mut sums[0]).expect("all of the half take part");
+    all.all_reduce(Reduction::Sum, &mut sums[1]).expect("all ranks take part");
+    assert_eq!(sums, [[half.size() as u64], [world.size() as u64]]);
+    let handle = world.as_raw();
+    // SAFETY: the world is always there.
+    let same = unsafe { Mpi::attach_to((&raw const handle).cast()) }.expect("MPI is initialised");
+    same.barrier().expect("all ranks take part");
 }

@@ -251,6 +251,12 @@ impl<'a> Section<'a> {
         )))
     }
 
+    /// ` (did you mean …?)`, if a key that is there may be a slip of one of these, none of which is.
+    pub(crate) fn suggest(&self, names: &[&str]) -> String {
+        let mut hints = self.table.keys().map(|key| suggest(key.get_ref(), names.iter().copied()));
+        hints.find(|hint| !hint.is_empty()).unwrap_or_default()
+    }
+
     fn inner<T>(
         &self,
         path: String,

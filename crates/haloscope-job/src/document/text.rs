@@ -42,7 +42,7 @@ impl Section<'_> {
         for key in keys {
             match self.table.get(*key).map(Spanned::get_ref) {
                 None => (),
-                Some(DeValue::Table(table)) if but.contains(key) => {
+                Some(DeValue::Table(table)) if but.iter().any(|path| is_within(path, key)) => {
                     let counts = |name: &str| !but.contains(&&*format!("{key}.{name}"));
                     let counted: Vec<_> =
                         table.iter().filter(|(name, _)| counts(name.get_ref())).collect();
@@ -61,6 +61,11 @@ impl Section<'_> {
         }
         text
     }
+}
+
+/// Whether a path is that of a table or of something in it.
+fn is_within(path: &str, table: &str) -> bool {
+    path.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// The text of a value that a page has room for.

@@ -4,6 +4,7 @@
 //! each are read by the ranks that need them. Of other scans the first rank reads all, because nothing less tells their
 //! shape, and deals the views to the ranks.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use haloscope::distribute::agree;
@@ -165,6 +166,24 @@ impl Files {
         Ok(part)
     }
 
+    /// A region of a measurement that is one file.
+    pub(crate) fn load_region(&self, index: usize, region: &[Range<usize>]) -> Result<Array> {
+        let path = &self.paths_of(index)?[0];
+        let reader = Reader::open(path, &self.options).map_err(|error| self.place.refuse(error))?;
+        reader.read_region(region).map_err(|error| self.place.refuse(error))
+    }
+
+    /// Gives `look` a measurement that is one file, band by band.
+    pub(crate) fn look_through(
+        &self,
+        index: usize,
+        mut look: impl FnMut(&Array) -> Result<()>,
+    ) -> Result<()> {
+        let path = &self.paths_of(index)?[0];
+        let reader = Reader::open(path, &self.options).map_err(|error| self.place.refuse(error))?;
+        look_through(&reader, &self.place, path, &mut look)
+    }
+
     /// Whether flat or dark frames, or a logarithm, are applied.
     pub(crate) fn has_frames(&self) -> bool {
         self.frames.is_some()
@@ -320,4 +339,21 @@ pub(crate) fn check_finite(place: &Place, path: &Path, array: &Array) -> Result<
             array.shape()
         ))),
     }
+}
+
+/// Gives `look` all values of a file, band by band, and refuses those that are no numbers.
+pub(crate) fn look_through(
+    reader: &Reader,
+    place: &Place,
+    path: &Path,
+    look: &mut dyn FnMut(&Array) -> Result<()>,
+) -> Result<()> {
+    // An error of the file has no place yet; those of `look` have theirs.
+    let mut found = Ok(());
+    let outcome = reader.for_each_band(&mut |band| {
+        found = check_finite(place, path, band).and_then(|()| look(band));
+        found.clone()
+    });
+    found?;
+    outcome.map_err(|error| place.refuse(error))
 }

@@ -202,7 +202,7 @@ pub(crate) fn is_picture(file: &Path) -> bool {
 
 /// Why nothing can be written under a name, in this build and on this disk: what cannot be written is better known before
 /// the work than after it.
-pub fn check_name(file: &Path) -> std::result::Result<(), String> {
+pub(crate) fn check_name(file: &Path) -> std::result::Result<(), String> {
     let name = file.display().to_string();
     let format = Format::of_name(&name).ok_or_else(|| {
         format!(

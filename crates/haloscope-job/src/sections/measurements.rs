@@ -2,17 +2,22 @@
 
 use std::path::PathBuf;
 
-use haloscope::io::{self, Axes, ReadOptions};
+use haloscope::array::extremes;
+use haloscope::distribute::agree;
+use haloscope::image::Space;
+use haloscope::io::{self, Axes, ReadOptions, Reader};
 use haloscope::noise::Noise;
 use haloscope::phantom::{SheppLogan, Table, landscape};
 use haloscope::{Array, Result};
+use haloscope_comm::Context;
 use ndarray::Axis;
 
-use super::data_files::{Files, check_finite};
+use super::data_files::{Files, check_finite, look_through};
 use super::operators::Entry;
 use super::placement::Placement;
 use super::scan_file::ScanFile;
 use crate::document::{Place, Section};
+use crate::shards::spatial_regions;
 use crate::words;
 
 /// `[measurements]`.
@@ -64,8 +69,9 @@ impl Source {
             ["phantom" | "image"] => Simulation::read(section).map(Self::Simulation),
             _ => Err(section.place().refuse(format!(
                 "{} is given; one of `files` (measured data), `scan` (an HDF5 file in Data Exchange \
-                 layout), `phantom` or `image` (simulated) is expected",
-                if given.is_empty() { "none".into() } else { given.join(" and ") }
+                 layout), `phantom` or `image` (simulated) is expected{}",
+                if given.is_empty() { "none".into() } else { given.join(" and ") },
+                if given.is_empty() { section.suggest(&sources) } else { String::new() }
             ))),
         }
     }
@@ -157,6 +163,14 @@ impl Simulation {
         }
     }
 
+    /// The file of the image, if it has one.
+    pub(crate) fn file(&self) -> Option<&ImageFile> {
+        match &self.image {
+            KnownImage::File(file) => Some(file),
+            KnownImage::Landscape(_) | KnownImage::SheppLogan { .. } => None,
+        }
+    }
+
     /// The image that is to be found, and where its file says that it is.
     pub(crate) fn truth(&self) -> Result<(Array, Placement)> {
         let nowhere = |image| (image, Placement::default());
@@ -186,6 +200,42 @@ impl ImageFile {
 
     pub(crate) fn load(&self) -> Result<Array> {
         Ok(self.load_with_placement()?.0)
+    }
+
+    /// Whether ranks can read parts of it. Blocks of pixels are made of the whole.
+    pub(crate) fn has_parts(&self) -> bool {
+        self.shrink == 1
+    }
+
+    /// The shape of an image that has parts, and where its file says that it is, without its values.
+    pub(crate) fn outline(&self) -> Result<(Vec<usize>, Placement)> {
+        let reader = self.open()?;
+        let nothing = reader.image(Array::zeros(vec![0; reader.shape().len()]));
+        Ok((reader.shape().to_vec(), Placement::of(&nothing)))
+    }
+
+    /// This rank's part of an image that has parts; all ranks call it.
+    pub(crate) fn load_part(&self, ctx: &Context, space: &Space) -> Result<Array> {
+        let reader = agree(ctx, self.open())?;
+        let part = reader.read_sharded(ctx, &spatial_regions(space))?;
+        let part = part.unwrap_or_else(|| Array::zeros(space.own_shape()));
+        agree(ctx, check_finite(&self.place, &self.path, &part))?;
+        Ok(part)
+    }
+
+    /// The least and the greatest value of an image that has parts, band by band.
+    pub(crate) fn extremes(&self) -> Result<(f32, f32)> {
+        let mut ends = (f32::INFINITY, f32::NEG_INFINITY);
+        look_through(&self.open()?, &self.place, &self.path, &mut |band| {
+            let (low, high) = extremes(band);
+            ends = (ends.0.min(low), ends.1.max(high));
+            Ok(())
+        })?;
+        Ok(ends)
+    }
+
+    fn open(&self) -> Result<Reader> {
+        Reader::open(&self.path, &self.options).map_err(|error| self.place.refuse(error))
     }
 
     /// The image, and where its file says that it is.

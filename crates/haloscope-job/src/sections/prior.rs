@@ -7,18 +7,22 @@ use std::path::Path;
 use std::sync::Arc;
 
 use haloscope::denoise::{Denoiser, NetworkDenoiser, TotalVariation};
-use haloscope::distribute::{DistributedTotalVariation, ShardedNetwork, distribute_with};
+use haloscope::distribute::{ShardedNetwork, distribute_with};
 use haloscope::image::{Layout, Space};
-use haloscope::solve::{self, Plug, Prior, PriorForms, Range, TotalVariationPrior};
+use haloscope::solve::{self, Plug, PriorForms, Range, TotalVariationPrior};
 use haloscope::tiling::{Batch, Border, Extent, Overlap, Patch, Shards, Strategy, Tiling};
 use haloscope::{Array, Error, Image, Result};
 use haloscope_comm::{Collectives, Context};
 use haloscope_nn::engine::{Accuracy, EngineOptions};
-use haloscope_nn::models::{Model, ModelName};
+use haloscope_nn::models::ModelName;
+use haloscope_onnx::FileOptions;
 use ndarray::{ArrayD, Dimension};
 use toml::de::DeValue;
 
+use crate::device::DeviceChoice;
 use crate::document::{Place, Section, Value};
+use crate::models::{ModelOptions, OpenedModel};
+use crate::shards::Grid;
 use crate::words::count;
 
 /// `[prior]`.
@@ -69,26 +73,16 @@ pub(crate) struct NetworkPlan {
     strategy: Strategy,
     border: Border,
     batch: Option<usize>,
-    shards: Option<Grid>,
+    /// A key that describes tiles, and where it is.
+    tiled: Option<(&'static str, Place)>,
+    /// The parts of an exact network along each side, of which `[prior]` says so only in older jobs.
+    grid: Option<Grid>,
+    /// The most bytes that an exact network may take on a rank.
+    memory_budget: Option<usize>,
     accuracy: Accuracy,
-}
-
-/// `shards`: the parts of the image along each side.
-#[derive(Clone, Debug)]
-struct Grid(Shards);
-
-impl<'a> Value<'a> for Grid {
-    fn expected() -> String {
-        "\"auto\", or the number of parts along each side, as in [2, 2]".into()
-    }
-
-    fn of(value: &'a DeValue<'a>) -> Option<Self> {
-        match value.as_str() {
-            Some("auto") => Some(Self(Shards::Auto)),
-            Some(_) => None,
-            None => Vec::of(value).map(|grid| Self(Shards::Grid(grid))),
-        }
-    }
+    /// What is said of an ONNX file.
+    file: FileOptions,
+    device: DeviceChoice,
 }
 
 /// What a network takes for black and white.
@@ -150,12 +144,11 @@ impl<'a> Value<'a> for PatchLength {
     }
 }
 
-/// The prior of a run, on all ranks.
-#[derive(Clone, Debug)]
-pub(crate) enum RankedPrior {
-    None(Option<(f32, f32)>),
-    TotalVariation(TotalVariationPrior<DistributedTotalVariation>, Option<(f32, f32)>),
-    Network(Plug),
+/// A network on one rank.
+pub(crate) struct Opened {
+    pub denoiser: NetworkDenoiser,
+    /// Which device runs it and why, where that was left open.
+    pub note: Option<String>,
 }
 
 impl Default for PriorPlan {
@@ -179,6 +172,34 @@ impl PriorPlan {
             return Err(section.place_of("clamp").refuse(reason));
         }
         Ok(Self { kind, clamp })
+    }
+
+    /// The grid that `[prior]` gives, as older jobs do.
+    pub(crate) fn take_grid(&mut self) -> Option<Grid> {
+        match &mut self.kind {
+            PriorKind::Network(network) => network.grid.take(),
+            _ => None,
+        }
+    }
+
+    /// Lets a network work on the parts that the job asks for.
+    pub(crate) fn cut_into(&mut self, grid: Option<&Grid>) -> Result<()> {
+        if let (PriorKind::Network(network), Some(grid)) = (&mut self.kind, grid) {
+            if grid.is_given() {
+                network.check_grid(grid)?;
+            }
+            network.grid = Some(grid.clone());
+        }
+        Ok(())
+    }
+
+    /// Lets a network that has a grid take the one that suits the ranks, and stay exact.
+    pub(crate) fn leave_grid_open(&mut self) {
+        if let PriorKind::Network(network) = &mut self.kind
+            && network.grid.take().is_some_and(|grid| grid.is_given())
+        {
+            network.strategy = Strategy::Exact;
+        }
     }
 
     /// A few words on it.
@@ -223,15 +244,24 @@ impl PriorPlan {
         threads: usize,
         image: &[usize],
         levels: &[Level],
-    ) -> Result<Option<NetworkDenoiser>> {
+        local_rank: usize,
+    ) -> Result<Option<Opened>> {
         let PriorKind::Network(network) = &self.kind else { return Ok(None) };
-        let denoiser = network.open(threads, image)?;
-        network.check_image(&denoiser, image)?;
+        let opened = network.open(threads, image, local_rank)?;
+        let denoiser = &opened.denoiser;
+        network.check_image(denoiser, image)?;
         let own = std::slice::from_ref(&network.level);
         for Level { place, sigma } in if levels.is_empty() { own } else { levels } {
             denoiser.model().check_level(*sigma).map_err(|error| place.refuse(error))?;
         }
-        Ok(Some(denoiser))
+        Ok(Some(opened))
+    }
+
+    /// Lets a network run on another device.
+    pub(crate) fn run_on(&mut self, device: DeviceChoice) {
+        if let PriorKind::Network(network) = &mut self.kind {
+            network.device = device;
+        }
     }
 
     /// The values that are black and white to a network, for an image to begin with of these [robust extremes](robust_extremes):
@@ -311,35 +341,46 @@ impl PriorPlan {
         denoiser: Option<Arc<NetworkDenoiser>>,
         scale: Option<(f32, f32)>,
         space: Option<&Arc<Space>>,
-    ) -> Result<RankedPrior> {
+    ) -> Result<PriorForms> {
         match (&self.kind, denoiser) {
             (PriorKind::TotalVariation { weight, denoiser }, _) => {
-                let denoiser = DistributedTotalVariation::new(*denoiser, ctx)?;
-                let prior = TotalVariationPrior { weight: *weight, denoiser };
-                Ok(RankedPrior::TotalVariation(prior, self.clamp))
+                let prior = TotalVariationPrior { weight: *weight, denoiser: *denoiser };
+                PriorForms::total_variation(prior, self.clamp, ctx)
             }
             (PriorKind::Network(network), Some(denoiser)) => {
                 let shared: Arc<dyn Denoiser> = match space {
                     Some(space) => Arc::new(ShardedNetwork::new(denoiser, space)?),
                     None => Arc::new(distribute_with(denoiser, ctx, network.tiling())?),
                 };
-                let range = match self.clamp {
-                    Some((low, high)) => Range::Clamp(low, high),
-                    None if network.scale == Scale::Range => Range::Normalise,
-                    None => Range::AsIs,
-                };
+                let range = Range::of(self.clamp, network.scale == Scale::Range);
                 let plug = Plug::new(shared, network.level.sigma).range(range);
-                Ok(RankedPrior::Network(match scale {
+                Ok(PriorForms::denoiser(match scale {
                     Some((black, white)) => plug.scale(black, white)?,
                     None => plug,
                 }))
             }
-            _ => Ok(RankedPrior::None(self.clamp)),
+            _ => Ok(PriorForms::none(self.clamp)),
         }
     }
 }
 
+/// Refuses a key of tiles beside what leaves none.
+fn refuse_tiles(key: &str, place: &Place) -> Error {
+    place.refuse(format!("`{key}` is given; an exact denoiser has no tiles: leave it out"))
+}
+
 impl NetworkPlan {
+    /// Refuses a grid of parts beside what asks for tiles.
+    fn check_grid(&self, grid: &Grid) -> Result<()> {
+        match (self.strategy, &self.tiled) {
+            (Strategy::Exact, _) | (Strategy::Standard, None) => Ok(()),
+            (Strategy::Standard, Some((key, place))) => Err(refuse_tiles(key, place)),
+            _ => Err(grid.place.refuse(
+                "`shards` are given; they are the parts of an exact denoiser: leave them or `strategy` out",
+            )),
+        }
+    }
+
     fn read(section: &Section) -> Result<Self> {
         let strategies = [
             ("standard", Strategy::Standard),
@@ -357,18 +398,26 @@ impl NetworkPlan {
         ];
         let accuracies = [("fast", Accuracy::Fast), ("strict", Accuracy::Strict)];
         let strategy = section.choose("strategy", &strategies)?.unwrap_or_default();
-        let shards: Option<Grid> = section.get("shards")?;
-        let is_exact = strategy == Strategy::Exact
-            || strategy == Strategy::Standard && matches!(shards, Some(Grid(Shards::Grid(_))));
         let tiled =
             ["patch", "overlap", "border", "batch"].into_iter().find(|key| section.has(key));
-        if let (true, Some(key)) = (is_exact, tiled) {
-            let reason = format!("`{key}` is given; an exact denoiser has no tiles: leave it out");
-            return Err(section.place_of(key).refuse(reason));
+        let memory_budget = section.count("memory_budget")?;
+        let tiled = tiled.map(|key| (key, section.place_of(key)));
+        if let (Strategy::Exact, Some((key, place))) = (strategy, &tiled) {
+            return Err(refuse_tiles(key, place));
         }
-        if shards.is_some() && !is_exact && strategy != Strategy::Standard {
-            let reason = "`shards` are given; they are the parts of an exact denoiser: leave them or `strategy` out";
-            return Err(section.place_of("shards").refuse(reason));
+        let is_tiled = !matches!(strategy, Strategy::Standard | Strategy::Exact);
+        if memory_budget.is_some() && (is_tiled || tiled.is_some()) {
+            return Err(section.place_of("memory_budget").refuse(
+                "`memory_budget` is given; it is for an exact denoiser, and tiles are asked for: leave it out, and take a \
+                 smaller `patch` or `batch`",
+            ));
+        }
+        let grid = Grid::read(section)?;
+        if grid.is_some() {
+            section.notice(
+                "shards",
+                "`shards` stand beside `image` now, before the first section, whichever layout the image has",
+            );
         }
         let name = section.require::<&str>("model")?;
         // A file next to the job file goes before a name that the command knows.
@@ -386,22 +435,29 @@ impl NetworkPlan {
             strategy,
             border: section.choose("border", &borders)?.unwrap_or_default(),
             batch: section.count("batch")?,
-            shards,
+            tiled,
+            grid,
+            memory_budget,
             accuracy: section.choose("accuracy", &accuracies)?.unwrap_or(Accuracy::Fast),
+            file: section.section("onnx", read_file_options)?.unwrap_or_default(),
+            device: read_device(section)?,
         })
     }
 
-    fn open(&self, threads: usize, image: &[usize]) -> Result<NetworkDenoiser> {
-        let model = self.model(image)?;
-        let options =
-            EngineOptions { threads, accuracy: self.accuracy, ..EngineOptions::default() };
-        NetworkDenoiser::new(model, options)
+    fn open(&self, threads: usize, image: &[usize], local_rank: usize) -> Result<Opened> {
+        let opened = self.opened(image, local_rank)?;
+        let note = opened.note.clone();
+        let (accuracy, memory_budget) = (self.accuracy, self.memory_budget);
+        let options = EngineOptions { threads, accuracy, memory_budget };
+        Ok(Opened { denoiser: opened.into_denoiser(options)?, note })
     }
 
     /// Random weights are for whatever the image is; others know their channels and sides themselves.
-    fn model(&self, image: &[usize]) -> Result<Model> {
+    fn opened(&self, image: &[usize], local_rank: usize) -> Result<OpenedModel> {
+        let options = ModelOptions { file: self.file.clone(), device: self.device, local_rank };
         ModelName::in_job(&self.model)
-            .and_then(|name| name.open(image[1], image.len() - 2))
+            .map_err(Error::from)
+            .and_then(|name| OpenedModel::open(&name, image[1], image.len() - 2, &options))
             .map_err(|error| self.place.refuse(error))
     }
 
@@ -411,7 +467,7 @@ impl NetworkPlan {
             (denoiser.model().image_channels(), denoiser.model().network().rank());
         let fits_whole = image.len() == rank + 2 && image[1] == channels;
         if fits_whole || channels == 1 && image.len() >= rank + 2 {
-            return Ok(());
+            return self.check_budget(denoiser, image);
         }
         let advice = match image {
             _ if cfg!(not(feature = "builtin")) => "",
@@ -431,22 +487,30 @@ impl NetworkPlan {
         }))
     }
 
+    /// Refuses a memory budget for tiles, whose bits it could change.
+    fn check_budget(&self, denoiser: &NetworkDenoiser, image: &[usize]) -> Result<()> {
+        if self.memory_budget.is_none() {
+            return Ok(());
+        }
+        let choice = self.tiling().choose(image, denoiser)?;
+        if choice.is_exact() {
+            return Ok(());
+        }
+        Err(self.place.refuse(format!(
+            "`memory_budget` is given; it is for an exact denoiser, and this one has tiles, because {}: leave it out",
+            choice.reason
+        )))
+    }
+
     /// The noise level that it is told by methods that have none of their own.
     pub(crate) fn sigma(&self) -> f32 {
         self.level.sigma
     }
 
-    /// A key that says how images are cut, if there is one that leaves no choice.
+    /// A key that asks for tiles, if there is one.
     pub(crate) fn tiling_key(&self) -> Option<&'static str> {
         let is_tiled = !matches!(self.strategy, Strategy::Standard | Strategy::Exact);
-        let keys = [
-            ("strategy", is_tiled),
-            ("patch", self.patch.is_some()),
-            ("overlap", self.overlap.is_some()),
-            ("batch", self.batch.is_some()),
-            ("shards", matches!(self.shards, Some(Grid(Shards::Grid(_))))),
-        ];
-        keys.into_iter().find(|(_, is_given)| *is_given).map(|(key, _)| key)
+        is_tiled.then_some("strategy").or(self.tiled.as_ref().map(|(key, _)| *key))
     }
 
     /// How images are cut. What the job leaves open is the library's standard, which does not depend on the number of
@@ -460,9 +524,39 @@ impl NetworkPlan {
         let overlap = self.overlap.as_ref().map_or(Overlap::Standard, |all| extent(all).into());
         let batch = self.batch.map_or_else(Batch::default, Batch::AtMost);
         let (strategy, border) = (self.strategy, self.border);
-        let shards =
-            self.shards.as_ref().map_or_else(Shards::default, |Grid(shards)| shards.clone());
+        let shards = self.grid.as_ref().map_or_else(Shards::default, |grid| grid.shards.clone());
         Tiling { strategy, patch, overlap, axes: None, border, batch, shards }
+    }
+}
+
+/// `device`.
+fn read_device(section: &Section) -> Result<DeviceChoice> {
+    let Some(text) = section.get::<&str>("device")? else { return Ok(DeviceChoice::default()) };
+    text.parse().map_err(|reason: String| section.place_of("device").refuse(reason))
+}
+
+/// `[prior.onnx]`.
+fn read_file_options(section: &Section) -> Result<FileOptions> {
+    let mut options = FileOptions::default();
+    for key in FileOptions::KEYS {
+        if let Some(Setting(value)) = section.get(key)? {
+            options.set(key, &value).map_err(|reason| section.place_of(key).refuse(reason))?;
+        }
+    }
+    Ok(options)
+}
+
+/// A word or a number, as text.
+struct Setting(String);
+
+impl<'a> Value<'a> for Setting {
+    fn expected() -> String {
+        "a word in quotes or a number".into()
+    }
+
+    fn of(value: &'a DeValue<'a>) -> Option<Self> {
+        let text = value.as_str().map(str::to_owned);
+        text.or_else(|| f64::of(value).map(|number| number.to_string())).map(Self)
     }
 }
 
@@ -565,70 +659,6 @@ fn extent(lengths: &[usize]) -> Extent {
     match lengths {
         [same] => Extent::Same(*same),
         each => Extent::PerAxis(each.to_vec()),
-    }
-}
-
-impl RankedPrior {
-    /// As methods take it.
-    pub(crate) fn forms(&self) -> PriorForms {
-        let (prox, denoiser) = (self.prox(), self.plug());
-        PriorForms { prox, denoiser, weight: self.weight(), range: self.range() }
-    }
-
-    /// As something with a prox.
-    fn prox(&self) -> Arc<dyn Prior> {
-        match self.clone() {
-            Self::None(clamp) => Arc::new(Clamped { inner: None, clamp }),
-            Self::TotalVariation(prior, None) => Arc::new(prior),
-            Self::TotalVariation(prior, clamp) => Arc::new(Clamped { inner: Some(prior), clamp }),
-            Self::Network(plug) => Arc::new(plug),
-        }
-    }
-
-    /// As a denoiser; the level of total variation is its weight.
-    fn plug(&self) -> Option<Plug> {
-        match self.clone() {
-            Self::None(_) => None,
-            Self::TotalVariation(TotalVariationPrior { weight, denoiser }, clamp) => {
-                let range = clamp.map_or(Range::AsIs, |(low, high)| Range::Clamp(low, high));
-                Some(Plug::new(Arc::new(denoiser), weight as f32).range(range))
-            }
-            Self::Network(plug) => Some(plug),
-        }
-    }
-
-    /// The range that images are brought back to, where the method itself does it.
-    fn range(&self) -> Option<(f32, f32)> {
-        match self {
-            Self::None(clamp) | Self::TotalVariation(_, clamp) => *clamp,
-            Self::Network(_) => None,
-        }
-    }
-
-    /// The weight of total variation, if it is that.
-    fn weight(&self) -> Option<f64> {
-        match self {
-            Self::TotalVariation(prior, _) => Some(prior.weight),
-            _ => None,
-        }
-    }
-}
-
-/// A prior, or none, in a range: what its prox leaves is brought back to the range.
-#[derive(Debug)]
-struct Clamped {
-    inner: Option<TotalVariationPrior<DistributedTotalVariation>>,
-    clamp: Option<(f32, f32)>,
-}
-
-impl Prior for Clamped {
-    fn prox(&self, image: Image, step: f64) -> Result<Image> {
-        let mut result = match &self.inner {
-            Some(prior) => prior.prox(image, step)?,
-            None => image,
-        };
-        result.clamp(self.clamp);
-        Ok(result)
     }
 }
 

@@ -4,18 +4,16 @@ use std::time::Duration;
 
 use haloscope::fidelity::{Fidelities, L1, L2, Poisson};
 use haloscope::image::Layout;
-use haloscope::noise::estimate_deviation;
 use haloscope::solve::{
-    Algorithm, DataUse, Ingredients, Key, KeyKind, KeyValue, Keys, METHODS, Method, Problem,
-    Stopping,
+    Algorithm, DataUse, Ingredients, Key, KeyKind, KeyValue, Keys, METHODS, Method, PriorForms,
+    Problem, Stopping, estimate_noise,
 };
 use haloscope::{Array, Error, Result};
-use haloscope_comm::{Collectives, Reduction};
 use toml::de::DeValue;
 
 use super::files::{self, StartPlan};
 use super::operators::Entry;
-use super::prior::{Level, PriorPlan, RankedPrior};
+use super::prior::{Level, PriorPlan};
 use crate::document::{Place, Section, Value};
 
 /// The values of a measurement in shards that are brought together to estimate their noise: 64 MB.
@@ -192,7 +190,7 @@ impl SolverPlan {
     pub(crate) fn build(
         &self,
         problem: &Problem,
-        prior: &RankedPrior,
+        prior: PriorForms,
         iterations: usize,
     ) -> Result<(Box<dyn Algorithm>, Option<f64>)> {
         let noise = if self.finds_noise() { Some(self.noise_of(problem)?) } else { None };
@@ -200,7 +198,7 @@ impl SolverPlan {
             Some(noise) => self.keys.clone().with("noise", KeyValue::Number(noise))?,
             None => self.keys.clone(),
         };
-        let from = Ingredients { problem, prior: prior.forms(), keys: &keys, iterations };
+        let from = Ingredients { problem, prior, keys: &keys, iterations };
         Ok((self.algorithm.build(&from)?, noise))
     }
 
@@ -209,30 +207,15 @@ impl SolverPlan {
         self.keys.is_auto("noise")
     }
 
+    /// Whether it estimates noise from measurements, the largest of which has so many values, and could not do so in shards.
+    pub(crate) fn needs_whole_measurements(&self, largest: Option<usize>) -> bool {
+        self.finds_noise() && largest.is_some_and(|values| values > MOST_GATHERED)
+    }
+
     /// The noise of the measurements, of all operators on average: the same on any number of ranks.
     fn noise_of(&self, problem: &Problem) -> Result<f64> {
-        let mut squares = vec![0.0; problem.operators()];
-        let mut typical = vec![0.0; problem.operators()];
-        for (index, part) in problem.data().iter() {
-            let whole = self.whole_part(problem, index, part)?;
-            let part = whole.as_ref().unwrap_or(part);
-            // Those of an image in shards are known to all ranks, and counted by one.
-            if whole.is_some() && !problem.context().is_root() {
-                continue;
-            }
-            let axes = if self.is_scan && part.ndim() == 4 { 1 } else { 2 };
-            squares[index] = estimate_deviation(part, axes).powi(2);
-            let sum: f64 = part.iter().map(|value| f64::from(*value).powi(2)).sum();
-            typical[index] = sum / part.len().max(1) as f64;
-        }
-        // Each number has one rank, so that the sums are exact.
-        let comm = problem.context().comm();
-        comm.all_reduce(Reduction::Sum, &mut squares)?;
-        comm.all_reduce(Reduction::Sum, &mut typical)?;
-        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
-        // Data without noise are as exact as anything is.
-        let least = (1e-3 * mean(&typical).sqrt()).max(f64::MIN_POSITIVE.sqrt());
-        Ok(mean(&squares).sqrt().max(least))
+        let axes = |_, part: &Array| if self.is_scan && part.ndim() == 4 { 1 } else { 2 };
+        estimate_noise(problem, axes, |index, part| self.whole_part(problem, index, part))
     }
 
     /// All of a measurement of which each rank has a part; `None` if the ranks have whole ones.

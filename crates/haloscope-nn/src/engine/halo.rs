@@ -14,7 +14,8 @@ pub struct HaloPlan {
 /// An exchange with the neighbours on both sides along one axis. The neighbours have the same round, with the same lengths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Round {
-    /// The step before which it takes place, as an index into [`EnginePlan::steps`](super::EnginePlan::steps).
+    /// The step before which it takes place, as an index into [`EnginePlan::steps`](super::EnginePlan::steps); the same step
+    /// comes again in every wave of a plan that runs in [waves](super::EnginePlan::waves).
     pub step: usize,
     /// The spatial axis.
     pub axis: usize,
@@ -22,6 +23,13 @@ pub struct Round {
     pub sent: [usize; 2],
     /// Values from the neighbour before and the one after.
     pub received: [usize; 2],
+}
+
+impl Round {
+    /// Values that all faces have together.
+    pub(crate) fn len(&self) -> usize {
+        self.sent.iter().chain(&self.received).sum()
+    }
 }
 
 impl HaloPlan {
@@ -48,6 +56,11 @@ impl HaloPlan {
     pub fn bytes_sent(&self) -> u64 {
         let values = self.rounds.iter().flat_map(|round| round.sent);
         values.map(|count| 4 * count as u64).sum()
+    }
+
+    /// Values of the faces of the largest exchange.
+    pub(crate) fn faces_len(&self) -> usize {
+        self.rounds.iter().map(Round::len).max().unwrap_or(0)
     }
 
     /// The messages that the part sends in a run.

@@ -2,10 +2,12 @@
 
 use std::any::Any;
 use std::fmt;
+use std::ops::Range;
 use std::time::Duration;
 
 use super::halo::{Halo, HaloPlan};
-use crate::error::Result;
+use super::waves::Waves;
+use crate::error::{Error, Result};
 use crate::shape::Shape;
 
 /// A network planned for one shape of input: immutable, and shared by as many runs as you like.
@@ -37,7 +39,8 @@ pub trait EnginePlan: Send + Sync + fmt::Debug {
         self.run_observed(input, output, scratch, &mut |_, _| ())
     }
 
-    /// As [`run`](Self::run); `observe` is told of each step and the time it took.
+    /// As [`run`](Self::run); `observe` is told of each step and the time it took. In [`waves`](Self::waves) a step comes
+    /// once in each wave, with the operations of the rows that the wave computes.
     fn run_observed(
         &self,
         input: &[f32],
@@ -45,6 +48,29 @@ pub trait EnginePlan: Send + Sync + fmt::Debug {
         scratch: &mut Scratch,
         observe: &mut dyn FnMut(&PlanStep, Duration),
     ) -> Result<()>;
+
+    /// How it runs in waves, if it does.
+    fn waves(&self) -> Option<&Waves> {
+        None
+    }
+
+    /// As [`run_observed`](Self::run_observed), with the input read and the output written by bands of rows (the last axis but
+    /// one), each once and in their order. A plan that runs in [`waves`](Self::waves) holds no more of either than a band;
+    /// any other one reads all at once.
+    fn run_bands(
+        &self,
+        read: &mut BandSource<'_>,
+        write: &mut BandSink<'_>,
+        scratch: &mut Scratch,
+        observe: &mut dyn FnMut(&PlanStep, Duration),
+    ) -> Result<()> {
+        let mut input = vec![0.0; self.input_shape().count()];
+        let mut output = vec![0.0; self.output_shape().count()];
+        let rows = |shape: &Shape| 0..shape.spatial()[shape.spatial().len() - 2];
+        read(rows(self.input_shape()), &mut input).map_err(Error::Band)?;
+        self.run_observed(&input, &mut output, scratch, observe)?;
+        write(rows(self.output_shape()), &output).map_err(Error::Band)
+    }
 
     /// What is exchanged with neighbours; nothing, unless the plan is for a part of an image.
     fn halo(&self) -> &HaloPlan {
@@ -65,6 +91,13 @@ pub trait EnginePlan: Send + Sync + fmt::Debug {
         self.run_observed(input, output, scratch, observe)
     }
 }
+
+/// Fills `[batch][channel][depth][row][column]` with these rows of the input, or says in words why it cannot.
+pub type BandSource<'a> =
+    dyn FnMut(Range<usize>, &mut [f32]) -> std::result::Result<(), String> + 'a;
+
+/// Takes these rows of the output, in the same order, or says in words why it cannot.
+pub type BandSink<'a> = dyn FnMut(Range<usize>, &[f32]) -> std::result::Result<(), String> + 'a;
 
 /// The bytes that a plan takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -122,6 +155,11 @@ impl PlanStep {
     #[must_use]
     pub fn new(name: String, method: String, flops: f64) -> Self {
         Self { name, method, flops }
+    }
+
+    /// Makes it a part of a step, with so many operations.
+    pub(crate) fn set_flops(&mut self, flops: f64) {
+        self.flops = flops;
     }
 
     /// The name of the network's node.

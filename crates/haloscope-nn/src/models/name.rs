@@ -100,6 +100,12 @@ impl ModelName {
                 ..Fdncnn::default()
             }
             .random(SEED)?,
+            Self::File(path) if self.is_onnx() => {
+                return Err(Error::Unsupported {
+                    file: path.display().to_string(),
+                    reason: "ONNX files run on ONNX Runtime, for jobs, denoise, evaluate and plan; weights are expected here".into(),
+                });
+            }
             Self::File(path) => {
                 let state = StateDict::open(path, &Limits::default())?;
                 Model::recognize(&state).map_err(|error| Error::Content {
@@ -115,6 +121,13 @@ impl ModelName {
     #[must_use]
     pub fn has_random_weights(&self) -> bool {
         !matches!(self, Self::File(_) | Self::Builtin(_))
+    }
+
+    /// Whether it is an ONNX file, which holds a whole network for ONNX Runtime.
+    #[must_use]
+    pub fn is_onnx(&self) -> bool {
+        let Self::File(path) = self else { return false };
+        path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("onnx"))
     }
 
     /// The name as job files have it, in which random weights are said to be random.

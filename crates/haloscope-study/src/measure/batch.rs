@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use haloscope::Digest;
-use haloscope::denoise::{Denoiser, NetworkDenoiser};
+use haloscope::denoise::Denoiser;
 use haloscope::distribute::distribute_with;
 use haloscope::memory::{peak_resident_bytes, resident_bytes};
 use haloscope::phantom::landscape;
 use haloscope_comm::ContextOptions;
+use haloscope_job::{ModelOptions, OpenedModel};
 use haloscope_nn::engine::EngineOptions;
 
 use super::Tell;
@@ -25,12 +26,14 @@ pub(super) fn measure(trial: &Trial, tell: &Tell<'_>) -> Result<()> {
     let (channels, axes) = (image.shape()[1], image.ndim() - 2);
     tell(Answer::Data(Digest::of(&image).to_string()))?;
 
-    let model = configuration.model.parse::<ModelName>()?.open(channels, axes)?;
+    let name = configuration.model.parse::<ModelName>()?;
+    let device = ModelOptions { device: configuration.device()?, ..ModelOptions::default() };
+    let opened = OpenedModel::open(&name, channels, axes, &device)?;
     let options = EngineOptions { threads: configuration.threads, ..EngineOptions::default() };
     let threads = Some(configuration.threads);
     let ctx = ContextOptions { threads, ..ContextOptions::default() }.solo()?;
     let before = resident_bytes();
-    let network = Arc::new(NetworkDenoiser::new(model, options)?);
+    let network = Arc::new(opened.into_denoiser(options)?);
     let denoiser = distribute_with(network.clone(), &ctx, tiling(configuration)?)?;
     let work = denoiser.work(image.shape())?;
     let level = (trial.settings.sigma as f32).into();
@@ -39,7 +42,7 @@ pub(super) fn measure(trial: &Trial, tell: &Tell<'_>) -> Result<()> {
     // What the network gets at once.
     let mut shape = vec![configuration.batch.unwrap_or(1), channels];
     shape.extend(tiling(configuration)?.plan(image.shape(), network.alignment(), 1)?.window());
-    let predicted = network.memory(&shape)?;
+    let predicted = network.plan(&shape)?.memory();
     for &repetition in &trial.repetitions {
         let begin = Instant::now();
         let denoised = denoiser.denoise(&image, &level)?;
@@ -49,7 +52,9 @@ pub(super) fn measure(trial: &Trial, tell: &Tell<'_>) -> Result<()> {
         let digest = Digest::of(&denoised);
         let row = Row {
             peak_bytes: peak,
-            predicted_bytes: predicted.map(|bytes| bytes as u64),
+            predicted_bytes: Some(predicted.total() as u64),
+            device_name: Some(network.device()),
+            predicted_device_bytes: Some(predicted.device as u64),
             pixels_computed: Some(work.computed),
             pixels_kept: Some(work.kept),
             ..configuration.row(repetition, 0, seconds)

@@ -3,7 +3,8 @@
 use std::time::Instant;
 
 use haloscope::memory::{peak_resident_bytes, resident_bytes};
-use haloscope_nn::engine::{Cpu, Engine, EngineOptions};
+use haloscope_job::{ModelOptions, OpenedModel};
+use haloscope_nn::engine::EngineOptions;
 use haloscope_nn::models::Sigma;
 use haloscope_nn::{Shape, Tensor};
 
@@ -20,7 +21,9 @@ const CHANNELS: usize = 3;
 pub(super) fn measure(trial: &Trial, tell: &Tell<'_>) -> Result<()> {
     let configuration = &trial.configuration;
     let name = configuration.model.parse::<ModelName>()?;
-    let model = name.open(CHANNELS, configuration.sides().len())?;
+    let options = ModelOptions { device: configuration.device()?, ..ModelOptions::default() };
+    let opened = OpenedModel::open(&name, CHANNELS, configuration.sides().len(), &options)?;
+    let OpenedModel { model, engine, .. } = opened;
     let mut sizes = vec![1, CHANNELS + usize::from(model.sigma() == Sigma::Map)];
     sizes.extend(configuration.sides());
     let shape = Shape::new(sizes)?;
@@ -29,7 +32,7 @@ pub(super) fn measure(trial: &Trial, tell: &Tell<'_>) -> Result<()> {
     let before = resident_bytes().map(|bytes| bytes.saturating_sub(weights));
     let input = Tensor::new(shape.clone(), vec![0.5; shape.count()])?;
     let options = EngineOptions { threads: configuration.threads, ..EngineOptions::default() };
-    let plan = Cpu::default().plan_consuming(model.into_network(), &shape, &options)?;
+    let plan = engine.plan_consuming(model.into_network(), &shape, &options)?;
     let mut output = vec![0.0; plan.output_shape().count()];
     let arrays = size_of::<f32>() * (shape.count() + output.len());
     let predicted = (plan.memory().total() + arrays) as u64;
@@ -44,6 +47,8 @@ pub(super) fn measure(trial: &Trial, tell: &Tell<'_>) -> Result<()> {
         let row = Row {
             peak_bytes: peak,
             predicted_bytes: Some(predicted),
+            device_name: Some(engine.device()),
+            predicted_device_bytes: Some(plan.memory().device as u64),
             ..configuration.row(repetition, 0, seconds)
         };
         tell(Answer::Repetition { rows: vec![row], image: None })?;

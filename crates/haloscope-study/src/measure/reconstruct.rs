@@ -8,9 +8,9 @@ use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
 
 use haloscope::memory::peak_resident_bytes;
-use haloscope::metrics::psnr;
+use haloscope::metrics::{of_images, psnr};
 use haloscope::solve::{Algorithm, Record, Setting, State, Stopping, solve};
-use haloscope::{Array, Digest, Image};
+use haloscope::{Digest, Image};
 use haloscope_comm::{CallCost, Collectives, Context};
 use haloscope_job::Prepared;
 
@@ -36,14 +36,15 @@ fn run(ctx: &Context, trial: &Trial, tell: &Tell<'_>) -> Result<()> {
     if ctx.is_root() {
         tell(Answer::Data(digest))?;
     }
-    // Only the first rank compares.
+    // Only the first rank compares, unless each has a part.
     let truth = prepared.truth.take().filter(|_| ctx.is_root());
+    let truth_part = prepared.truth_part.take();
     let start = prepared.start.take().ok_or_else(|| {
         Error::argument("job", "it has nothing to begin with, as if it resumed another")
     })?;
     let method = Counted { method: &*prepared.algorithm, ctx, cost: Mutex::default() };
 
-    let iterate = |stopping: &Stopping, note: &mut Note<'_>| -> Result<Array> {
+    let iterate = |stopping: &Stopping, note: &mut Note<'_>| -> Result<Image> {
         let mut sent = ctx.comm().statistics().total().bytes_sent;
         let watch = &mut |record: &Record, state: &State| {
             let now = ctx.comm().statistics().total().bytes_sent;
@@ -52,7 +53,7 @@ fn run(ctx: &Context, trial: &Trial, tell: &Tell<'_>) -> Result<()> {
             Ok(ControlFlow::Continue(()))
         };
         let outcome = solve(&prepared.problem, &method, start.clone(), stopping, Some(watch))?;
-        Ok(outcome.state.image.into_whole()?)
+        Ok(outcome.state.image)
     };
     let warm_up = Stopping { iterations: settings.warm_up, ..prepared.stopping };
     iterate(&warm_up, &mut |_, _, _| Ok(()))?;
@@ -60,10 +61,12 @@ fn run(ctx: &Context, trial: &Trial, tell: &Tell<'_>) -> Result<()> {
         let mut rows = Vec::with_capacity(settings.iterations);
         let image = iterate(&prepared.stopping, &mut |record, state, bytes_sent| {
             let (seconds, cost) = (&record.seconds, method.cost());
-            let quality = truth
-                .as_ref()
-                .map(|truth| psnr(state.image.whole()?, &truth.image, truth.range))
-                .transpose()?;
+            let quality = match (&truth, &truth_part) {
+                (_, Some((part, range))) => Some(of_images::psnr(&state.image, part, *range)?),
+                (Some(truth), None) => Some(psnr(state.image.whole()?, &truth.image, truth.range)?),
+                (None, None) => None,
+            };
+            let quality = quality.filter(|_| ctx.is_root());
             rows.push(Row {
                 iteration: Some(record.iteration),
                 data_seconds: Some(seconds.data),
@@ -72,6 +75,7 @@ fn run(ctx: &Context, trial: &Trial, tell: &Tell<'_>) -> Result<()> {
                 waiting_seconds: Some(cost.waiting.as_secs_f64()),
                 bytes_sent: Some(bytes_sent),
                 peak_bytes: peak_resident_bytes(),
+                device_name: prepared.devices.get(ctx.rank()).cloned(),
                 pixels_computed: prepared.work.map(|work| work.computed),
                 pixels_kept: prepared.work.map(|work| work.kept),
                 data_term: record.data_term,
@@ -82,8 +86,9 @@ fn run(ctx: &Context, trial: &Trial, tell: &Tell<'_>) -> Result<()> {
             Ok(())
         })?;
         let rows = gather(ctx, &rows)?;
+        let digest = image.digest()?;
         if ctx.is_root() {
-            let image = Some(Digest::of(&image).to_string());
+            let image = Some(format!("{digest:016x}"));
             tell(Answer::Repetition { rows, image })?;
         }
     }
@@ -129,6 +134,15 @@ impl Algorithm for Counted<'_> {
 
 /// Of the truth, which the first rank has, and of all ranks' measurements, in the order of the operators.
 fn digest(ctx: &Context, prepared: &Prepared) -> Result<String> {
+    let mut whole = Digest::default();
+    if let Some((truth, _)) = &prepared.truth_part {
+        whole.add_bytes(&truth.digest()?.to_le_bytes());
+        for (index, part) in prepared.problem.data().iter() {
+            let measured = prepared.problem.part_image(index, part.clone())?;
+            whole.add_bytes(&measured.digest()?.to_le_bytes());
+        }
+        return Ok(whole.to_string());
+    }
     let parts = prepared.problem.data().iter();
     let mine: Vec<u8> = parts
         .flat_map(|(index, part)| format!("{index:08} {}\n", Digest::of(part)).into_bytes())
@@ -140,7 +154,6 @@ fn digest(ctx: &Context, prepared: &Prepared) -> Result<String> {
     lines.sort();
     // Ranks that have all operators have the same data.
     lines.dedup();
-    let mut whole = Digest::default();
     if let Some(truth) = &prepared.truth {
         whole.add(&truth.image);
     }

@@ -19,38 +19,19 @@ use std::sync::{Arc, OnceLock};
 use crate::error::{Error, Result};
 use crate::figures::{Summary, summarise};
 use crate::problem;
-use crate::row::{Backend, Configuration, Mode, Row, Study};
+use crate::row::{Backend, Configuration, Mode, Row, SYSTEM, Study};
 use crate::tiles;
 use crate::trial::{LinkSpeed, Settings};
 use haloscope::denoise::{Exchanges, NetworkDenoiser};
 use haloscope::physics::Reach;
-use haloscope::tiling::ShardPlan;
+use haloscope::tiling::Shards;
 use haloscope_job::{Distribution, Operators};
 use haloscope_nn::engine::EngineOptions;
 use haloscope_nn::models::ModelName;
 use traffic::{Call, Shard, Traffic};
 
+pub use crate::row::Layout;
 pub use cluster::Cluster;
-
-/// Where the image is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
-    /// All of it on every rank.
-    Replicated,
-    /// A block of it on each rank.
-    Sharded,
-}
-
-impl Layout {
-    /// The name of the system in the table, which has no column for layouts.
-    #[must_use]
-    pub fn system(self) -> &'static str {
-        match self {
-            Self::Replicated => "haloscope",
-            Self::Sharded => "haloscope-sharded",
-        }
-    }
-}
 
 /// Seconds of the parts of an iteration, on one rank that computes alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -140,8 +121,8 @@ impl Workload {
     fn shard(&self, ranks: usize) -> Result<Shard> {
         let image = [&[1, self.channels], &self.sides[..]].concat();
         let network = self.network()?;
-        let plan = ShardPlan::new(&image, &network.grains(&image)?, ranks)?;
-        Ok(Shard::new(&plan, &network.exchanges(&plan)?))
+        let plan = network.cut(&image, &Shards::Auto, ranks)?;
+        Ok(Shard::new(&plan, &network.exchanges(&plan, network.pass(&plan)?)?))
     }
 
     fn network(&self) -> Result<&NetworkDenoiser> {
@@ -328,11 +309,8 @@ pub fn predicted_rows(
             for &layout in layouts {
                 for &ranks in ranks {
                     let prediction = predict(&workload, &costs, cluster, ranks, layout)?;
-                    let configuration = Configuration {
-                        ranks,
-                        system: layout.system().into(),
-                        ..configuration.clone()
-                    };
+                    let configuration =
+                        Configuration { ranks, layout: Some(layout), ..configuration.clone() };
                     predicted.push(prediction.row(&configuration));
                 }
             }
@@ -362,7 +340,8 @@ fn reconstructions(rows: &[Row]) -> Vec<Summary> {
         !summary.predicted
             && configuration.study == Study::Scaling
             && configuration.mode == Some(Mode::Strong)
-            && configuration.system == Layout::Replicated.system()
+            && configuration.system == SYSTEM
+            && configuration.layout == Some(Layout::Replicated)
     };
     summarise(rows).into_iter().filter(is_wanted).collect()
 }

@@ -101,7 +101,7 @@ fn predicted_rows_say_so_and_can_be_of_other_sizes() {
     // place of 4, and their windows are 48² in the place of 40², because most of them have neighbours on both sides.
     let expected = 4.0 * (8.0 + 1.0) + 16.0 * 2.0 * (48.0_f64 / 40.0).powi(2);
     assert!((rows[0].total_seconds - expected).abs() < 1e-6, "{}", rows[0].total_seconds);
-    assert_eq!(rows[2].configuration.system, "haloscope-sharded");
+    assert_eq!(rows[2].configuration.layout, Some(Layout::Sharded));
     let error =
         predicted_rows(&[one_rank()], &cluster, &[65], &[]).expect_err("too many").to_string();
     assert!(error.contains("1 to 64"), "{error}");

@@ -133,6 +133,7 @@ impl Sample {
                     ("batch", "1".into()),
                     ("operators", "8".into()),
                     ("distribute", "both".into()),
+                    ("layout", "replicated".into()),
                     ("ranks", ranks.to_string()),
                     ("threads", "1".into()),
                     ("repetition", repetition.unwrap_or(0).to_string()),

@@ -7,6 +7,7 @@ pub(crate) mod differences;
 mod function;
 mod level;
 mod network;
+mod pass;
 mod shard;
 pub(crate) mod slab;
 mod total_variation;
@@ -22,6 +23,7 @@ use crate::image::{Image, Layout};
 pub use function::{FunctionDenoiser, denoiser_fn};
 pub use level::NoiseLevel;
 pub use network::NetworkDenoiser;
+pub use pass::{MOST_PASS_BYTES, Pass};
 pub use shard::{Exchanges, NetworkShard};
 pub use total_variation::TotalVariation;
 

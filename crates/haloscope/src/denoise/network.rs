@@ -1,5 +1,6 @@
 //! A network as a denoiser: it is planned for each new shape, and plans are kept.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,7 +13,6 @@ use ndarray::{ArrayD, IxDyn};
 use super::{Denoiser, NoiseLevel, check_finite};
 use crate::array::{Array, View};
 use crate::error::{Error, Result};
-use crate::words::count;
 
 /// The plans that are kept: those of a tiled image's full and last batch, and of some other shape.
 const KEPT_PLANS: usize = 3;
@@ -25,6 +25,9 @@ const KEPT_PLANS: usize = 3;
 ///
 /// A gray model denoises the channels of a colour image one by one, and one of two dimensions the slices
 /// of a volume.
+///
+/// With a memory budget, images of which the whole would take more are denoised in
+/// [waves](haloscope_nn::engine::Engine::plan_waves), which have the same bits, if these fit.
 ///
 /// ```
 /// use haloscope::denoise::{Denoiser, NetworkDenoiser};
@@ -76,6 +79,36 @@ impl NetworkDenoiser {
         &self.model
     }
 
+    /// The sides of the only images that the network takes at once, if it takes no others: tiles should have them.
+    #[must_use]
+    pub fn fixed_sides(&self) -> Option<&[usize]> {
+        self.model.network().foreign()?.fixed_sides()
+    }
+
+    /// What its plans are made with.
+    #[must_use]
+    pub fn options(&self) -> &EngineOptions {
+        &self.options
+    }
+
+    /// The name of its engine.
+    #[must_use]
+    pub fn engine_name(&self) -> &str {
+        self.engine.name()
+    }
+
+    /// Where its engine computes, in a few words.
+    #[must_use]
+    pub fn device(&self) -> String {
+        self.engine.device()
+    }
+
+    /// What the bits of its results depend on beside the model and the image; see [`Engine::kind`].
+    #[must_use]
+    pub fn engine_kind(&self) -> String {
+        self.engine.kind()
+    }
+
     /// The plan of one run for images of this shape, (batch, channel, spatial…), which the model
     /// accepts.
     pub fn plan(&self, image: &[usize]) -> Result<Arc<dyn EnginePlan>> {
@@ -113,9 +146,8 @@ impl NetworkDenoiser {
             return Err(Error::Shape {
                 what: format!("the image of {}", self.name()),
                 expected: format!(
-                    "a batch of {} and {} is expected",
-                    count(channels, "channel"),
-                    count(rank, "side")
+                    "(batch, {channels}, {}) is expected",
+                    if rank == 2 { "height, width" } else { "depth, height, width" }
                 ),
                 found: image.to_vec(),
             });
@@ -132,7 +164,8 @@ impl NetworkDenoiser {
         let planned = if let Some(index) = found {
             plans.remove(index)
         } else {
-            let plan = self.engine.plan(self.model.network(), shape, &self.options)?;
+            let network = Cow::Borrowed(self.model.network());
+            let plan = self.engine.plan_within(network, shape, &self.options)?;
             Planned { plan, idle: Arc::default() }
         };
         if plans.len() == KEPT_PLANS {
@@ -302,6 +335,6 @@ mod tests {
         assert!(error.contains("element 27"), "{error}");
         let error =
             denoiser.denoise(&ramp(&[8, 8]), &0.1.into()).expect_err("no batch").to_string();
-        assert!(error.contains("a batch of 1 channel and 2 sides"), "{error}");
+        assert!(error.contains("(batch, 1, height, width)"), "{error}");
     }
 }

@@ -1,17 +1,15 @@
 //! A network on one part of an image, whose neighbours run at the same time.
 
 use std::fmt;
-use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use haloscope_nn::engine::{
-    EnginePlan, Grain, Halo, HaloPlan, PlanMemory, PlanStep, Scratch, Shard,
+    Engine, EngineOptions, EnginePlan, Grain, Halo, HaloPlan, PlanMemory, PlanStep, Scratch, Shard,
 };
-use haloscope_nn::{Footprint, NetworkCost, Shape};
 
-use super::NoiseLevel;
 use super::network::{Members, NetworkDenoiser};
+use super::{NoiseLevel, Pass};
 use crate::array::{Array, View};
 use crate::error::Result;
 use crate::tiling::{Kind, ShardPlan, Tiles};
@@ -51,25 +49,16 @@ impl NetworkDenoiser {
     /// Where images of this shape, (batch, channel, spatial…), may be cut along each spatial axis.
     pub fn grains(&self, image: &[usize]) -> Result<Vec<Grain>> {
         let input = self.input_shape(image)?;
-        let (engine, options) = self.engine();
-        let own = engine.grains(self.model().network(), &input, options)?;
+        let (engine, options) = self.unlimited();
+        let own = engine.grains(self.model().network(), &input, &options)?;
         // Axes that the network does not have are those of slices, which do not see each other.
         let mut grains = vec![Grain { step: 1, last: 1 }; image.len() - 2 - own.len()];
         grains.extend(own);
         Ok(grains)
     }
 
-    /// The bytes that the layers of the network hold at most for one pass over images of this shape, by the definition of the
-    /// network; an engine may need less.
-    pub fn pass_bytes(&self, image: &[usize]) -> Result<u64> {
-        let (network, input) = (self.model().network(), self.input_shape(image)?);
-        let sides = Footprint::of(network)?.aligned(input.spatial());
-        let aligned = Shape::image(input.batch(), input.channels(), &sides)?;
-        Ok(NetworkCost::of(network, &aligned)?.peak_value_bytes)
-    }
-
     /// What each part of an image exchanges with its neighbours. Nothing is planned for it.
-    pub fn exchanges(&self, shards: &ShardPlan) -> Result<Vec<Exchanges>> {
+    pub fn exchanges(&self, shards: &ShardPlan, pass: Pass) -> Result<Vec<Exchanges>> {
         // Parts of one kind exchange as much.
         let mut known: Vec<(Kind, Exchanges)> = Vec::new();
         let of_part = |part: usize| {
@@ -77,33 +66,42 @@ impl NetworkDenoiser {
             if let Some((_, exchanges)) = known.iter().find(|(other, _)| *other == kind) {
                 return Ok(*exchanges);
             }
-            let (shard, runs) = self.cut(shards.image_shape(), &shards.region(part))?;
-            let (engine, options) = self.engine();
-            let halo = engine.halo(self.model().network(), &shard, options)?;
-            let exchanges = Exchanges::of(&halo, runs);
+            let (shard, runs) = self.part(shards.image_shape(), &shards.region(part))?;
+            let exchanges = Exchanges::of(&self.halo(&shard, pass)?, runs);
             known.push((kind, exchanges));
             Ok(exchanges)
         };
         (0..shards.count()).map(of_part).collect()
     }
 
-    /// Plans the part of images of shape `image` that lies in `region`, a range for each spatial axis.
-    pub fn shard(&self, image: &[usize], region: &[Range<usize>]) -> Result<NetworkShard> {
-        let (shard, runs) = self.cut(image, region)?;
-        let (engine, options) = self.engine();
-        let plan = engine.plan_shard(self.model().network(), &shard, options)?;
+    fn halo(&self, shard: &Shard, pass: Pass) -> Result<HaloPlan> {
+        match pass {
+            Pass::AtOnce => {
+                let (engine, options) = self.unlimited();
+                Ok(engine.halo(self.model().network(), shard, &options)?)
+            }
+            Pass::Waves { band } => Ok(self.outline(shard, Some(band))?.halo),
+        }
+    }
+
+    /// Plans a part of an image to run in this [way](Self::pass), which all parts share.
+    pub fn shard(&self, shards: &ShardPlan, part: usize, pass: Pass) -> Result<NetworkShard> {
+        let (shard, runs) = self.part(shards.image_shape(), &shards.region(part))?;
+        let ((engine, options), network) = (self.unlimited(), self.model().network());
+        let plan = match pass {
+            Pass::AtOnce => engine.plan_shard(network, &shard, &options)?,
+            Pass::Waves { band } => {
+                engine.plan_waves_shard(network, &shard, Some(band), &options)?
+            }
+        };
         let members = self.members(shard.shape().clone());
         Ok(NetworkShard { members, plan, runs, idle: Mutex::default() })
     }
 
-    /// The network's part of a region, and how often the network runs for it.
-    fn cut(&self, image: &[usize], region: &[Range<usize>]) -> Result<(Shard, usize)> {
-        let whole = self.input_shape(image)?;
-        let (slices, own) = region.split_at(region.len().saturating_sub(whole.spatial().len()));
-        let parts = slices.iter().map(Range::len).product::<usize>();
-        let at_once = self.model().image_channels() * whole.batch();
-        let shard = Shard::new(whole, own.to_vec())?;
-        Ok((shard, image[0] * image[1] * parts / at_once.max(1)))
+    /// What parts are planned with. The memory budget decides how they run, and never how they convolve.
+    fn unlimited(&self) -> (&dyn Engine, EngineOptions) {
+        let (engine, options) = self.engine();
+        (engine, EngineOptions { memory_budget: None, ..options.clone() })
     }
 }
 

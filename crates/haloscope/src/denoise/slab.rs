@@ -152,7 +152,7 @@ impl<'a> Slab<'a> {
             &self.ends,
             self.weight,
         );
-        add_gradient(&mut self.ahead, step, &self.estimate, &self.shape);
+        add_gradient(&mut self.ahead, step, &self.estimate, &self.shape, &[]);
         project(&mut self.ahead, &self.shape, 1.0);
         let following = f32::midpoint(1.0, (1.0 + 4.0 * self.momentum * self.momentum).sqrt());
         let factor = (self.momentum - 1.0) / following;
@@ -174,7 +174,7 @@ impl<'a> Slab<'a> {
         ends: &[bool],
         weight: f32,
     ) {
-        gradient_adjoint_into(to, dual, shape, ends);
+        gradient_adjoint_into(to, dual, shape, ends, &[]);
         update(to, image, |to, image| *to = image + -weight * *to);
     }
 

@@ -15,7 +15,8 @@ use super::slab::{Alone, Field, Neighbours, Slab};
 use super::{Denoiser, NoiseLevel, check_finite};
 use crate::array::{Array, View, row_of, slice};
 use crate::error::{Error, Result};
-use crate::image::{Image, Layout, Space, Sum, WindowPlan, cut, is_empty, sum_of, totals};
+use crate::image::{Image, Layout, Space, Sum, WindowPlan, sum_of, totals};
+use crate::region::{self, copied, is_empty};
 
 /// The denoiser whose prior is total variation; the noise level is the weight `λ` of TV.
 ///
@@ -109,6 +110,18 @@ impl Denoiser for TotalVariation {
 }
 
 impl TotalVariation {
+    /// The most bytes that each rank sends for a prox of images in these parts, without the sums that end it.
+    pub(crate) fn bytes_sent(&self, space: &Arc<Space>) -> Vec<u64> {
+        let image = [around(space, 2, [1, 1])];
+        let dual = [around(&dual_of(space), 3, [1, 1])];
+        let exchanges = (self.iterations.max(1) * space.whole()[0]) as u64;
+        let of_rank = |rank| {
+            let one = WindowPlan::bytes_sent(&dual, rank).saturating_mul(exchanges);
+            WindowPlan::bytes_sent(&image, rank).saturating_add(one)
+        };
+        (0..space.regions().len()).map(of_rank).collect()
+    }
+
     /// This rank's part of the images without their noise; all ranks that share them call it.
     fn denoise_part(&self, space: &Arc<Space>, image: &Image, level: &NoiseLevel) -> Result<Image> {
         let whole = space.whole();
@@ -125,7 +138,7 @@ impl TotalVariation {
         let ends: Vec<bool> = (2..whole.len()).map(|axis| own[axis].end == whole[axis]).collect();
         let inner: Vec<_> =
             (2..whole.len()).map(|axis| begins[axis]..begins[axis] + own[axis].len()).collect();
-        let mut ranks = Parts::new(space, &begins)?;
+        let mut ranks = Parts::new(space, &begins);
         let mut result = image.clone();
         let shape = [&[1], &window.shape()[1..]].concat();
         for index in 0..whole[0] {
@@ -142,9 +155,9 @@ impl TotalVariation {
                 let found = found.expect("as many as the window has");
                 let own_pixels: Vec<_> =
                     [0..1, 0..shape[1]].into_iter().chain(inner.iter().cloned()).collect();
-                let mut place: Vec<_> = image.local().shape().iter().map(|side| 0..*side).collect();
-                place[0] = index..index + 1;
-                crate::image::place(result.local_mut(), &place, &cut(&found, &own_pixels));
+                let mut one = region::whole(image.local().shape());
+                one[0] = index..index + 1;
+                region::place(result.local_mut(), &one, &copied(&found, &own_pixels));
             }
         }
         Ok(result)
@@ -167,17 +180,21 @@ struct Parts {
 }
 
 impl Parts {
-    fn new(space: &Arc<Space>, begins: &[usize]) -> Result<Self> {
-        let dual = Arc::new(space.with_batch(1)?).with_axis(2, space.whole().len() - 2);
-        let needed = [around(&dual, 3, [1, 1])];
+    fn new(space: &Space, begins: &[usize]) -> Self {
+        let needed = [around(&dual_of(space), 3, [1, 1])];
         let mut begins = begins.to_vec();
         begins.insert(2, 0);
-        Ok(Self {
+        Self {
             ctx: space.context().clone(),
             plan: WindowPlan::new(space.context(), &needed),
             begins,
-        })
+        }
     }
+}
+
+/// The parts of the dual of one image: (1, channel, axis, spatial…).
+fn dual_of(space: &Space) -> Arc<Space> {
+    space.with_batch(1).with_axis(2, space.whole().len() - 2)
 }
 
 impl Neighbours for Parts {

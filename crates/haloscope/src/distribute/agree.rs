@@ -32,7 +32,10 @@ pub fn agree<T>(ctx: &Context, outcome: Result<T>) -> Result<T> {
     }
     let mut failed = vec![0_u8; ctx.size()];
     let mine = [u8::from(outcome.is_err())];
-    ctx.comm().all_gather_into(&mine, &vec![1; ctx.size()], &mut failed)?;
+    // Ranks that know of the failure may be gone before this one has heard of theirs; its own error is the one that says why.
+    if let Err(error) = ctx.comm().all_gather_into(&mine, &vec![1; ctx.size()], &mut failed) {
+        return outcome.and(Err(error.into()));
+    }
     let Some(first) = failed.iter().position(|failed| *failed != 0) else {
         return outcome;
     };
@@ -40,7 +43,9 @@ pub fn agree<T>(ctx: &Context, outcome: Result<T>) -> Result<T> {
         Err(error) => error.to_string().into_bytes(),
         Ok(_) => Vec::new(),
     };
-    ctx.comm().broadcast_list(first, &mut message)?;
+    if let Err(error) = ctx.comm().broadcast_list(first, &mut message) {
+        return outcome.and(Err(error.into()));
+    }
     let reason = String::from_utf8_lossy(&message).into_owned();
     outcome.and(Err(Error::OnRank { rank: first, reason }))
 }

@@ -6,15 +6,18 @@
 
 use std::ops::Range;
 
-use haloscope_comm::{Collectives, partition};
+use haloscope_comm::{Collectives, Context, partition};
 use haloscope_nn::Stop;
 
 use super::agree::agree;
 use super::stack::{DistributedStack, part};
+use super::{ShardedStack, Workers};
 use crate::array::{Array, slice, slice_mut};
 use crate::error::{Error, Result};
+use crate::image::Image;
 use crate::measurements::Measurements;
 use crate::physics::tomography::BackProjection;
+use crate::region::is_empty;
 
 /// Values of filtered views that all ranks have at a time, unless one round of the operators has more: 16 MB.
 const STRIPE: usize = 1 << 22;
@@ -53,6 +56,44 @@ pub fn back_project(
     back_project_by(STRIPE, stack, plan, data)
 }
 
+/// The same for an image in shards: every rank has its part of each measurement and gets its part of the image, with the bits of
+/// [`back_project`]. All ranks call it.
+pub fn back_project_shards(
+    stack: &ShardedStack,
+    plan: &BackProjection,
+    data: &Measurements,
+) -> Result<Image> {
+    let (space, groups) = (stack.space(), stack.len());
+    let planes: usize = space.whole()[..2].iter().product();
+    let check = || {
+        check_image(&space.whole()[1..], plan)?;
+        stack.measured().iter().enumerate().try_for_each(|(group, measured)| {
+            let views = plan.views().saturating_sub(group).div_ceil(groups);
+            let found = measured.whole();
+            let fits = found.iter().product::<usize>() == planes * views * plan.view_len()
+                && found.get(2) == Some(&views);
+            if fits { Ok(()) } else { Err(other_views(group, views, plan, found)) }
+        })
+    };
+    check()?;
+    let own = |rank: usize, group: usize| stack.measured()[group].regions()[rank][2].clone();
+    let source = Source {
+        ctx: stack.context(),
+        workers: stack.workers(),
+        groups,
+        planes,
+        has: &|rank, view| own(rank, view % groups).contains(&(view / groups)),
+        part: &|group| part(data, group),
+        begin: &|group| own(stack.context().rank(), group).start,
+    };
+    let region = &space.own()[2..];
+    let mut image = Array::zeros(space.own_shape());
+    let of_part = plan.of_part(region);
+    let lines = 0..if is_empty(region) { 0 } else { planes * of_part.lines() };
+    source.project(STRIPE, plan, &of_part, lines, slice_mut(&mut image))?;
+    Image::sharded(space, image)
+}
+
 fn back_project_by(
     stripe: usize,
     stack: &DistributedStack,
@@ -62,8 +103,6 @@ fn back_project_by(
     let ctx = stack.context();
     stack.check_count(data)?;
     let batch = stack.batch(data)?;
-    let groups = stack.len();
-    let size = plan.view_len();
     let planes = batch * plan.image_shape()[0];
     agree(ctx, check(stack, plan, data, planes))?;
     if planes == 0 {
@@ -73,42 +112,17 @@ fn back_project_by(
     let segments = partition::even(planes * plan.lines(), ctx.size());
     let own = segments[ctx.rank()].clone();
     let mut lines = vec![0.0_f32; own.len() * plan.line_len()];
-    let rounds = plan.views().div_ceil(groups);
-    let together = (stripe / (groups * planes * size).max(1)).max(1);
-    // A rank that fails goes on with what it has, so that nobody waits for it; in the end all know.
-    let mut outcome = Ok(());
-    for begin in (0..rounds).step_by(together) {
-        let round = begin..(begin + together).min(rounds);
-        let views_of = |rank: usize| views_of(stack, plan.views(), rank, round.clone());
-        let mine = views_of(ctx.rank());
-        let mut filtered = Vec::with_capacity(mine.len() * planes * size);
-        for view in &mine {
-            let part = slice(part(data, view % groups)?);
-            let views = part.len() / (planes * size);
-            for plane in 0..planes {
-                let begin = (plane * views + view / groups) * size;
-                filtered.extend_from_slice(&part[begin..begin + size]);
-            }
-        }
-        if outcome.is_ok() {
-            let number = |index: usize| mine[index / planes];
-            outcome = stack.workers().run(|| plan.filter(&mut filtered, number));
-        }
-        let all_views: Vec<Vec<usize>> = (0..ctx.size()).map(views_of).collect();
-        let counts: Vec<usize> =
-            all_views.iter().map(|views| views.len() * planes * size).collect();
-        let mut all = vec![0.0_f32; counts.iter().sum()];
-        {
-            let _span = ctx.span("gather");
-            ctx.comm().all_gather_into(&filtered, &counts, &mut all)?;
-        }
-        let mut views: Vec<(usize, &[f32])> =
-            all_views.into_iter().flatten().zip(all.chunks_exact(planes * size)).collect();
-        views.sort_by_key(|(view, _)| *view);
-        stack.workers().run(|| smear(plan, planes, &views, own.clone(), &mut lines));
-        outcome = outcome.and_then(|()| Ok(Stop::check()?));
-    }
-    agree(ctx, outcome)?;
+    let owners = stack.owners();
+    let source = Source {
+        ctx,
+        workers: stack.workers(),
+        groups: owners.len(),
+        planes,
+        has: &|rank, view| owners[view % owners.len()] == rank,
+        part: &|group| part(data, group),
+        begin: &|_| 0,
+    };
+    source.project(stripe, plan, plan, own, &mut lines)?;
     let shape = [&[batch], plan.image_shape()].concat();
     if ctx.size() == 1 {
         return Array::from_shape_vec(shape, lines)
@@ -122,6 +136,80 @@ fn back_project_by(
     Ok(image)
 }
 
+/// Views of a scan that are dealt to ranks.
+struct Source<'a> {
+    ctx: &'a Context,
+    workers: &'a Workers,
+    groups: usize,
+    /// Images of the batch and channels.
+    planes: usize,
+    /// Whether a rank has a view.
+    has: &'a dyn Fn(usize, usize) -> bool,
+    /// What this rank has of the measurement of a group, and which of the group's views it begins with.
+    part: &'a dyn Fn(usize) -> Result<&'a Array>,
+    begin: &'a dyn Fn(usize) -> usize,
+}
+
+impl Source<'_> {
+    /// Adds all views to some lines, counted over the planes, of the image of which `smeared` is the plan: all of it, or a part.
+    fn project(
+        &self,
+        stripe: usize,
+        plan: &BackProjection,
+        smeared: &BackProjection,
+        own: Range<usize>,
+        lines: &mut [f32],
+    ) -> Result<()> {
+        let Self { ctx, planes, groups, .. } = *self;
+        let size = plan.view_len();
+        let together = groups * (stripe / (groups * planes * size).max(1)).max(1);
+        // A rank that fails goes on with what it has, so that nobody waits for it; in the end all know.
+        let mut outcome = Ok(());
+        for begin in (0..plan.views()).step_by(together) {
+            let views_of = |rank: usize| -> Vec<usize> {
+                let views = begin..(begin + together).min(plan.views());
+                views.filter(|view| (self.has)(rank, *view)).collect()
+            };
+            let mine = views_of(ctx.rank());
+            let mut filtered = self.values(&mine, size)?;
+            if outcome.is_ok() {
+                let number = |index: usize| mine[index / planes];
+                outcome = self.workers.run(|| plan.filter(&mut filtered, number));
+            }
+            let all_views: Vec<Vec<usize>> = (0..ctx.size()).map(views_of).collect();
+            let counts: Vec<usize> =
+                all_views.iter().map(|views| views.len() * planes * size).collect();
+            let mut all = vec![0.0_f32; counts.iter().sum()];
+            {
+                let _span = ctx.span("gather");
+                ctx.comm().all_gather_into(&filtered, &counts, &mut all)?;
+            }
+            let mut views: Vec<(usize, &[f32])> =
+                all_views.into_iter().flatten().zip(all.chunks_exact(planes * size)).collect();
+            views.sort_by_key(|(view, _)| *view);
+            self.workers.run(|| smear(smeared, planes, &views, own.clone(), lines));
+            outcome = outcome.and_then(|()| Ok(Stop::check()?));
+        }
+        agree(ctx, outcome)
+    }
+
+    /// Some of this rank's views, each of all planes.
+    fn values(&self, views: &[usize], size: usize) -> Result<Vec<f32>> {
+        let mut values = Vec::with_capacity(views.len() * self.planes * size);
+        for view in views {
+            let group = view % self.groups;
+            let part = slice((self.part)(group)?);
+            let (count, at) =
+                (part.len() / (self.planes * size), view / self.groups - (self.begin)(group));
+            for plane in 0..self.planes {
+                let begin = (plane * count + at) * size;
+                values.extend_from_slice(&part[begin..begin + size]);
+            }
+        }
+        Ok(values)
+    }
+}
+
 /// Refuses measurements that are not of the views that operators have.
 fn check(
     stack: &DistributedStack,
@@ -129,40 +217,34 @@ fn check(
     data: &Measurements,
     planes: usize,
 ) -> Result<()> {
-    if stack.image_shape() != plan.image_shape() {
-        return Err(Error::Shape {
-            what: "the image of the stack".into(),
-            expected: format!("{:?} is expected, as of the back-projection", plan.image_shape()),
-            found: stack.image_shape().to_vec(),
-        });
-    }
+    check_image(stack.image_shape(), plan)?;
     for group in stack.local_indices() {
         let views = plan.views().saturating_sub(group).div_ceil(stack.len());
         let found = part(data, group)?;
         if found.len() != planes * views * plan.view_len() {
-            return Err(Error::Shape {
-                what: format!("the measurement of operator {group}"),
-                expected: format!("{views} views of {} values are expected", plan.view_len()),
-                found: found.shape().to_vec(),
-            });
+            return Err(other_views(group, views, plan, found.shape()));
         }
     }
     Ok(())
 }
 
-/// The views of a rank in some rounds over the operators.
-fn views_of(
-    stack: &DistributedStack,
-    views: usize,
-    rank: usize,
-    rounds: Range<usize>,
-) -> Vec<usize> {
-    let owners = stack.owners();
-    let groups = (0..owners.len()).filter(|group| owners[*group] == rank);
-    groups
-        .flat_map(|group| rounds.clone().map(move |round| group + round * owners.len()))
-        .filter(|view| *view < views)
-        .collect()
+fn check_image(found: &[usize], plan: &BackProjection) -> Result<()> {
+    if found == plan.image_shape() {
+        return Ok(());
+    }
+    Err(Error::Shape {
+        what: "the image of the stack".into(),
+        expected: format!("{:?} is expected, as of the back-projection", plan.image_shape()),
+        found: found.to_vec(),
+    })
+}
+
+fn other_views(group: usize, views: usize, plan: &BackProjection, found: &[usize]) -> Error {
+    Error::Shape {
+        what: format!("the measurement of operator {group}"),
+        expected: format!("{views} views of {} values are expected", plan.view_len()),
+        found: found.to_vec(),
+    }
 }
 
 /// Adds views of all planes to some lines of the image, counted over its planes.

@@ -5,7 +5,8 @@
 //! summing full images would move each pixel twice.
 //!
 //! An exact denoiser has one part of the image for each rank instead of tiles, and the network exchanges halos between its
-//! layers, so that the result is that of the whole image. Which of the two it is, [`Tiling::choose`] says.
+//! layers, so that the result is that of the whole image. Which of the two it is, [`Tiling::choose`] says; whether the parts run at
+//! once or in waves, [`NetworkDenoiser::pass`].
 
 use std::fmt;
 use std::ops::Range;
@@ -215,8 +216,8 @@ impl DistributedDenoiser {
     fn cut_exactly(&self, image: &[usize], shards: &Shards) -> Result<Planned> {
         let network = self.network()?;
         let (ranks, rank) = (self.ctx.size(), self.ctx.rank());
-        let grains = network.grains(image)?;
-        let shards = Arc::new(ShardPlan::with_shards(image, &grains, shards, ranks)?);
+        let shards = Arc::new(network.cut(image, shards, ranks)?);
+        let pass = network.pass(&shards)?;
         let count = shards.count();
         if count < ranks {
             let idle = format!(
@@ -225,10 +226,10 @@ impl DistributedDenoiser {
             );
             self.ctx.log_once(log::Level::Warn, idle);
         }
-        let own = (rank < count).then(|| network.shard(image, &shards.region(rank))).transpose()?;
+        let own = (rank < count).then(|| network.shard(&shards, rank, pass)).transpose()?;
         let share = |rank: usize| if rank < count { vec![rank] } else { Vec::new() };
         let shares = (0..ranks).map(share).collect();
-        let exchanges = network.exchanges(&shards)?;
+        let exchanges = network.exchanges(&shards, pass)?;
         let rounds = exchanges.iter().map(|exchanges| exchanges.rounds).max().unwrap_or(0);
         let exact = Some(Arc::new(Exact { shards: shards.clone(), own, rounds }));
         Ok(Planned { tiles: shards, batch: 1, shares, exact })

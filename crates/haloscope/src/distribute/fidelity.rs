@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use haloscope_comm::{Collectives, Context, Reduction};
 
 use super::agree::agree;
+use super::segments;
 use super::stack::part;
 use super::{Distribute, DistributedStack, Terms};
 use crate::array::{Array, View, scale, scale_and_add, slice, slice_mut};
@@ -200,6 +201,9 @@ impl DistributedFidelity {
     ) -> Result<Solution> {
         let weight = self.prox_weight(stack)?;
         stack.check_image(image)?;
+        if segments::is_divided(stack) {
+            return segments::prox(stack, image, adjoint, gamma * weight, options);
+        }
         let map = if closed { stack.as_map()? } else { stack.as_open_map()? };
         prox_l2_from_adjoint(&map, image, adjoint, gamma * weight, options)
     }

@@ -67,7 +67,7 @@ impl DistributedStack {
         terms.mean()
     }
 
-    /// `‖A‖²` by power iteration over all ranks.
+    /// `‖A‖²` by Lanczos' method over all ranks.
     pub fn squared_norm(&self, options: &NormOptions) -> Result<SquaredNorm> {
         least_squares::squared_norm(&self.as_map()?, options)
     }
@@ -139,20 +139,6 @@ impl LinearMap for DistributedMap<'_> {
         let square = |part: &Array| squared_norm_of_rows(&slice(part), row_of(part));
         let squares = data.iter().map(|(index, part)| (index, square(part)));
         self.stack.sum_values(Ok(squares.collect()))
-    }
-
-    fn data_add_scaled(
-        &self,
-        to: &mut Measurements,
-        factor: f32,
-        data: &Measurements,
-    ) -> Result<()> {
-        to.add_scaled(factor, data)
-    }
-
-    fn data_scale(&self, data: &mut Measurements, factor: f32) -> Result<()> {
-        data.scale(factor);
-        Ok(())
     }
 
     /// A stack of one operator has its closed form, which its owner computes.

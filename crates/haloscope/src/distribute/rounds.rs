@@ -1,9 +1,12 @@
-//! A sum over the operators of all ranks that never holds more than one term of each rank.
+//! A sum over the operators of all ranks that never holds more than two terms of each rank.
 //!
 //! The operators are taken in rounds, in which every rank has at most one. Each rank owns a segment of the sum: in a round it
-//! receives the others' terms for its segment and adds them in the order of the operators. At the end the segments are gathered.
-//! So every element is computed by the same additions as in an ordered sum of all terms at once, and the same bytes are sent; a
-//! rank holds two images at most, however many operators it owns.
+//! receives the others' terms for its segment and adds them in the order of the operators. At the end the segments are gathered,
+//! unless the caller goes on with its own. So every element is computed by the same additions as in an ordered sum of all terms
+//! at once, and the same bytes are sent; a rank holds three images at most, however many operators it owns.
+//!
+//! A rank computes the term of the next round before it waits for the others in this one, so that it need not wait in each round
+//! for the slowest operator of that round.
 
 use std::ops::Range;
 
@@ -15,8 +18,8 @@ use super::stack::check_term;
 use crate::array::{Array, add_scaled, slice_mut};
 use crate::error::Result;
 
-/// Consecutive operators of which no rank owns two. `None` if each rank has one operator at most, or if ranks would wait for each
-/// other's operators: then all terms are computed before any is sent.
+/// Consecutive operators of which no rank owns two. `None` if ranks would wait for each other's operators: then all terms are
+/// computed before any is sent.
 pub(super) fn rounds(owners: &[usize]) -> Option<Vec<Range<usize>>> {
     let ranks = owners.iter().max()? + 1;
     let mut counts = vec![0; ranks];
@@ -32,7 +35,7 @@ pub(super) fn rounds(owners: &[usize]) -> Option<Vec<Range<usize>>> {
             begin = end;
         }
     }
-    (most > 1 && rounds.len() == most).then_some(rounds)
+    (rounds.len() == most).then_some(rounds)
 }
 
 /// The sum of `term(index)` over all operators, in their order, on all ranks; `term` is called for the rank's own.
@@ -41,28 +44,57 @@ pub(super) fn sum(
     owners: &[usize],
     rounds: &[Range<usize>],
     shape: &[usize],
-    mut term: impl FnMut(usize) -> Result<Array>,
+    term: impl FnMut(usize) -> Result<Array>,
 ) -> Result<Array> {
-    let rank = ctx.rank();
     let segments = partition::even(shape.iter().product(), ctx.size());
+    let own = own_segment(ctx, owners, rounds, &segments, &mut Vec::new(), shape, term)?;
+    let _span = ctx.span("reduction");
+    let mut image = blank(shape);
+    gather(ctx, &segments, &own, &mut image)?;
+    Ok(image)
+}
+
+/// Fills the image of which each rank has its segment, on all ranks.
+pub(super) fn gather(
+    ctx: &Context,
+    segments: &[Range<usize>],
+    own: &[f32],
+    image: &mut Array,
+) -> Result<()> {
+    let counts: Vec<usize> = segments.iter().map(Range::len).collect();
+    Ok(ctx.comm().all_gather_into(own, &counts, slice_mut(image))?)
+}
+
+/// This rank's segment of the sum. What others send is put into `arrived`, which the next sum can use again.
+pub(super) fn own_segment(
+    ctx: &Context,
+    owners: &[usize],
+    rounds: &[Range<usize>],
+    segments: &[Range<usize>],
+    arrived: &mut Vec<Vec<f32>>,
+    shape: &[usize],
+    mut term: impl FnMut(usize) -> Result<Array>,
+) -> Result<Vec<f32>> {
+    let rank = ctx.rank();
     let own = segments[rank].clone();
     let mut sum = vec![0.0_f32; own.len()];
-    let mut arrived = vec![Vec::new(); ctx.size()];
+    arrived.resize_with(ctx.size(), Vec::new);
     // A rank that fails goes on with zeros, so that nobody waits for it; in the end all know.
     let mut outcome = Ok(());
-    for round in rounds {
-        let mine = round.clone().find(|index| owners[*index] == rank);
-        let mine = mine.map(|index| {
-            let made = if outcome.is_ok() {
-                term(index).and_then(|term| check_term(term, shape))
-            } else {
-                Ok(blank(shape))
-            };
-            made.unwrap_or_else(|error| {
-                outcome = Err(error);
-                blank(shape)
-            })
-        });
+    let mut make = |round: &Range<usize>| {
+        let index = round.clone().find(|index| owners[*index] == rank)?;
+        if outcome.is_ok() {
+            match term(index).and_then(|term| check_term(term, shape)) {
+                Ok(term) => return Some(term),
+                Err(error) => outcome = Err(error),
+            }
+        }
+        Some(blank(shape))
+    };
+    let mut next = rounds.first().and_then(&mut make);
+    for (place, round) in rounds.iter().enumerate() {
+        let mine = next;
+        next = rounds.get(place + 1).and_then(&mut make);
         let _span = ctx.span("reduction");
         let values = mine.as_ref().map_or(&[][..], |term| term.as_slice().unwrap_or(&[]));
         let others = (0..ctx.size()).filter(|to| *to != rank && !segments[*to].is_empty());
@@ -80,22 +112,17 @@ pub(super) fn sum(
         ctx.comm().exchange(&sends, &mut receives)?;
         for index in round.clone() {
             let owner = owners[index];
-            let next = if owner == rank { &values[own.clone()] } else { &arrived[owner] };
+            let part = if owner == rank { &values[own.clone()] } else { &arrived[owner] };
             // Adding the first to zero would turn −0 into 0.
             if index == 0 {
-                sum.copy_from_slice(next);
+                sum.copy_from_slice(part);
             } else {
-                add_scaled(&mut sum, 1.0, next);
+                add_scaled(&mut sum, 1.0, part);
             }
         }
     }
-    drop(arrived);
     agree(ctx, outcome)?;
-    let _span = ctx.span("reduction");
-    let mut image = blank(shape);
-    let counts: Vec<usize> = segments.iter().map(Range::len).collect();
-    ctx.comm().all_gather_into(&sum, &counts, slice_mut(&mut image))?;
-    Ok(image)
+    Ok(sum)
 }
 
 fn blank(shape: &[usize]) -> Array {
@@ -112,8 +139,7 @@ mod tests {
         assert_eq!(rounds(&[0, 1, 2, 0, 1]), Some(vec![0..3, 3..5]));
         assert_eq!(rounds(&[0, 0, 0]), Some(vec![0..1, 1..2, 2..3]));
         assert_eq!(rounds(&[1, 0, 0, 1]), Some(vec![0..2, 2..4]));
-        // One operator for each rank.
-        assert_eq!(rounds(&[0, 1, 2]), None);
+        assert_eq!(rounds(&[0, 1, 2]).as_deref(), Some(std::slice::from_ref(&(0..3))));
         // In blocks, the second rank would wait for all of the first's.
         assert_eq!(rounds(&[0, 0, 1, 1]), None);
         assert_eq!(rounds(&[]), None);

@@ -10,7 +10,8 @@ use super::halo::RankHalo;
 use crate::array::{Array, View};
 use crate::denoise::{Denoiser, NetworkDenoiser, NetworkShard, NoiseLevel, Work};
 use crate::error::{Error, Result};
-use crate::image::{Image, Layout, Region, Space, cut, is_empty};
+use crate::image::{Image, Layout, Space};
+use crate::region::{Region, copied, is_empty};
 use crate::tiling::ShardPlan;
 
 /// A network for images of one [`Space`]. Each part has the bits that the network gives the whole image there, and no rank ever has
@@ -29,7 +30,8 @@ impl ShardedNetwork {
     /// Plans the network for this rank's part. All ranks call it.
     ///
     /// # Errors
-    /// If the space is not cut where the network may be: at its [grains](NetworkDenoiser::grains).
+    /// If the space is not cut where the network may be: at its [grains](NetworkDenoiser::grains); or if a memory budget of the
+    /// network needs waves, and the space is cut between rows.
     pub fn new(network: impl Into<Arc<NetworkDenoiser>>, space: &Arc<Space>) -> Result<Self> {
         let network = network.into();
         let ctx = space.context();
@@ -38,9 +40,10 @@ impl ShardedNetwork {
                 Error::argument("shards", "the space was not made of a plan; use `Space::new`")
             })?;
             check_cuts(&network, space)?;
-            let own = &space.own()[2..];
-            let shard = (!is_empty(own)).then(|| network.shard(space.whole(), own)).transpose()?;
-            Ok((plan.clone(), shard))
+            let pass = network.pass(plan)?;
+            let is_idle = is_empty(&space.own()[2..]);
+            let own = (!is_idle).then(|| network.shard(plan, ctx.rank(), pass)).transpose()?;
+            Ok((plan.clone(), own))
         };
         let (plan, own) = agree(ctx, prepare())?;
         let own_rounds = own.as_ref().map_or(0, |own| own.halo().rounds().len() * own.runs());
@@ -161,7 +164,7 @@ fn part_of_level(level: &NoiseLevel, own: &Region) -> NoiseLevel {
         NoiseLevel::Map(map) => {
             let mut region: Region = map.shape()[..2].iter().map(|side| 0..*side).collect();
             region.extend(own[2..].iter().cloned());
-            NoiseLevel::Map(cut(map, &region))
+            NoiseLevel::Map(copied(map, &region))
         }
         NoiseLevel::Uniform(_) | NoiseLevel::PerImage(_) => level.clone(),
     }

@@ -1,24 +1,25 @@
 //! A stack of operators on an image in shards: every rank applies all operators to its part.
 //!
-//! The measurements are in parts, too, so a gradient sends two messages to each neighbour: what the operators read of the image
-//! beyond the part, and what their adjoints read of the residuals, those of all operators together. The sum over the operators
-//! is the rank's own, in their order: the bits of a replicated image, except for blurs by Fourier transforms of the whole image,
-//! which shards compute in blocks.
+//! The measurements are in parts, too. Of operators that see a part of the image at a time a gradient sends two messages to each
+//! neighbour: what the operators read of the image beyond the part, and what their adjoints read of the residuals, those of all
+//! operators together. Operators that see everything are in `whole.rs`. The sum over the operators is the rank's own, in their
+//! order: the bits of a replicated image, except for blurs by Fourier transforms of the whole image, which shards compute in
+//! blocks, and for operators that see everything.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use haloscope_comm::{Context, traffic};
+use haloscope_comm::{Context, ElementKind, traffic};
 
+use super::whole::{self, Whole};
 use super::{Workers, agree};
 use crate::array::{Array, View, add_scaled, row_of, slice, slice_mut};
 use crate::error::{Error, Result};
-use crate::image::{
-    Image, Layout, Needed, RUN, Region, Space, WindowPlan, is_empty, sum_of, totals,
-};
+use crate::image::{Image, Layout, Needed, RUN, Space, WindowPlan, dot_on_ranks, sum_of};
 use crate::least_squares::{self, LinearMap, NormOptions, SquaredNorm};
 use crate::measurements::Measurements;
 use crate::physics::{Physics, Stack, WindowPhysics, region};
+use crate::region::{Region, is_empty};
 use crate::tiling::{ShardPlan, Tiles};
 
 /// Operators for images of one [`Space`]. All ranks call the same functions.
@@ -48,7 +49,7 @@ use crate::tiling::{ShardPlan, Tiles};
 #[derive(Clone, Debug)]
 pub struct ShardedStack {
     workers: Workers,
-    operators: Vec<Arc<dyn Physics>>,
+    operators: Vec<Operator>,
     space: Arc<Space>,
     /// Of each measurement.
     measured: Vec<Arc<Space>>,
@@ -58,6 +59,35 @@ pub struct ShardedStack {
     /// Whether the normal equations of a single operator have a solution pixel by pixel.
     is_pointwise: bool,
 }
+
+/// An operator, as far as this rank needs it.
+#[derive(Clone, Debug)]
+enum Operator {
+    /// One that works on parts of the image with what lies around them.
+    Local(Arc<dyn Physics>),
+    /// One that sees everything.
+    Whole(Whole),
+}
+
+/// What a rank sends and has of the measurements, before there are ranks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RankTraffic {
+    /// The bytes that it sends for a forward of all operators.
+    pub forward: u64,
+    /// The bytes that it sends for an adjoint.
+    pub adjoint: u64,
+    /// The values that it has of all measurements.
+    pub values: usize,
+    /// The values of the largest measurement of which it has all for a while: of operators that see the whole image.
+    pub gathered: usize,
+    /// The values that its operators read of the image, all together: its part and what lies around it.
+    pub read: usize,
+    /// The values that their adjoints read of all measurements.
+    pub read_back: usize,
+}
+
+/// The most grains on which an operator that sees the whole image works one after the other.
+const MOST_GRAINS: usize = 256;
 
 /// Arrays of which this rank reads windows.
 #[derive(Clone, Debug)]
@@ -69,21 +99,15 @@ struct Reads {
 impl ShardedStack {
     /// The operators of a stack, for images of a space. All ranks call it.
     ///
+    /// Operators that see the whole image work on one grain of the space's [plan](ShardPlan::grains) after the other, so the bits of
+    /// their results depend on the grains; [`coarse_grains`](crate::tiling::coarse_grains) are few and large.
+    ///
     /// # Errors
-    /// If an operator sees the whole image, or has images of another shape.
+    /// If an operator is not linear, sees the whole image and has no parts, or has images of another shape.
     pub fn new(stack: Stack, space: &Arc<Space>) -> Result<Self> {
         let workers = agree(space.context(), Workers::new(space.context()))?;
-        Self::with(stack.into_iter().collect(), space, workers)
-    }
-
-    fn with(
-        operators: Vec<Arc<dyn Physics>>,
-        space: &Arc<Space>,
-        workers: Workers,
-    ) -> Result<Self> {
-        let (ctx, batch) = (space.context(), space.whole()[0]);
-        for (index, operator) in operators.iter().enumerate() {
-            windowed(index, &**operator)?;
+        let mut operators = Vec::new();
+        for (index, operator) in stack.into_iter().enumerate() {
             if operator.image_shape() != &space.whole()[1..] {
                 return Err(Error::Shape {
                     what: format!("the image of operator {index}"),
@@ -91,20 +115,32 @@ impl ShardedStack {
                     found: operator.image_shape().to_vec(),
                 });
             }
+            operators.push(if operator.as_window().is_some() {
+                Operator::Local(operator)
+            } else {
+                let plan = plan_of(space)?;
+                Operator::Whole(Whole::new(index, &*operator, space, plan, &workers)?)
+            });
         }
-        let windows = || operators.iter().filter_map(|operator| operator.as_window());
-        let measured: Vec<Arc<Space>> = windows()
-            .map(|operator| {
+        Self::with(operators, space, workers)
+    }
+
+    fn with(operators: Vec<Operator>, space: &Arc<Space>, workers: Workers) -> Result<Self> {
+        let (ctx, batch) = (space.context(), space.whole()[0]);
+        let measured: Vec<Arc<Space>> = operators
+            .iter()
+            .enumerate()
+            .map(|(index, operator)| {
                 let shape = [&[batch], operator.measurement_shape()].concat();
-                let of_rank = |part: &Region| measured_region(operator, &shape, part);
-                let regions = space.regions().iter().map(of_rank).collect();
+                let regions = measured_regions(index, operator.window(), &shape, space);
                 Ok(Arc::new(Space::of_regions(ctx, &shape, regions)?))
             })
             .collect::<Result<_>>()?;
-        let (of_image, of_data) = needed(&operators, space, &measured);
+        let windows: Vec<_> = operators.iter().map(Operator::window).collect();
+        let (of_image, of_data) = needed(&windows, space, &measured);
         let (image_reads, data_reads) = (Reads::new(ctx, of_image), Reads::new(ctx, of_data));
-        let is_pointwise = match &operators[..] {
-            [one] => one.as_window().is_some_and(has_pointwise_solution),
+        let is_pointwise = match &windows[..] {
+            [Some(one)] => has_pointwise_solution(*one),
             _ => false,
         };
         let space = space.clone();
@@ -148,43 +184,50 @@ impl ShardedStack {
     /// The bytes that a rank sends for a forward of all operators.
     #[must_use]
     pub fn forward_bytes(&self, rank: usize) -> u64 {
-        bytes_sent(&self.image_reads.needed, rank, self.context().size())
+        self.traffic(rank).forward
     }
 
     /// The bytes that a rank sends for an adjoint of all operators.
     #[must_use]
     pub fn adjoint_bytes(&self, rank: usize) -> u64 {
-        bytes_sent(&self.data_reads.needed, rank, self.context().size())
+        self.traffic(rank).adjoint
     }
 
-    /// The bytes that each of so many ranks sends for a forward and for an adjoint of these operators on an image in these shards:
+    fn traffic(&self, rank: usize) -> RankTraffic {
+        let is_whole: Vec<bool> =
+            self.operators.iter().map(|operator| operator.window().is_none()).collect();
+        let (of_image, of_data) = (&self.image_reads.needed, &self.data_reads.needed);
+        traffic_of(&is_whole, &self.measured, of_image, of_data, rank)
+    }
+
+    /// What each of so many ranks sends and has of the measurements of these operators on an image in these shards:
     /// what [`forward_bytes`](Self::forward_bytes) and [`adjoint_bytes`](Self::adjoint_bytes) are there, without the ranks.
     ///
     /// # Errors
-    /// If an operator sees the whole image.
+    /// If an operator is not linear, or sees the whole image and has no parts.
     pub fn messages(
         operators: &[Arc<dyn Physics>],
         shards: &ShardPlan,
         ranks: usize,
-    ) -> Result<Vec<(u64, u64)>> {
+    ) -> Result<Vec<RankTraffic>> {
         let (ctx, whole) = (Context::solo(), shards.image_shape());
-        let part = |rank: usize| {
-            let nothing = || vec![0..0; whole.len() - 2];
-            let spatial = if rank < shards.count() { shards.region(rank) } else { nothing() };
-            [0..whole[0], 0..whole[1]].into_iter().chain(spatial).collect::<Region>()
-        };
-        let space = Arc::new(Space::unaligned(&ctx, whole, (0..ranks).map(part).collect()));
+        let space = Space::outline(shards, ranks);
         let mut measured = Vec::new();
         for (index, operator) in operators.iter().enumerate() {
-            let operator = windowed(index, &**operator)?;
+            if operator.as_window().is_none() {
+                check_grains(shards)?;
+                let pixel = vec![0..1; whole.len() - 2];
+                whole::restricted(index, &**operator, &pixel)?;
+            }
             let shape = [&whole[..1], operator.measurement_shape()].concat();
-            let parts = space.regions().iter();
-            let regions = parts.map(|part| measured_region(operator, &shape, part)).collect();
+            let regions = measured_regions(index, operator.as_window(), &shape, &space);
             measured.push(Arc::new(Space::unaligned(&ctx, &shape, regions)));
         }
-        let (of_image, of_data) = needed(operators, &space, &measured);
-        let sent = |needed: &[Needed], rank| bytes_sent(needed, rank, ranks);
-        Ok((0..ranks).map(|rank| (sent(&of_image, rank), sent(&of_data, rank))).collect())
+        let windows: Vec<_> = operators.iter().map(|operator| operator.as_window()).collect();
+        let is_whole: Vec<bool> = windows.iter().map(Option::is_none).collect();
+        let (of_image, of_data) = needed(&windows, &space, &measured);
+        let of_rank = |rank| traffic_of(&is_whole, &measured, &of_image, &of_data, rank);
+        Ok((0..ranks).map(of_rank).collect())
     }
 
     /// This rank's part of what each operator measures.
@@ -203,13 +246,13 @@ impl ShardedStack {
         self.adjoint(&self.forward(image)?)
     }
 
-    /// `‖A‖²` by power iteration, with the bits of one rank.
+    /// `‖A‖²` by Lanczos' method, with the bits of one rank.
     pub fn squared_norm(&self, options: &NormOptions) -> Result<SquaredNorm> {
         if self.space.whole()[0] == 1 {
             return least_squares::squared_norm(self, options);
         }
         // One image is enough.
-        let one = Arc::new(self.space.with_batch(1)?);
+        let one = Arc::new(self.space.with_batch(1));
         let one = Self::with(self.operators.clone(), &one, self.workers.clone())?;
         least_squares::squared_norm(&one, options)
     }
@@ -233,33 +276,57 @@ impl ShardedStack {
     }
 
     pub(crate) fn forward_part(&self, image: &Array) -> Result<Measurements> {
-        let rank = self.context().rank();
+        let ctx = self.context();
         let window = self.image_reads.plan.gather(&[image])?.remove(0);
-        let of_window = &self.image_reads.needed[0].windows[rank][2..];
-        let (planes, sides) = (image.shape()[0] * image.shape()[1], &self.space.whole()[2..]);
-        let batch = image.shape()[0];
-        let operators = self.operators.iter().zip(&self.measured).enumerate();
-        let results = operators.map(|(index, (operator, measured))| {
-            let _span = self.context().span("forward").with("operator", index as f64);
-            let operator = windowed(index, &**operator)?;
-            let part = &measured.own()[2..];
-            let mut result = Array::zeros(measured.own_shape());
-            if result.is_empty() {
-                return Ok((index, result));
-            }
-            let reads = operator.image_reads(part);
-            if reads == of_window {
-                operator.forward_window(batch, part, &slice(&window), slice_mut(&mut result))?;
-            } else {
-                let mut read = vec![0.0; planes * region::positions(&reads)];
-                let (from, to) = ((of_window, &*slice(&window)), (&reads[..], &mut read[..]));
-                region::copy(planes, sides, from, to);
-                operator.forward_window(batch, part, &read, slice_mut(&mut result))?;
-            }
-            Ok((index, result))
-        });
-        let results = self.workers.run(|| results.collect::<Result<Vec<_>>>());
-        Measurements::partial(self.len(), agree(self.context(), results)?)
+        let has_whole = self.operators.iter().any(|operator| operator.window().is_none());
+        let largest = if has_whole { whole::largest(ctx, image)? } else { 0.0 };
+        let mut results = Vec::new();
+        // A rank that fails goes on to where all ranks talk about it.
+        let mut failed = Ok(());
+        for (index, (operator, measured)) in self.operators.iter().zip(&self.measured).enumerate() {
+            let _span = ctx.span("forward").with("operator", index as f64);
+            let result = match operator {
+                Operator::Whole(operator) => {
+                    let failed = std::mem::replace(&mut failed, Ok(()));
+                    operator.forward((image, largest), measured, &self.workers, failed)?
+                }
+                Operator::Local(_) if failed.is_err() => continue,
+                Operator::Local(operator) => {
+                    let mut result = Array::zeros(measured.own_shape());
+                    let forward =
+                        || self.forward_window(&**operator, measured, &window, &mut result);
+                    failed = self.workers.run(forward);
+                    result
+                }
+            };
+            results.push((index, result));
+        }
+        Measurements::partial(self.len(), agree(ctx, failed.map(|()| results))?)
+    }
+
+    /// A part of what an operator measures, from a window of the image that all operators read together.
+    fn forward_window(
+        &self,
+        operator: &dyn Physics,
+        measured: &Space,
+        window: &Array,
+        result: &mut Array,
+    ) -> Result<()> {
+        let Some(operator) = operator.as_window().filter(|_| !result.is_empty()) else {
+            return Ok(());
+        };
+        let of_window = &self.image_reads.needed[0].windows[self.context().rank()][2..];
+        let (batch, sides) = (self.space.whole()[0], &self.space.whole()[2..]);
+        let planes = batch * self.space.whole()[1];
+        let part = &measured.own()[2..];
+        let reads = operator.image_reads(part);
+        if reads == of_window {
+            return operator.forward_window(batch, part, &slice(window), slice_mut(result));
+        }
+        let mut read = vec![0.0; planes * region::positions(&reads)];
+        let (from, to) = ((of_window, &*slice(window)), (&reads[..], &mut read[..]));
+        region::copy(planes, sides, from, to);
+        operator.forward_window(batch, part, &read, slice_mut(result))
     }
 
     pub(crate) fn adjoint_part(&self, measurements: &Measurements) -> Result<Array> {
@@ -279,55 +346,150 @@ impl ShardedStack {
             .collect::<Result<_>>()?;
         let views: Vec<&View> = parts.iter().map(|part| &***part).collect();
         let windows = self.data_reads.plan.gather(&views)?;
+        let (ctx, own_shape) = (self.context(), self.space.own_shape());
         let (own, batch) = (&self.space.own()[2..], self.space.whole()[0]);
         let mut sum: Option<Array> = None;
-        let outcome = self.workers.run(|| {
-            for (index, (operator, window)) in self.operators.iter().zip(windows).enumerate() {
-                let _span = self.context().span("adjoint").with("operator", index as f64);
-                let operator = windowed(index, &**operator)?;
-                let mut term = Array::zeros(self.space.own_shape());
-                if term.is_empty() {
-                    continue;
-                }
-                operator.adjoint_window(batch, own, &slice(&window), slice_mut(&mut term))?;
-                match &mut sum {
-                    None => sum = Some(term),
-                    Some(sum) => add_scaled(slice_mut(sum), 1.0, &slice(&term)),
-                }
+        // A rank that fails goes on with its messages, so that nobody waits for it; in the end all know.
+        let mut outcome = Ok(());
+        for (index, (operator, window)) in self.operators.iter().zip(windows).enumerate() {
+            let _span = ctx.span("adjoint").with("operator", index as f64);
+            let gathered = match operator {
+                Operator::Whole(_) => Whole::gather(parts[index], &self.measured[index])?,
+                Operator::Local(_) => window,
+            };
+            if is_empty(self.space.own()) || outcome.is_err() {
+                continue;
             }
-            Ok::<_, Error>(())
-        });
-        agree(self.context(), outcome)?;
-        Ok(sum.unwrap_or_else(|| Array::zeros(self.space.own_shape())))
+            let term = self.workers.run(|| match operator {
+                Operator::Whole(operator) => operator.adjoint(&gathered, &own_shape),
+                Operator::Local(operator) => {
+                    let operator = windowed(index, &**operator)?;
+                    let mut term = Array::zeros(&own_shape[..]);
+                    let to = slice_mut(&mut term);
+                    operator.adjoint_window(batch, own, &slice(&gathered), to)?;
+                    Ok(term)
+                }
+            });
+            match (term, &mut sum) {
+                (Ok(term), None) => sum = Some(term),
+                (Ok(term), Some(sum)) => add_scaled(slice_mut(sum), 1.0, &slice(&term)),
+                (Err(error), _) => outcome = Err(error),
+            }
+        }
+        agree(ctx, outcome)?;
+        Ok(sum.unwrap_or_else(|| Array::zeros(own_shape)))
     }
 }
 
-/// What the operators read of the image, all together, and what their adjoints read of each measurement.
+impl Operator {
+    fn window(&self) -> Option<&dyn WindowPhysics> {
+        match self {
+            Self::Local(operator) => operator.as_window(),
+            Self::Whole(_) => None,
+        }
+    }
+
+    /// The shape of its measurement, without the batch.
+    fn measurement_shape(&self) -> &[usize] {
+        match self {
+            Self::Local(operator) => operator.measurement_shape(),
+            Self::Whole(operator) => operator.measurement_shape(),
+        }
+    }
+}
+
+/// The plan by which a space was cut, which says what its grains are.
+fn plan_of(space: &Space) -> Result<&ShardPlan> {
+    let plan = space.plan().ok_or_else(|| {
+        Error::argument("shards", "the parts of operators that see the whole image need a plan")
+    })?;
+    check_grains(plan).map(|()| plan)
+}
+
+/// Refuses grains that are too many to work on one after the other.
+fn check_grains(plan: &ShardPlan) -> Result<()> {
+    let count = plan.grain_count();
+    if count <= MOST_GRAINS {
+        return Ok(());
+    }
+    let reason = format!(
+        "the image has {count} grains, and operators that see the whole image work on one after the other; cut it at          `coarse_grains`, or at other grains of which there are at most {MOST_GRAINS}"
+    );
+    Err(Error::argument("shards", reason))
+}
+
+/// What each rank has of a measurement: what belongs to its part of the image, or a share of it.
+fn measured_regions(
+    index: usize,
+    window: Option<&dyn WindowPhysics>,
+    shape: &[usize],
+    space: &Space,
+) -> Vec<Region> {
+    let parts = space.regions();
+    match window {
+        Some(operator) => parts.iter().map(|part| measured_region(operator, shape, part)).collect(),
+        None => whole::shares(index, shape, parts.len()),
+    }
+}
+
+/// What a rank sends and has, where some operators see the whole image.
+fn traffic_of(
+    is_whole: &[bool],
+    measured: &[Arc<Space>],
+    of_image: &[Needed],
+    of_data: &[Needed],
+    rank: usize,
+) -> RankTraffic {
+    let ranks = measured.first().map_or(1, |space| space.regions().len());
+    let volume = |region: &Region| region.iter().map(Range::len).product::<usize>();
+    let mut all = RankTraffic {
+        forward: bytes_sent(of_image, rank, ranks),
+        adjoint: bytes_sent(of_data, rank, ranks),
+        values: measured.iter().map(|space| volume(&space.regions()[rank])).sum(),
+        gathered: 0,
+        read: of_image.iter().map(|needed| needed.window_len(rank)).sum(),
+        read_back: of_data.iter().map(|needed| needed.window_len(rank)).sum(),
+    };
+    for (_, space) in is_whole.iter().zip(measured).filter(|(is_whole, _)| **is_whole) {
+        let (forward, adjoint) = whole::bytes_sent(space, rank);
+        all.forward += forward;
+        all.adjoint += adjoint;
+        all.gathered = all.gathered.max(space.whole().iter().product());
+    }
+    if ranks > 1 && is_whole.contains(&true) {
+        // The largest value of the image.
+        all.forward += traffic::all_reduce(ElementKind::F32, 1, ranks)[rank];
+    }
+    all
+}
+
+/// What the operators read of the image, all together, and what their adjoints read of each measurement: nothing for those
+/// that see the whole image.
 fn needed(
-    operators: &[Arc<dyn Physics>],
+    windows: &[Option<&dyn WindowPhysics>],
     space: &Arc<Space>,
     measured: &[Arc<Space>],
 ) -> (Vec<Needed>, Vec<Needed>) {
-    let windows = || operators.iter().filter_map(|operator| operator.as_window());
     let sides = &space.whole()[2..];
     let of_rank = |rank: usize| {
-        let read = windows().zip(measured).map(|(operator, measured)| {
-            let part = &measured.regions()[rank][2..];
-            if is_empty(part) { region::nothing(sides.len()) } else { operator.image_reads(part) }
+        let read = windows.iter().zip(measured).map(|(operator, measured)| {
+            let part = &measured.regions()[rank];
+            match operator {
+                Some(operator) if !is_empty(part) => operator.image_reads(&part[2..]),
+                _ => region::nothing(sides.len()),
+            }
         });
         let nothing = region::nothing(sides.len());
         let read = read.fold(nothing, |all, next| region::around(all, next, sides));
         with_planes(&space.whole()[..2], read)
     };
     let windows_of_image = (0..space.regions().len()).map(of_rank).collect();
-    let of_data = windows().zip(measured).map(|(operator, measured)| {
-        let of_part = |part: &Region| {
-            let read = if is_empty(part) {
-                region::nothing(measured.whole().len() - 2)
-            } else {
-                operator.measurement_reads(&part[2..])
-            };
-            with_planes(&measured.whole()[..2], read)
+    let of_data = windows.iter().zip(measured).map(|(operator, measured)| {
+        let of_part = |part: &Region| match operator {
+            Some(operator) if !is_empty(part) => {
+                with_planes(&measured.whole()[..2], operator.measurement_reads(&part[2..]))
+            }
+            _ => region::nothing(measured.whole().len()),
         };
         let windows = space.regions().iter().map(of_part).collect();
         Needed { space: measured.clone(), windows }
@@ -373,32 +535,15 @@ impl LinearMap for ShardedStack {
         Ok(totals.iter().sum())
     }
 
-    fn data_add_scaled(
-        &self,
-        to: &mut Measurements,
-        factor: f32,
-        data: &Measurements,
-    ) -> Result<()> {
-        to.add_scaled(factor, data)
-    }
-
-    fn data_scale(&self, data: &mut Measurements, factor: f32) -> Result<()> {
-        data.scale(factor);
-        Ok(())
-    }
-
     fn image_dot(&self, a: &Array, b: &Array) -> Result<f64> {
-        let product = |[a, b]: [f32; 2]| f64::from(a) * f64::from(b);
-        let share = sum_of([&slice(a), &slice(b)], row_of(a), product);
-        let [total] = totals(self.context(), [share])?;
-        Ok(total)
+        dot_on_ranks(self.context(), a, b)
     }
 
     fn solve_normal(&self, b: &Array, shift: f64) -> Option<Result<Array>> {
         if !self.is_pointwise {
             return None;
         }
-        let operator = self.operators.first()?.as_window()?;
+        let operator = self.operators.first()?.window()?;
         let mut solution = Array::zeros(b.raw_dim());
         if b.is_empty() {
             return Some(Ok(solution));
@@ -417,7 +562,7 @@ fn bytes_sent(needed: &[Needed], rank: usize, ranks: usize) -> u64 {
 }
 
 /// The operator as one that works on parts.
-pub(crate) fn windowed(index: usize, operator: &dyn Physics) -> Result<&dyn WindowPhysics> {
+fn windowed(index: usize, operator: &dyn Physics) -> Result<&dyn WindowPhysics> {
     operator.as_window().ok_or_else(|| {
         Error::argument(
             "shards",

@@ -42,7 +42,7 @@ pub struct DistributedStack {
     workers: Workers,
     local: Vec<(usize, Arc<dyn Physics>)>,
     owners: Vec<usize>,
-    /// The order in which terms are added up, if ranks have several operators.
+    /// The order in which terms are computed and added up, unless all are computed first.
     rounds: Option<Vec<Range<usize>>>,
     image_shape: Vec<usize>,
     measurement_shapes: Vec<Vec<usize>>,
@@ -239,23 +239,61 @@ impl DistributedStack {
         batch: usize,
         f: impl Fn(usize, &dyn Physics) -> Result<Array> + Send + Sync,
     ) -> Result<Array> {
-        let term = |(index, operator): &(usize, Arc<dyn Physics>)| {
-            Stop::check()?;
-            let _span = self.ctx.span(name).with("operator", *index as f64);
-            f(*index, &**operator)
-        };
         let shape = with_batch(batch, &self.image_shape);
         match &self.rounds {
-            _ if self.ctx.size() == 1 => {
-                self.workers.run(|| add_up(&shape, self.local.iter().map(term)))
-            }
+            _ if self.ctx.size() == 1 => self.workers.run(|| {
+                let terms = self.local.iter();
+                let terms = terms.map(|(index, operator)| self.term(name, *index, operator, &f));
+                add_up(&shape, terms)
+            }),
             None => self.map_to_images(name, batch, f).sum(),
             Some(rounds) => rounds::sum(&self.ctx, &self.owners, rounds, &shape, |index| {
-                let own = self.local.iter().find(|(own, _)| *own == index);
-                let own = own.expect("a rank is asked for terms of its own operators");
-                self.workers.run(|| term(own))
+                self.own_term(name, index, &f)
             }),
         }
+    }
+
+    /// This rank's segment of that sum, where the ranks own these segments of the image. `arrived` is room that the next sum can
+    /// use again.
+    pub(super) fn sum_segment(
+        &self,
+        name: &'static str,
+        batch: usize,
+        segments: &[Range<usize>],
+        arrived: &mut Vec<Vec<f32>>,
+        f: impl Fn(usize, &dyn Physics) -> Result<Array> + Send + Sync,
+    ) -> Result<Vec<f32>> {
+        let shape = with_batch(batch, &self.image_shape);
+        let Some(rounds) = &self.rounds else {
+            let sum = self.map_to_images(name, batch, f).sum()?;
+            return Ok(slice(&sum)[segments[self.ctx.rank()].clone()].to_vec());
+        };
+        let term = |index| self.own_term(name, index, &f);
+        rounds::own_segment(&self.ctx, &self.owners, rounds, segments, arrived, &shape, term)
+    }
+
+    /// What `f` makes of one of the rank's own operators, in the rank's threads.
+    fn own_term(
+        &self,
+        name: &'static str,
+        index: usize,
+        f: &(impl Fn(usize, &dyn Physics) -> Result<Array> + Send + Sync),
+    ) -> Result<Array> {
+        let own = self.local.iter().find(|(own, _)| *own == index);
+        let (_, operator) = own.expect("a rank is asked for terms of its own operators");
+        self.workers.run(|| self.term(name, index, operator, f))
+    }
+
+    fn term(
+        &self,
+        name: &'static str,
+        index: usize,
+        operator: &Arc<dyn Physics>,
+        f: &impl Fn(usize, &dyn Physics) -> Result<Array>,
+    ) -> Result<Array> {
+        Stop::check()?;
+        let _span = self.ctx.span(name).with("operator", index as f64);
+        f(index, &**operator)
     }
 
     /// Applies `f` to the rank's own operators, one after the other: each shares its work with the
@@ -268,11 +306,8 @@ impl DistributedStack {
     ) -> Terms<'_> {
         let apply = || {
             let operators = self.local.iter();
-            let results = operators.map(|(index, operator)| {
-                Stop::check()?;
-                let _span = self.ctx.span(name).with("operator", *index as f64);
-                Ok((*index, f(*index, &**operator)?))
-            });
+            let results = operators
+                .map(|(index, operator)| Ok((*index, self.term(name, *index, operator, &f)?)));
             Measurements::partial(self.len(), results.collect::<Result<Vec<_>>>()?)
         };
         let local = self.workers.run(apply);
@@ -494,7 +529,7 @@ pub(super) fn check_term(term: Array, shape: &[usize]) -> Result<Array> {
     })
 }
 
-fn with_batch(batch: usize, shape: &[usize]) -> Vec<usize> {
+pub(super) fn with_batch(batch: usize, shape: &[usize]) -> Vec<usize> {
     std::iter::once(batch).chain(shape.iter().copied()).collect()
 }
 

@@ -17,9 +17,10 @@ pub(super) enum DataTerm {
 }
 
 /// What each rank sends in an iteration, at most, with a denoiser to which the ranks contribute `parts` elements, if there
-/// is one. `terms` are the operators of each rank.
+/// is one. `terms` are the operators of each rank; the image has so many elements in rows of `row`.
 pub(super) fn iteration(
     elements: usize,
+    row: usize,
     terms: &[usize],
     data_term: DataTerm,
     parts: Option<&[usize]>,
@@ -37,14 +38,29 @@ pub(super) fn iteration(
     };
     // The ranks tell each other that they have not failed.
     let agree = || traffic::all_gather(&vec![1; ranks]);
+    let is_divided = terms.iter().sum::<usize>() > 1;
+    // The residual is computed anew at the beginning, at the end, and at times.
+    let residuals = |iterations: usize| 3 + iterations / 32;
     let sums = match data_term {
         DataTerm::Gradient { .. } | DataTerm::Normal | DataTerm::Dual => 1,
-        // Of the first prox the right-hand side; the residual, which is computed anew at the beginning, at the end, and at times.
-        DataTerm::Prox { iterations } => 4 + iterations + iterations / 32,
+        // Of the first prox the right-hand side.
+        DataTerm::Prox { .. } if is_divided => 1,
+        DataTerm::Prox { iterations } => 1 + residuals(iterations) + iterations,
     };
     add(sums, agree());
     add(sums, sum_of_images(elements, terms));
     match data_term {
+        // Every rank has its own rows, which are gathered for the operators, and in the end.
+        DataTerm::Prox { iterations } if is_divided => {
+            let rows = partition::even(elements / row.max(1), ranks).into_iter();
+            let segments: Vec<usize> = rows.map(|rows| row * rows.len()).collect();
+            let applications = residuals(iterations) + iterations;
+            add(applications, agree());
+            add(applications, own_segments(elements, &segments, terms));
+            add(applications + 1, gathered(&segments));
+            let products = 2 + residuals(iterations) + 3 * iterations;
+            add(products, traffic::all_reduce(ElementKind::U64, Sum::WORDS, ranks));
+        }
         DataTerm::Gradient { values } => {
             // The values of the data term.
             add(1 + values, agree());
@@ -63,20 +79,23 @@ pub(super) fn iteration(
     sent
 }
 
-/// What each rank sends for a sum over the operators, of which ranks have so many: an ordered sum of all at once, or in rounds
-/// of one for each rank.
+/// What each rank sends for a sum over the operators, of which ranks have so many.
 fn sum_of_images(elements: usize, terms: &[usize]) -> Vec<u64> {
-    if terms.iter().all(|terms| *terms <= 1) {
-        return traffic::ordered_sum(ElementKind::F32, elements, terms);
-    }
-    // In every round a rank sends the others their segments of its term. At the end each has a segment of the sum.
-    let segments: Vec<usize> =
-        partition::even(elements, terms.len()).into_iter().map(|segment| segment.len()).collect();
-    let bytes: Vec<usize> = segments.iter().map(|segment| 4 * segment).collect();
-    let gathered = traffic::all_gather(&bytes);
-    let rank =
-        |rank: usize| gathered[rank] + (4 * terms[rank] * (elements - segments[rank])) as u64;
-    (0..terms.len()).map(rank).collect()
+    let segments = partition::even(elements, terms.len()).into_iter();
+    let segments: Vec<usize> = segments.map(|segment| segment.len()).collect();
+    let terms = own_segments(elements, &segments, terms).into_iter();
+    terms.zip(gathered(&segments)).map(|(terms, gathered)| terms + gathered).collect()
+}
+
+/// What each rank sends so that all have their segments of a sum: the others' segments of its own terms.
+fn own_segments(elements: usize, segments: &[usize], terms: &[usize]) -> Vec<u64> {
+    let sent = segments.iter().zip(terms);
+    sent.map(|(segment, terms)| (4 * terms * (elements - segment)) as u64).collect()
+}
+
+/// What each rank sends of its segment.
+fn gathered(segments: &[usize]) -> Vec<u64> {
+    traffic::all_gather(&segments.iter().map(|segment| 4 * segment).collect::<Vec<_>>())
 }
 
 /// What each rank sends for a prox of total variation by so many iterations at most, whose rows the ranks share.

@@ -4,6 +4,7 @@ use std::ops::Add;
 
 use super::{Denoised, PriorWork, Workload};
 use crate::denoise::{NetworkDenoiser, NetworkShard};
+use crate::distribute::RankTraffic;
 use crate::error::Result;
 use crate::solve::{Arrays, DataUse};
 
@@ -21,10 +22,12 @@ pub struct Memory {
     pub weights: usize,
     /// What the engine computes with.
     pub activations: usize,
+    /// All that lies in the memory of a device, each rank's own. It is no part of the total, which is host memory.
+    pub device: usize,
 }
 
 impl Memory {
-    /// All of it.
+    /// All of it in host memory.
     #[must_use]
     pub fn total(&self) -> usize {
         self.images + self.measurements + self.tiles + self.weights + self.activations
@@ -41,6 +44,7 @@ impl Add for Memory {
             tiles: self.tiles + other.tiles,
             weights: self.weights + other.weights,
             activations: self.activations + other.activations,
+            device: self.device + other.device,
         }
     }
 }
@@ -48,9 +52,16 @@ impl Add for Memory {
 /// Arrays as large as the image that a prox of the data term holds: the image, the best one, the residual and the direction.
 const PROX: f64 = 4.0;
 
+/// The same where ranks share it, each with its own rows: those, where it begins, and `Aᵀy`.
+const SHARED_PROX: f64 = PROX + 2.0;
+
 impl Workload<'_> {
-    /// What each rank holds at most.
-    pub(super) fn memory(&self, denoised: Option<&Denoised>) -> Vec<Memory> {
+    /// What each rank holds at most; the only rank holds a part of the image if it has `traffic`.
+    pub(super) fn memory(
+        &self,
+        denoised: Option<&Denoised>,
+        traffic: Option<&RankTraffic>,
+    ) -> Vec<Memory> {
         let image = 4 * self.image.iter().product::<usize>();
         let held = self.method.holds;
         let count = |arrays: Arrays| arrays.count(&self.image);
@@ -87,21 +98,40 @@ impl Workload<'_> {
             let several = own.len() > 1;
             let mut data = count(held.data) + kept;
             if self.method.has_prox() {
-                data += PROX;
+                let is_shared = self.ranks > 1 && self.measurements.len() > 1;
+                // The operators see the whole image.
+                data += if is_shared { SHARED_PROX / self.ranks as f64 + 1.0 } else { PROX };
             }
             // The sum over the operators so far and the next term, or the rank's own term and the sum over all ranks.
             let sum = if several || self.ranks > 1 { 2.0 } else { 1.0 };
-            let mut moments = vec![
-                // What an operator measures, and the derivative of the fidelity there.
-                arrays(data + f64::from(u8::from(several))) + measured(2 * largest),
-                arrays(data + sum) + measured(largest),
-                arrays(count(held.other) + kept),
-            ];
+            // A term that waits for those of other ranks while the next one is computed.
+            data += f64::from(u8::from(several && self.ranks > 1));
+            let mut moments = match traffic {
+                None => vec![
+                    // What an operator measures, and the derivative of the fidelity there.
+                    arrays(data + f64::from(u8::from(several))) + measured(2 * largest),
+                    arrays(data + sum) + measured(largest),
+                ],
+                // What operators read of the image, and what all of them measure; then the residuals, and what adjoints read of
+                // them. Of an operator that sees the whole image there is what a grain gives, and sums of that in 64 bits.
+                Some(traffic) => {
+                    let all: usize = own.iter().sum();
+                    let reads = if several { 2 * traffic.read } else { traffic.read };
+                    let gathered = measured(12 * traffic.gathered);
+                    vec![
+                        arrays(data) + measured(all + 4 * reads) + gathered,
+                        arrays(data + sum) + measured(all + 4 * traffic.read_back) + gathered,
+                    ]
+                }
+            };
+            moments.push(arrays(count(held.other) + kept));
             let mut base = base;
             if self.method.data_term == DataUse::Dual {
-                // Each measurement has a dual; the next one is computed from three more, one of which replaces it.
+                // Each measurement has a dual; the next one is computed from three more, one of which replaces it. Parts have
+                // those of all measurements at once.
                 base = base + base_measurements;
-                moments.push(arrays(count(held.prior)) + measured(2 * largest));
+                let more = traffic.map_or(0, |_| 2 * own.iter().sum::<usize>());
+                moments.push(arrays(count(held.prior)) + measured((2 * largest).max(more)));
             }
             let prior = count(held.prior) + kept;
             // A denoiser that clamps or scales what the method needs once more has a copy.
@@ -128,7 +158,9 @@ impl Workload<'_> {
                 (PriorWork::TotalVariation { has_range, .. }, _)
                     if self.shared_variation().is_some() =>
                 {
-                    moments.push(arrays(prior + copies(*has_range) + total_variation));
+                    // A part has the pixels around it beside itself, and its result beside them.
+                    let around = if traffic.is_some() { 2.0 } else { 0.0 };
+                    moments.push(arrays(prior + copies(*has_range) + total_variation + around));
                 }
                 _ => (),
             }
@@ -146,6 +178,7 @@ impl Workload<'_> {
             resident: Memory {
                 weights: memory.weights + weights_read(denoiser),
                 activations: memory.activations + memory.workspace,
+                device: memory.device,
                 ..Memory::default()
             },
             // The windows and the result, and between them the input with its noise map.
@@ -164,6 +197,7 @@ impl Workload<'_> {
             resident: Memory {
                 weights: memory.weights + weights_read(denoiser),
                 activations: memory.activations + memory.workspace,
+                device: memory.device,
                 ..Memory::default()
             },
             batch: 4 * (2 * elements + shard.map_or(0, NetworkShard::input_len)),
@@ -181,4 +215,20 @@ fn weights_read(denoiser: &NetworkDenoiser) -> usize {
 pub(super) struct Network {
     resident: Memory,
     batch: usize,
+}
+
+impl Network {
+    /// Whether a part of it is in the memory of a device.
+    pub(super) fn has_device(&self) -> bool {
+        self.resident.device > 0
+    }
+
+    /// The same for a rank with so many tiles: on a device, a last batch that is smaller has weights and values of its own, which are
+    /// counted as those of a full one.
+    pub(super) fn for_tiles(mut self, tiles: usize, batch: usize) -> Self {
+        if tiles > batch && !tiles.is_multiple_of(batch) {
+            self.resident.device *= 2;
+        }
+        self
+    }
 }

@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use haloscope_comm::partition;
 
-use crate::denoise::{Exchanges, NetworkDenoiser, NetworkShard, TotalVariation};
+use crate::denoise::{Exchanges, NetworkDenoiser, NetworkShard, Pass, TotalVariation};
 use crate::distribute::Dealing;
 use crate::error::{Error, Result};
 use crate::solve::{DataUse, PriorKind, Priors};
@@ -105,6 +105,8 @@ pub struct Forecast {
     pub shards: Option<ShardPlan>,
     /// Which of the two it is, and why.
     pub choice: Option<Choice>,
+    /// How an exact denoiser runs on its parts.
+    pub pass: Pass,
     /// The tiles that the network gets at once.
     pub batch: usize,
     /// Floating-point operations of the network for all tiles, by the definition of its layers.
@@ -129,6 +131,8 @@ pub struct Share {
     pub exchanges: Exchanges,
     /// The bytes that it sends in one iteration; the most, if the method takes a prox of the data term or of total variation.
     pub bytes_sent: u64,
+    /// The bytes that go to its device and back in one iteration, if that has memory of its own.
+    pub device_traffic: u64,
 }
 
 impl Forecast {
@@ -151,6 +155,18 @@ impl Forecast {
         let own: usize =
             ranks.iter().map(|share| share.memory.total() - share.memory.weights).sum();
         own + ranks.iter().map(|share| share.memory.weights).max().unwrap_or(0)
+    }
+
+    /// The bytes in the memory of the device of the rank that needs the most there.
+    #[must_use]
+    pub fn largest_device_memory(&self) -> usize {
+        self.ranks.iter().map(|share| share.memory.device).max().unwrap_or(0)
+    }
+
+    /// The bytes of the rank that moves the most to its device and back in one iteration.
+    #[must_use]
+    pub fn largest_device_traffic(&self) -> u64 {
+        self.ranks.iter().map(|share| share.device_traffic).max().unwrap_or(0)
     }
 
     /// The exchanges of the rank that has the most, and of the one that sends the most.
@@ -177,7 +193,7 @@ impl Forecast {
 struct Denoised {
     choice: Choice,
     tiles: Option<TilePlan>,
-    shards: Option<ShardPlan>,
+    shards: Option<(ShardPlan, Pass)>,
     batch: usize,
     flops: f64,
     ranks: Vec<DenoisedPart>,
@@ -191,6 +207,8 @@ struct DenoisedPart {
     /// The elements that it contributes to the image.
     elements: usize,
     exchanges: Exchanges,
+    /// The bytes to a device and back.
+    device_traffic: u64,
     memory: memory::Network,
 }
 
@@ -206,16 +224,18 @@ impl Workload<'_> {
         let part = |rank: usize| denoised.as_ref().map(|denoised| &denoised.ranks[rank]);
         let parts: Option<Vec<usize>> =
             (0..self.ranks).map(|rank| part(rank).map(|part| part.elements)).collect();
-        let mut sent = match self.method.data_term {
+        let mut sent = if self.method.data_term == DataUse::Nothing {
             // Every rank computes it for itself.
-            DataUse::Nothing => vec![0; self.ranks],
-            _ => communication::iteration(elements, &terms, self.data_term(), parts.as_deref()),
+            vec![0; self.ranks]
+        } else {
+            let row = self.image.last().copied().unwrap_or(1);
+            communication::iteration(elements, row, &terms, self.data_term(), parts.as_deref())
         };
         if let Some(denoiser) = self.shared_variation() {
             let more = communication::total_variation(&self.image, self.ranks, denoiser.iterations);
             sent.iter_mut().zip(more).for_each(|(sent, more)| *sent = sent.saturating_add(more));
         }
-        let memory = self.memory(denoised.as_ref());
+        let memory = self.memory(denoised.as_ref(), None);
         let exchanges = |rank: usize| part(rank).map(|part| part.exchanges).unwrap_or_default();
         let share = |rank: usize| Share {
             operators: terms[rank],
@@ -224,13 +244,16 @@ impl Workload<'_> {
             memory: memory[rank],
             exchanges: exchanges(rank),
             bytes_sent: sent[rank] + exchanges(rank).bytes_sent,
+            device_traffic: part(rank).map_or(0, |part| part.device_traffic),
         };
+        let (shards, pass) = denoised.as_ref().and_then(|denoised| denoised.shards.clone()).unzip();
         Ok(Forecast {
             flops: denoised.as_ref().map_or(0.0, |denoised| denoised.flops),
             batch: denoised.as_ref().map_or(0, |denoised| denoised.batch),
             ranks: (0..self.ranks).map(share).collect(),
             choice: denoised.as_ref().map(|denoised| denoised.choice.clone()),
-            shards: denoised.as_ref().and_then(|denoised| denoised.shards.clone()),
+            shards,
+            pass: pass.unwrap_or_default(),
             tiles: denoised.and_then(|denoised| denoised.tiles),
         })
     }
@@ -303,28 +326,31 @@ impl Workload<'_> {
         let batch = plan.batch_for(network.denoiser)?;
         let planes = self.image[0] * self.image[1];
         let each = plan.work_multiplier() * self.ranks as f64 / plan.len() as f64;
-        let memory = Self::tile_memory(network.denoiser, &self.windows(&plan, batch))?;
+        let windows = self.windows(&plan, batch);
+        let memory = Self::tile_memory(network.denoiser, &windows)?;
+        let run = network.denoiser.plan(&windows)?;
+        // A gray network runs once for each channel or slice.
+        let runs = windows.iter().product::<usize>() / run.output_shape().count().max(1);
+        let values = runs * (run.input_shape().count() + run.output_shape().count()) / batch.max(1);
+        let moved = if memory.has_device() { 4 * values as u64 } else { 0 };
         let ranks = (shares.iter())
             .map(|share| DenoisedPart {
                 tiles: share.len(),
                 load: share.len() as f64 * each,
                 elements: share.iter().map(|tile| planes * plan.part_len(*tile)).sum(),
                 exchanges: Exchanges::default(),
-                memory,
+                device_traffic: moved * share.len() as u64,
+                memory: memory.for_tiles(share.len(), batch),
             })
             .collect();
-        let window = self.windows(&plan, 1);
-        let run = network.denoiser.plan(&window)?;
-        // A gray network runs once for each channel or slice.
-        let runs = window.iter().product::<usize>() / run.output_shape().count().max(1);
-        let flops = run.flops() * runs as f64 * plan.len() as f64;
+        let flops = run.flops() * runs as f64 / batch.max(1) as f64 * plan.len() as f64;
         Ok(Denoised { choice, tiles: Some(plan), shards: None, batch, flops, ranks })
     }
 
     /// One part of the image for each rank, as far as there are enough.
     fn cut_exactly(&self, denoiser: &NetworkDenoiser, choice: Choice) -> Result<Denoised> {
-        let (grains, given) = (denoiser.grains(&self.image)?, &choice.tiling.shards);
-        let shards = ShardPlan::with_shards(&self.image, &grains, given, self.ranks)?;
+        let shards = denoiser.cut(&self.image, &choice.tiling.shards, self.ranks)?;
+        let pass = denoiser.pass(&shards)?;
         let planes = self.image[0] * self.image[1];
         let mut flops = 0.0;
         let mut ranks = Vec::with_capacity(self.ranks);
@@ -335,14 +361,22 @@ impl Workload<'_> {
             if rank >= shards.count() {
                 let memory = Self::shard_memory(denoiser, None, 0);
                 let exchanges = Exchanges::default();
-                ranks.push(DenoisedPart { tiles: 0, load: 0.0, elements: 0, exchanges, memory });
+                let (tiles, load, elements, device_traffic) = (0, 0.0, 0, 0);
+                ranks.push(DenoisedPart {
+                    tiles,
+                    load,
+                    elements,
+                    exchanges,
+                    device_traffic,
+                    memory,
+                });
                 continue;
             }
             let kind = shards.kind(rank);
             let index = kinds.iter().position(|other| *other == kind).unwrap_or(kinds.len());
             if index == kinds.len() {
                 kinds.push(kind);
-                planned.push(denoiser.shard(&self.image, &shards.region(rank))?);
+                planned.push(denoiser.shard(&shards, rank, pass)?);
             }
             let own = &planned[index];
             let elements = planes * shards.part_len(rank);
@@ -352,10 +386,13 @@ impl Workload<'_> {
                 load: shards.load(rank, self.ranks),
                 elements,
                 exchanges: own.exchanges(),
+                // Engines with a device have tiles.
+                device_traffic: 0,
                 memory: Self::shard_memory(denoiser, Some(own), elements),
             });
         }
-        Ok(Denoised { choice, tiles: None, shards: Some(shards), batch: 1, flops, ranks })
+        let shards = Some((shards, pass));
+        Ok(Denoised { choice, tiles: None, shards, batch: 1, flops, ranks })
     }
 
     /// The shape of so many windows at once.

@@ -5,38 +5,46 @@ use std::ops::Range;
 use haloscope_comm::{ElementKind, traffic};
 
 use super::communication::DataTerm;
-use super::{Denoised, DenoisedPart, Forecast, Share, Workload};
+use super::{Denoised, DenoisedPart, Forecast, PriorWork, Share, Workload};
 use crate::denoise::NetworkShard;
+use crate::denoise::differences::on_images;
+use crate::distribute::RankTraffic;
 use crate::error::Result;
-use crate::image::Sum;
+use crate::image::{Space, Sum};
 use crate::solve::DataUse;
 use crate::tiling::{Choice, ShardPlan, Strategy, Tiles, Tiling};
 
 impl Workload<'_> {
-    /// What it will take with the image in these shards. `messages` are the bytes that each rank sends for a forward and an
-    /// adjoint, as [`ShardedStack::messages`](crate::distribute::ShardedStack::messages) has them. Iterations inside an iteration
-    /// count at their most, and so do the sums that end them.
-    pub fn forecast_shards(&self, shards: &ShardPlan, messages: &[(u64, u64)]) -> Result<Forecast> {
+    /// What it will take with the image in these shards. `messages` are what each rank sends for a forward and an adjoint and has
+    /// of the measurements, as [`ShardedStack::messages`](crate::distribute::ShardedStack::messages) says it. Iterations inside
+    /// an iteration count at their most, and so do the sums that end them.
+    pub fn forecast_shards(
+        &self,
+        shards: &ShardPlan,
+        messages: &[RankTraffic],
+    ) -> Result<Forecast> {
         self.check()?;
-        let pixels: usize = self.image[2..].iter().product();
+        let all_values: usize = messages.iter().map(|of_rank| of_rank.values).sum();
+        let network = self.network();
+        let pass = network.map(|network| network.denoiser.pass(shards)).transpose()?;
+        let pass = pass.unwrap_or_default();
         let mut flops = 0.0;
         let mut choice = None;
         let mut ranks = Vec::with_capacity(self.ranks);
-        for rank in 0..self.ranks {
+        for (rank, variation) in self.variation_sent(shards).into_iter().enumerate() {
             let is_idle = rank >= shards.count();
             let region =
                 if is_idle { vec![0..0; self.image.len() - 2] } else { shards.region(rank) };
             let own: usize = region.iter().map(Range::len).product();
-            let part = |values: usize| (values as f64 * own as f64 / pixels as f64).ceil() as usize;
+            let traffic = messages.get(rank).copied().unwrap_or_default();
+            let share = traffic.values as f64 / all_values.max(1) as f64;
+            let part = |values: usize| (values as f64 * share).ceil() as usize;
             let measured = self.measurements.iter().map(|shape| vec![part(shape.iter().product())]);
             let elements = self.image[0] * self.image[1] * own;
             let mut denoised = None;
-            if let Some(network) = self.network() {
-                let planned = if is_idle {
-                    None
-                } else {
-                    Some(network.denoiser.shard(&self.image, &region)?)
-                };
+            if let Some(network) = network {
+                let planned =
+                    if is_idle { None } else { Some(network.denoiser.shard(shards, rank, pass)?) };
                 let planned = planned.as_ref();
                 flops += planned.map_or(0.0, NetworkShard::flops);
                 choice = Some(Choice {
@@ -49,6 +57,7 @@ impl Workload<'_> {
                     load: 0.0,
                     elements,
                     exchanges: planned.map(NetworkShard::exchanges).unwrap_or_default(),
+                    device_traffic: 0,
                     memory: Self::shard_memory(network.denoiser, planned, elements),
                 };
                 denoised = choice.clone().map(|choice| Denoised {
@@ -67,14 +76,10 @@ impl Workload<'_> {
                 ranks: 1,
                 ..self.clone()
             };
-            let mut memory = alone.memory(denoised.as_ref()).remove(0);
-            let values = |shape: &Vec<usize>| 4 * self.image[0] * shape.iter().product::<usize>();
-            let all: usize = alone.measurements.iter().map(values).sum();
-            let largest = alone.measurements.iter().map(values).max().unwrap_or(0);
-            // What all operators measure, and the residuals, are there at once.
-            memory.measurements += 2 * (all - largest);
+            let memory = alone.memory(denoised.as_ref(), Some(&traffic)).remove(0);
             let exchanges = denoised.map(|one| one.ranks[0].exchanges).unwrap_or_default();
-            let bytes_sent = self.sent(shards, messages, rank).saturating_add(exchanges.bytes_sent);
+            let sent = self.sent(&traffic, variation, rank);
+            let bytes_sent = sent.saturating_add(exchanges.bytes_sent);
             ranks.push(Share {
                 operators: if is_idle { 0 } else { self.measurements.len() },
                 tiles: usize::from(!is_idle),
@@ -82,21 +87,22 @@ impl Workload<'_> {
                 memory,
                 exchanges,
                 bytes_sent,
+                device_traffic: 0,
             });
         }
         let shards = Some(shards.clone());
-        Ok(Forecast { tiles: None, shards, choice, batch: 1, flops, ranks })
+        Ok(Forecast { tiles: None, shards, choice, pass, batch: 1, flops, ranks })
     }
 
     /// The bytes that a rank sends in an iteration, without those of a network.
-    fn sent(&self, shards: &ShardPlan, messages: &[(u64, u64)], rank: usize) -> u64 {
+    fn sent(&self, traffic: &RankTraffic, variation: u64, rank: usize) -> u64 {
         if self.ranks == 1 {
             return 0;
         }
         let sum = |count: usize| {
             traffic::all_reduce(ElementKind::U64, count * Sum::WORDS, self.ranks)[rank]
         };
-        let (forward, adjoint) = messages.get(rank).copied().unwrap_or_default();
+        let RankTraffic { forward, adjoint, .. } = *traffic;
         let value = sum(self.measurements.len());
         let data = match self.data_term() {
             _ if self.method.data_term == DataUse::Nothing => 0,
@@ -110,40 +116,34 @@ impl Workload<'_> {
                 normals.saturating_mul(forward + adjoint + 3 * sum(1))
             }
         };
-        let variation = self.shared_variation().map_or(0, |denoiser| {
-            let one = variation_halo(&self.image, shards, rank) + sum(2);
-            one.saturating_mul((denoiser.iterations.max(1) * self.image[0]) as u64)
+        // Two sums in every iteration but the first.
+        let ends = self.shared_variation().map_or(0, |denoiser| {
+            let sums = denoiser.iterations.saturating_sub(1) * self.image[0];
+            sum(2).saturating_mul(sums as u64)
         });
         // That all begin to denoise.
-        let agreement =
-            self.network().map_or(0, |_| traffic::all_gather(&vec![1; self.ranks])[rank]);
+        let denoises = self.network().is_some() || self.shared_variation().is_some();
+        let agreement = if denoises { traffic::all_gather(&vec![1; self.ranks])[rank] } else { 0 };
         // How far the image moved, and whether to stop.
         let rest = 2 * sum(1) + traffic::all_reduce(ElementKind::U64, 2, self.ranks)[rank];
-        data.saturating_add(variation).saturating_add(rest + agreement)
+        data.saturating_add(variation).saturating_add(ends).saturating_add(rest + agreement)
     }
-}
 
-/// What a part sends in an iteration of total variation: all axes of a face of the dual to the part before, one to that after.
-fn variation_halo(image: &[usize], shards: &ShardPlan, rank: usize) -> u64 {
-    if rank >= shards.count() {
-        return 0;
+    /// The borders that each rank sends for total variation in an iteration.
+    fn variation_sent(&self, shards: &ShardPlan) -> Vec<u64> {
+        let space = Space::outline(shards, self.ranks);
+        match (&self.prior, self.shared_variation()) {
+            (PriorWork::TotalVariation { .. }, Some(denoiser)) => denoiser.bytes_sent(&space),
+            (PriorWork::TotalVariation { .. }, None) => on_images::bytes_sent(&space),
+            _ => vec![0; self.ranks],
+        }
     }
-    let axes = image.len() - 2;
-    let sides: Vec<usize> = shards.region(rank).iter().map(Range::len).collect();
-    let volume: usize = sides.iter().product();
-    let of_axis = |axis: usize| {
-        let face = image[1] * volume / sides[axis];
-        let is_there = |side: usize| shards.neighbour(rank, axis, side).is_some();
-        face * (axes * usize::from(is_there(0)) + usize::from(is_there(1)))
-    };
-    4 * (0..axes).map(of_axis).sum::<usize>() as u64
 }
 
 #[cfg(test)]
 mod tests {
     use haloscope_nn::engine::Grain;
 
-    use super::super::PriorWork;
     use super::*;
     use crate::denoise::{Exchanges, TotalVariation};
 
@@ -165,7 +165,16 @@ mod tests {
         let alone = job(1).forecast().expect("a job");
         for ranks in [1, 4, 16] {
             let shards = ShardPlan::new(&image, &[grain, grain], ranks).expect("it fits");
-            let parts = job(ranks).forecast_shards(&shards, &vec![(1000, 1000); ranks]);
+            let values = 3 * 256 * 256 / ranks;
+            let traffic = RankTraffic {
+                forward: 1000,
+                adjoint: 1000,
+                values,
+                gathered: 0,
+                read: values / 3,
+                read_back: values,
+            };
+            let parts = job(ranks).forecast_shards(&shards, &vec![traffic; ranks]);
             let parts = parts.expect("a job");
             let whole = job(ranks).forecast().expect("a job");
             let share = alone.largest_memory() as f64 / ranks as f64;

@@ -5,15 +5,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use haloscope_comm::{Collectives, Context, Reduction};
-use ndarray::{Axis, Slice};
 
-use super::sum::{RUN, Sum};
-use crate::array::{Array, View};
+use super::sum::{RUN, Sum, sum_of};
+use crate::array::{View, row_of, slice};
 use crate::error::{Error, Result};
+use crate::region::{self, Region, is_empty};
 use crate::tiling::{ShardPlan, Tiles};
-
-/// A box in an array: a range for each axis.
-pub type Region = Vec<Range<usize>>;
 
 /// Where the values of an [`Image`](super::Image) are.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -41,12 +38,6 @@ impl Space {
     /// # Errors
     /// If there are more parts than ranks, or columns are not cut at multiples of 8.
     pub fn new(ctx: &Context, plan: &ShardPlan) -> Result<Arc<Self>> {
-        let whole = plan.image_shape().to_vec();
-        let of_rank = |rank: usize| {
-            let spatial =
-                if rank < plan.count() { plan.region(rank) } else { vec![0..0; whole.len() - 2] };
-            [0..whole[0], 0..whole[1]].into_iter().chain(spatial).collect()
-        };
         if plan.count() > ctx.size() {
             return Err(Error::argument(
                 "shards",
@@ -57,8 +48,15 @@ impl Space {
                 ),
             ));
         }
-        let space = Self::of_regions(ctx, &whole, (0..ctx.size()).map(of_rank).collect())?;
+        let regions = regions_of(plan, ctx.size());
+        let space = Self::of_regions(ctx, plan.image_shape(), regions)?;
         Ok(Arc::new(Self { plan: Some(plan.clone()), ..space }))
+    }
+
+    /// The parts that so many ranks will have by a plan, before there are ranks: to count what they will send.
+    pub(crate) fn outline(plan: &ShardPlan, ranks: usize) -> Arc<Self> {
+        let regions = regions_of(plan, ranks);
+        Arc::new(Self::unaligned(&Context::solo(), plan.image_shape(), regions))
     }
 
     /// The parts of an array that lie in these regions, one for each rank. Together they must be the array; empty regions have no
@@ -71,18 +69,11 @@ impl Space {
                 format!("a part begins at column {bad}; cut columns at multiples of {RUN}"),
             ));
         }
-        let volume = |region: &Region| region.iter().map(Range::len).product::<usize>();
-        let covered: usize = regions.iter().map(volume).sum();
-        if covered != whole.iter().product::<usize>() || regions.len() != ctx.size() {
-            return Err(Error::argument(
-                "shards",
-                format!(
-                    "{} parts with {covered} elements on {} ranks are not an array of {whole:?}",
-                    regions.len(),
-                    ctx.size()
-                ),
-            ));
+        if regions.len() != ctx.size() {
+            let reason = format!("{} parts for {} ranks", regions.len(), ctx.size());
+            return Err(Error::argument("shards", reason));
         }
+        region::check_cover(whole, &regions)?;
         Ok(Self::unaligned(ctx, whole, regions))
     }
 
@@ -100,14 +91,11 @@ impl Space {
     }
 
     /// The same parts of another number of images.
-    pub(crate) fn with_batch(&self, batch: usize) -> Result<Self> {
-        let mut whole = self.whole.clone();
-        whole[0] = batch;
-        let mut regions = self.regions.clone();
-        for region in &mut regions {
-            region[0] = 0..batch;
-        }
-        Self::of_regions(&self.ctx, &whole, regions)
+    pub(crate) fn with_batch(&self, batch: usize) -> Self {
+        let mut with = Self { plan: None, ..self.clone() };
+        with.whole[0] = batch;
+        with.regions.iter_mut().for_each(|region| region[0] = 0..batch);
+        with
     }
 
     /// The ranks.
@@ -144,6 +132,17 @@ impl Space {
     pub fn own_shape(&self) -> Vec<usize> {
         self.own().iter().map(Range::len).collect()
     }
+}
+
+/// The part of each rank; those beyond the parts of the plan have nothing.
+fn regions_of(plan: &ShardPlan, ranks: usize) -> Vec<Region> {
+    let whole = plan.image_shape();
+    let of_rank = |rank: usize| {
+        let nothing = || vec![0..0; whole.len() - 2];
+        let spatial = if rank < plan.count() { plan.region(rank) } else { nothing() };
+        [0..whole[0], 0..whole[1]].into_iter().chain(spatial).collect()
+    };
+    (0..ranks).map(of_rank).collect()
 }
 
 impl PartialEq for Space {
@@ -204,27 +203,9 @@ pub(crate) fn totals<const N: usize>(ctx: &Context, sums: [Sum; N]) -> Result<[f
     Ok(words.map(|words| Sum::from_words(&words).value()))
 }
 
-pub(crate) fn is_empty(region: &[Range<usize>]) -> bool {
-    region.iter().any(Range::is_empty)
-}
-
-/// A copy of a region of an array, in standard layout.
-pub(crate) fn cut(array: &View, region: &[Range<usize>]) -> Array {
-    let mut part = array.view();
-    for (axis, range) in region.iter().enumerate() {
-        part.slice_axis_inplace(Axis(axis), Slice::from(range.clone()));
-    }
-    // A copy always, also of all of it.
-    let mut copy = Array::zeros(part.raw_dim());
-    copy.assign(&part);
-    copy
-}
-
-/// Writes an array into a region of another.
-pub(crate) fn place(array: &mut View, region: &[Range<usize>], part: &View) {
-    let mut target = array.view_mut();
-    for (axis, range) in region.iter().enumerate() {
-        target.slice_axis_inplace(Axis(axis), Slice::from(range.clone()));
-    }
-    target.assign(part);
+/// The inner product of two arrays of which each rank has whole runs.
+pub(crate) fn dot_on_ranks(ctx: &Context, a: &View, b: &View) -> Result<f64> {
+    let product = |[a, b]: [f32; 2]| f64::from(a) * f64::from(b);
+    let [total] = totals(ctx, [sum_of([&slice(a), &slice(b)], row_of(a), product)])?;
+    Ok(total)
 }

@@ -17,11 +17,13 @@ use haloscope_comm::Collectives;
 
 use crate::array::{self, Array, View, slice_mut, standard};
 use crate::error::{Error, Result};
+use crate::region::{copied, place};
 
-pub use layout::{Layout, Region, Space};
+pub use crate::region::Region;
+pub use layout::{Layout, Space};
 pub use sum::{RUN, Sum};
 
-pub(crate) use layout::{cut, is_empty, place, totals};
+pub(crate) use layout::{dot_on_ranks, totals};
 pub(crate) use sum::{add_row, add_runs, sum_of};
 pub(crate) use window::{Needed, WindowPlan};
 
@@ -72,7 +74,7 @@ impl Image {
                 found: whole.shape().to_vec(),
             });
         }
-        Self::sharded(space, cut(whole, space.own()))
+        Self::sharded(space, copied(whole, space.own()))
     }
 
     /// Other values in the same layout: this rank's part of them.

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use haloscope_comm::Collectives;
 
 use super::Image;
-use super::layout::{Layout, Region, Space, cut, is_empty};
+use super::layout::{Layout, Space};
 use crate::array::{Array, View, slice_mut};
 use crate::digest::Digest;
 use crate::distribute::agree;
 use crate::error::{Error, Result};
-use crate::io::region;
+use crate::region::{self, Region, copied, is_empty};
 
 /// The values that the first rank holds of what others have.
 const BAND: usize = 1 << 20;
@@ -48,7 +48,7 @@ impl Image {
             }
             match whole {
                 Some(whole) if ctx.is_root() => {
-                    let mut values = cut(whole, part);
+                    let mut values = copied(whole, part);
                     ctx.comm().exchange(&[(rank, &*slice_mut(&mut values))], &mut [])?;
                 }
                 _ if ctx.rank() == rank => {

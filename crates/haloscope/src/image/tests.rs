@@ -148,3 +148,26 @@ fn windows_show_what_other_ranks_have() {
         }
     }
 }
+
+/// As many elements as the array has are not the array if some are there twice.
+#[test]
+fn parts_that_overlap_or_leave_gaps_are_no_space() {
+    let refused = Context::threads(2, |ctx| {
+        let whole = [1, 1, 4, 8];
+        let rows = |rows: Range<usize>| vec![0..1, 0..1, rows, 0..8];
+        let error = |regions| Space::of_regions(ctx, &whole, regions).expect_err("refused");
+        let found = [
+            error(vec![rows(0..2), rows(1..3)]).to_string(),
+            error(vec![rows(0..2), rows(4..6)]).to_string(),
+            error(vec![rows(0..2), rows(2..3)]).to_string(),
+            error(vec![rows(0..4)]).to_string(),
+        ];
+        Space::of_regions(ctx, &whole, vec![rows(0..1), rows(1..4)])?;
+        Space::of_regions(ctx, &whole, vec![rows(0..4), rows(0..0)])?;
+        Ok::<_, Error>(found)
+    });
+    let words = ["in two of them", "not within", "24 of its 32", "1 parts for 2 ranks"];
+    for (found, words) in refused.expect("no rank fails")[0].iter().zip(words) {
+        assert!(found.contains(words), "{found}");
+    }
+}

@@ -9,9 +9,13 @@ use std::sync::Arc;
 use haloscope_comm::{Collectives, Context};
 use ndarray::ArrayViewD;
 
-use super::layout::{Region, Space, cut, is_empty, place};
+use super::layout::Space;
 use crate::array::{Array, View};
 use crate::error::Result;
+use crate::region::{Region, copied, is_empty, place};
+
+/// What a window holds where nothing has arrived. Where assertions are on it is no number, so that no result depends on it unseen.
+const UNFILLED: f32 = if cfg!(debug_assertions) { f32::NAN } else { 0.0 };
 
 /// A box that may extend beyond an array.
 pub(crate) type Window = Vec<Range<isize>>;
@@ -21,6 +25,13 @@ pub(crate) type Window = Vec<Range<isize>>;
 pub(crate) struct Needed {
     pub(crate) space: Arc<Space>,
     pub(crate) windows: Vec<Window>,
+}
+
+impl Needed {
+    /// The values in the window of a rank.
+    pub(crate) fn window_len(&self, rank: usize) -> usize {
+        self.windows[rank].iter().map(length).product()
+    }
 }
 
 /// Which values of which arrays go where.
@@ -76,14 +87,14 @@ impl WindowPlan {
         (values * size_of::<f32>()) as u64
     }
 
-    /// This rank's windows, from its own parts. All ranks call it. What no part has is zero.
+    /// This rank's windows, from its own parts. All ranks call it. Parts cover their array, so they fill the windows.
     pub(crate) fn gather(&self, parts: &[&View]) -> Result<Vec<Array>> {
         let mut windows: Vec<Array> =
-            self.shapes.iter().map(|shape| Array::zeros(&shape[..])).collect();
+            self.shapes.iter().map(|shape| Array::from_elem(&shape[..], UNFILLED)).collect();
         for piece in &self.own {
-            place(&mut windows[piece.array], &piece.to, &cut(parts[piece.array], &piece.from));
+            place(&mut windows[piece.array], &piece.to, &copied(parts[piece.array], &piece.from));
         }
-        let packed = self.pack(|piece| cut(parts[piece.array], &piece.from));
+        let packed = self.pack(|piece| copied(parts[piece.array], &piece.from));
         self.exchange(&packed, |piece, part| place(&mut windows[piece.array], &piece.to, part))?;
         Ok(windows)
     }
@@ -94,8 +105,14 @@ impl WindowPlan {
         let Some(window) = window else { return self.exchange(&[], |_, _| ()) };
         let packed = self.pack(|piece| {
             let shift = |(range, own): (&Range<usize>, &usize)| range.start + own..range.end + own;
-            cut(window, &piece.from.iter().zip(own).map(shift).collect::<Region>())
+            copied(window, &piece.from.iter().zip(own).map(shift).collect::<Region>())
         });
+        if cfg!(debug_assertions) {
+            for piece in self.receives.iter().flat_map(|(_, pieces)| pieces) {
+                let shape: Vec<usize> = piece.to.iter().map(Range::len).collect();
+                place(window, &piece.to, &Array::from_elem(shape, UNFILLED));
+            }
+        }
         self.exchange(&packed, |piece, part| place(window, &piece.to, part))
     }
 
@@ -116,8 +133,9 @@ impl WindowPlan {
         if self.ctx.size() == 1 {
             return Ok(());
         }
-        let _span = self.ctx.span("halo");
-        let room = |pieces: &Vec<Piece>| vec![0.0_f32; pieces.iter().map(Piece::len).sum()];
+        let bytes = size_of::<f32>() * packed.iter().map(Vec::len).sum::<usize>();
+        let _span = self.ctx.span("window").with("bytes", bytes as f64);
+        let room = |pieces: &Vec<Piece>| vec![UNFILLED; pieces.iter().map(Piece::len).sum()];
         let mut arrived: Vec<Vec<f32>> =
             self.receives.iter().map(|(_, pieces)| room(pieces)).collect();
         let sends: Vec<(usize, &[f32])> =

@@ -9,10 +9,10 @@ use std::path::Path;
 use hdf5_pure::{AttrValue, DType, Dataset, File, FileBuilder};
 use ndarray::IxDyn;
 
-use super::region;
 use super::{Format, Image, Limits, ReadOptions, Sample, Scaling, Target, frames, guarded};
 use crate::array::{Array, View};
 use crate::error::{Error, Result};
+use crate::region;
 
 /// Deflate shrinks to one in 1032 at most.
 const MOST_SHRUNK: u64 = 1100;

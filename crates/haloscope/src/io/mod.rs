@@ -44,7 +44,6 @@ mod options;
 mod picture;
 mod plain;
 mod reader;
-pub(crate) mod region;
 mod samples;
 mod sharded;
 mod tiff;
@@ -63,10 +62,11 @@ pub use metadata::{FitsHeader, LengthUnit, Metadata};
 pub use options::{Axes, Limits, ReadOptions, Sample, Scaling, WriteOptions};
 pub use reader::{Access, Reader};
 pub use sharded::{read_sharded, write_sharded};
-pub use writer::Writer;
+pub use writer::{Writer, is_written_by_region};
 
 use crate::array::{Array, View};
 use crate::error::{Error, Result};
+use crate::region;
 
 /// A kind of file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -11,13 +11,13 @@ use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 
 use super::plain::Plain;
-use super::region;
 use super::samples::{self, Encoded, Order, failed_read};
 use super::{
     Format, Image, LengthUnit, Metadata, NextBand, ReadOptions, Sample, Scaling, Source, Target,
 };
 use crate::array::View;
 use crate::error::{Error, Result};
+use crate::region;
 
 /// The bytes of a header.
 pub(super) const HEADER: usize = 348;

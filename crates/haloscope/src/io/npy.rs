@@ -10,11 +10,11 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
 use super::plain::Plain;
-use super::region;
 use super::samples::{self, Encoded, Order, failed_read};
 use super::{Format, Image, NextBand, ReadOptions, Sample, Scaling, Source, Target};
 use crate::array::View;
 use crate::error::{Error, Result};
+use crate::region;
 
 /// Longer headers than this are those of arrays of records, which are not read.
 const MOST_HEADER: usize = 1 << 16;

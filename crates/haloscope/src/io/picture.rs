@@ -14,11 +14,11 @@ use image::{
 };
 use ndarray::{Axis, IxDyn};
 
-use super::region::{self, Region};
 use super::samples::{Encoded, Order, failed_read, reserve};
 use super::{Format, Image, NextBand, Sample, Scaling, Source, Target, VisitBand};
 use crate::array::Array;
 use crate::error::{Error, Result};
+use crate::region::{self, Region};
 
 /// Deflate shrinks to one in 1032 at most, and JPEG needs a bit for each block of a component.
 pub(super) const MOST_SHRUNK: u64 = 1100;

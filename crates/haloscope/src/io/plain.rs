@@ -8,10 +8,10 @@ use std::ops::Range;
 
 use ndarray::{ArrayViewD, Axis, IxDyn};
 
-use super::region::{self, Region};
 use super::samples::{self, Encoded, failed_read};
 use crate::array::{Array, View};
 use crate::error::{Error, Result};
+use crate::region::{self, Region};
 
 /// Where the values of an array are among those of a file.
 #[derive(Clone, Debug)]

@@ -11,12 +11,16 @@ use std::path::{Path, PathBuf};
 
 use super::picture::{self, Picture};
 use super::plain::Plain;
-use super::region::{self, Region};
 use super::{
     Format, Image, ReadOptions, Source, VisitBand, fits, needs_feature, nifti, npy, samples, tiff,
 };
 use crate::array::Array;
 use crate::error::{Error, Result};
+use crate::region::{self, Region};
+
+/// The values of rows that are looked at together: 4 MB; and 64 MB where chunks would be unpacked again for each row of theirs.
+const ROWS: usize = 1 << 20;
+const CHUNK_ROWS: usize = 1 << 24;
 
 /// What reading a region costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -211,6 +215,30 @@ impl Reader {
                 Ok(stored.read(Some(&region), &self.options)?.array)
             }),
         }
+    }
+
+    /// Gives `look` all values of an array (batch, channel, spatial…), band by band, so that nobody holds the whole: those of a
+    /// stream as they are unpacked, and rows of other files.
+    ///
+    /// # Errors
+    /// Those of `look`, and as [`read`](super::read()).
+    pub fn for_each_band(&self, look: &mut dyn FnMut(&Array) -> Result<()>) -> Result<()> {
+        let most = match self.access() {
+            Access::Stream => {
+                return self.stream(&mut |_, values| look(&values).map(|()| true));
+            }
+            Access::Offsets => ROWS,
+            Access::Chunks => CHUNK_ROWS,
+        };
+        let mut region = region::whole(&self.shape);
+        let axis = 2.min(region.len().saturating_sub(1));
+        let Some(rows) = region.get(axis).map(|range| range.end) else { return Ok(()) };
+        let step = (most * rows / self.shape.iter().product::<usize>().max(1)).max(1);
+        for start in (0..rows).step_by(step) {
+            region[axis] = start..rows.min(start + step);
+            look(&self.read_region(&region)?)?;
+        }
+        Ok(())
     }
 
     /// The boxes that [`stream`](Self::stream) gives, in its order; none if the file is no stream.

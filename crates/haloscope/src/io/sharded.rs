@@ -10,12 +10,12 @@ use std::path::Path;
 use haloscope_comm::{Collectives, Context};
 
 use super::reader::{Access, Reader};
-use super::region::{self, Region};
 use super::writer::{self, Writer};
 use super::{Format, ReadOptions, WriteOptions};
 use crate::array::{Array, View};
 use crate::distribute::{agree, agree_on_root};
 use crate::error::{Error, Result};
+use crate::region::{self, Region};
 
 /// Rank 0's word before each band.
 const MORE: [u8; 1] = [1];
@@ -191,7 +191,9 @@ pub fn write_sharded(
     let (regions, format) = agree(ctx, checked)?;
     let parts = Parts { ctx, regions: &regions, mine: part };
     match format {
-        format if writer::is_placed(format) => write_placed(path, whole, options, &parts),
+        format if writer::is_written_by_region(format) => {
+            write_placed(path, whole, options, &parts)
+        }
         Format::Png | Format::Jpeg | Format::Npz | Format::NiftiGz => {
             write_stream(path, whole, options, &parts)
         }

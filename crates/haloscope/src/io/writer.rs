@@ -7,13 +7,13 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::plain::{Block, Plain};
-use super::region::{self, Region};
 use super::samples::{Encoded, Order};
 use super::{
     Format, NextBand, Scaling, Target, WriteOptions, atomic, fits, nifti, npy, picture, tiff,
 };
 use crate::array::View;
 use crate::error::{Error, Result};
+use crate::region::{self, Region};
 
 /// A file whose values are written at their offsets, in any order and by any number of ranks: NPY, FITS, NIfTI without
 /// compression, TIFF.
@@ -60,7 +60,7 @@ impl Writer {
         let path = path.as_ref();
         let name = path.display().to_string();
         super::with_target(path, shape, options, |target, format| {
-            if !is_placed(format) {
+            if !is_written_by_region(format) {
                 return Err(Error::Unsupported {
                     file: name.clone(),
                     reason: format!(
@@ -158,8 +158,9 @@ impl Placement {
     }
 }
 
-/// Whether the values of a format lie at offsets that are known before there are any.
-pub(super) fn is_placed(format: Format) -> bool {
+/// Whether a [`Writer`] writes files of a format: their values lie at offsets that are known before there are any.
+#[must_use]
+pub fn is_written_by_region(format: Format) -> bool {
     matches!(format, Format::Npy | Format::Fits | Format::Nifti | Format::Tiff)
 }
 

@@ -5,7 +5,7 @@
 
 use std::ops::ControlFlow;
 
-use super::map::LinearMap;
+use super::map::{Data, LinearMap};
 use super::refine::{Attempt, End, Monitor, finite, refine};
 use super::system::{add, is_zero, multiply, multiply_add};
 use super::{Ending, LeastSquaresOptions, Report, Solution};
@@ -29,7 +29,7 @@ pub(super) fn lsqr<M: LinearMap + ?Sized>(
     }
     let residual = |x: &Array| {
         let mut data = y.clone();
-        map.data_add_scaled(&mut data, -1.0, &map.forward(x)?)?;
+        data.add_scaled(-1.0, &map.forward(x)?)?;
         let below = if shift > 0.0 {
             let center = center.map(|center| center.as_standard_layout().into_owned());
             let mut below = center.unwrap_or_else(|| Array::zeros(x.raw_dim()));
@@ -64,7 +64,7 @@ fn sweep<M: LinearMap + ?Sized>(
     if is_zero(beta) {
         return Ok(End::Check);
     }
-    rows.scale(&mut u, 1.0 / beta)?;
+    u.scale(1.0 / beta)?;
     let mut v = rows.adjoint(&u)?;
     let mut alpha = rows.image_norm(&v)?;
     if is_zero(alpha) {
@@ -77,13 +77,13 @@ fn sweep<M: LinearMap + ?Sized>(
     loop {
         // u ← A v − α u, v ← Aᵀ u − β v, each normalised.
         let mut next = rows.forward(&v)?;
-        rows.add(&mut next, -alpha, &u)?;
+        next.add(-alpha, &u)?;
         u = next;
         let beta = rows.norm(&u)?;
         if is_zero(beta) {
             alpha = 0.0;
         } else {
-            rows.scale(&mut u, 1.0 / beta)?;
+            u.scale(1.0 / beta)?;
             let mut next = rows.adjoint(&u)?;
             add(&mut next, -beta, &v)?;
             v = next;
@@ -149,17 +149,19 @@ impl<M: LinearMap + ?Sized> Rows<'_, M> {
     fn image_norm(&self, image: &Array) -> Result<f64> {
         Ok(finite("LSQR", self.map.image_dot(image, image)?)?.sqrt())
     }
+}
 
-    fn add(&self, to: &mut Column<M::Data>, factor: f64, from: &Column<M::Data>) -> Result<()> {
-        self.map.data_add_scaled(&mut to.data, factor as f32, &from.data)?;
-        match (&mut to.below, &from.below) {
-            (Some(to), Some(from)) => add(to, factor, from),
+impl<D: Data> Column<D> {
+    fn add(&mut self, factor: f64, other: &Self) -> Result<()> {
+        self.data.add_scaled(factor as f32, &other.data)?;
+        match (&mut self.below, &other.below) {
+            (Some(below), Some(other)) => add(below, factor, other),
             _ => Ok(()),
         }
     }
 
-    fn scale(&self, column: &mut Column<M::Data>, factor: f64) -> Result<()> {
-        self.map.data_scale(&mut column.data, factor as f32)?;
-        column.below.as_mut().map_or(Ok(()), |below| multiply(below, factor))
+    fn scale(&mut self, factor: f64) -> Result<()> {
+        self.data.scale(factor as f32)?;
+        self.below.as_mut().map_or(Ok(()), |below| multiply(below, factor))
     }
 }

@@ -5,13 +5,47 @@ use crate::error::{Error, Result};
 use crate::measurements::Measurements;
 use crate::physics::{LinearPhysics, Physics, Stack};
 
-/// A linear map from images to data, with the arithmetic of its data.
+/// What a linear map makes of an image: an array, or a list of arrays, with their arithmetic. Each rank has its own part of it.
+pub trait Data: Clone {
+    /// `self ← self + factor · other`.
+    fn add_scaled(&mut self, factor: f32, other: &Self) -> Result<()>;
+
+    /// `self ← factor · self`.
+    fn scale(&mut self, factor: f32) -> Result<()>;
+}
+
+impl Data for Array {
+    fn add_scaled(&mut self, factor: f32, other: &Self) -> Result<()> {
+        let from = elements("least squares", other)?;
+        add_scaled(elements_mut(self, other.shape())?, factor, from);
+        Ok(())
+    }
+
+    fn scale(&mut self, factor: f32) -> Result<()> {
+        let shape = self.shape().to_vec();
+        scale(elements_mut(self, &shape)?, factor);
+        Ok(())
+    }
+}
+
+impl Data for Measurements {
+    fn add_scaled(&mut self, factor: f32, other: &Self) -> Result<()> {
+        Measurements::add_scaled(self, factor, other)
+    }
+
+    fn scale(&mut self, factor: f32) -> Result<()> {
+        Measurements::scale(self, factor);
+        Ok(())
+    }
+}
+
+/// A linear map from images to data.
 ///
 /// Norms and inner products require communication, so they are functions of the map: a map whose data
 /// or images are divided over ranks adds up the ranks' shares in them.
 pub trait LinearMap {
-    /// The type of its data: an array, or a list of arrays.
-    type Data: Clone;
+    /// The type of its data.
+    type Data: Data;
 
     /// The shape of an image, without the batch.
     fn image_shape(&self) -> &[usize];
@@ -38,12 +72,6 @@ pub trait LinearMap {
 
     /// The sum of the squares of all elements of the data.
     fn data_squared_norm(&self, data: &Self::Data) -> Result<f64>;
-
-    /// `to ← to + factor · data`.
-    fn data_add_scaled(&self, to: &mut Self::Data, factor: f32, data: &Self::Data) -> Result<()>;
-
-    /// `data ← factor · data`.
-    fn data_scale(&self, data: &mut Self::Data, factor: f32) -> Result<()>;
 
     /// The inner product of two images.
     fn image_dot(&self, a: &Array, b: &Array) -> Result<f64> {
@@ -85,18 +113,6 @@ impl<P: LinearPhysics + ?Sized> LinearMap for P {
         Ok(squared_norm_of_rows(elements("least squares", data)?, row_of(data)))
     }
 
-    fn data_add_scaled(&self, to: &mut Array, factor: f32, data: &Array) -> Result<()> {
-        let from = elements("least squares", data)?;
-        add_scaled(elements_mut(to, data.shape())?, factor, from);
-        Ok(())
-    }
-
-    fn data_scale(&self, data: &mut Array, factor: f32) -> Result<()> {
-        let shape = data.shape().to_vec();
-        scale(elements_mut(data, &shape)?, factor);
-        Ok(())
-    }
-
     fn exact_squared_norm(&self) -> Option<f64> {
         LinearPhysics::exact_squared_norm(self)
     }
@@ -127,20 +143,6 @@ impl LinearMap for Stack {
 
     fn data_squared_norm(&self, data: &Measurements) -> Result<f64> {
         Ok(data.squared_norm())
-    }
-
-    fn data_add_scaled(
-        &self,
-        to: &mut Measurements,
-        factor: f32,
-        data: &Measurements,
-    ) -> Result<()> {
-        to.add_scaled(factor, data)
-    }
-
-    fn data_scale(&self, data: &mut Measurements, factor: f32) -> Result<()> {
-        data.scale(factor);
-        Ok(())
     }
 }
 

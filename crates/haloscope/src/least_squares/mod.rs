@@ -23,7 +23,7 @@ use crate::array::Array;
 use crate::error::{Error, Result};
 use right_side::RightSide;
 
-pub use map::LinearMap;
+pub use map::{Data, LinearMap};
 pub use norm::{NormOptions, SquaredNorm, squared_norm};
 pub use system::{Normal, System, solve};
 

@@ -6,7 +6,8 @@ use super::ssim::{Part, Ssim};
 use super::{check_range, mean};
 use crate::array::{row_of, slice};
 use crate::error::{Error, Result};
-use crate::image::{Image, Layout, Needed, Region, Sum, WindowPlan, is_empty, sum_of};
+use crate::image::{Image, Layout, Needed, Sum, WindowPlan, sum_of};
+use crate::region::{Region, is_empty};
 
 /// The mean squared error, per image. All ranks that share the images call it.
 ///

@@ -146,26 +146,6 @@ impl LinearPhysics for Decolorize {
 }
 
 impl WindowPhysics for Decolorize {
-    fn apply_forward_window(
-        &self,
-        batch: usize,
-        _measurement: &[Range<usize>],
-        window: &[f32],
-        out: &mut [f32],
-    ) -> Result<()> {
-        self.apply_forward(batch, window, out)
-    }
-
-    fn apply_adjoint_window(
-        &self,
-        batch: usize,
-        _image: &[Range<usize>],
-        window: &[f32],
-        out: &mut [f32],
-    ) -> Result<()> {
-        self.apply_adjoint(batch, window, out)
-    }
-
     fn solve_normal_window(
         &self,
         batch: usize,

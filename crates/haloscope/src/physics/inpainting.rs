@@ -7,6 +7,7 @@ use super::{LinearPhysics, Physics, Reach, WindowPhysics, region, slice, slice_m
 use crate::array::{Array, View};
 use crate::error::{Error, Result};
 use crate::random::Sequence;
+use crate::region::{Region, sides, whole, within};
 
 /// `A x = m x`, pixel by pixel, with a mask of 0 for what is missing and 1 for what is there; weights
 /// in between are possible.
@@ -25,6 +26,8 @@ use crate::random::Sequence;
 #[derive(Clone)]
 pub struct Inpainting {
     shape: Vec<usize>,
+    /// Where the mask is: all of the image, or a part of it.
+    place: Region,
     /// For all channels.
     mask: Vec<f32>,
 }
@@ -38,29 +41,63 @@ impl fmt::Debug for Inpainting {
 impl Inpainting {
     /// For images of a shape (channel, spatial…), with a mask of that shape or of one channel for all.
     pub fn new(shape: &[usize], mask: &View) -> Result<Self> {
-        let found = mask.shape();
-        let fits = !shape.is_empty()
-            && found.len() == shape.len()
-            && found[1..] == shape[1..]
-            && (found[0] == shape[0] || found[0] == 1);
-        if !fits || mask.is_empty() {
-            return Err(Error::Shape {
-                what: "the mask of inpainting".to_string(),
-                expected: format!("{shape:?}, or the same with one channel, is expected"),
-                found: found.to_vec(),
-            });
+        Self::check_mask(shape, mask.shape())?;
+        Self::of_part(shape, &everything(shape), mask)
+    }
+
+    /// The same for who has one part of the image, a range for each spatial axis, and the mask there. It works on
+    /// [windows](WindowPhysics) within that part, and on nothing else.
+    ///
+    /// ```
+    /// use haloscope::physics::{Inpainting, WindowPhysics};
+    /// use ndarray::ArrayD;
+    ///
+    /// let lower = [2..4, 0..4];
+    /// let inpainting = Inpainting::of_part(&[3, 4, 4], &lower, &ArrayD::zeros(vec![1, 2, 4]))?;
+    /// let mut measured = vec![1.0; 3 * 2 * 4];
+    /// inpainting.forward_window(1, &lower, &[0.5; 24], &mut measured)?;
+    /// assert_eq!(measured, [0.0; 24]);
+    /// assert!(inpainting.forward_window(1, &[0..2, 0..4], &[0.5; 24], &mut measured).is_err());
+    /// # Ok::<(), haloscope::Error>(())
+    /// ```
+    pub fn of_part(shape: &[usize], part: &[Range<usize>], mask: &View) -> Result<Self> {
+        let sides = shape.get(1..).unwrap_or_default();
+        let is_within =
+            |(range, side): (&Range<usize>, &usize)| range.start <= range.end && range.end <= *side;
+        if part.len() != sides.len() || !part.iter().zip(sides).all(is_within) {
+            let reason =
+                format!("the part of the image is {part:?}; ranges within {sides:?} are expected");
+            return Err(Error::argument("inpainting", reason));
         }
+        let here: Vec<usize> =
+            shape.first().copied().into_iter().chain(part.iter().map(Range::len)).collect();
+        check_shape(&here, mask.shape())?;
         if let Some(value) = mask.iter().find(|value| !value.is_finite()) {
             let reason = format!("the mask holds {value}; finite numbers are expected");
             return Err(Error::argument("inpainting", reason));
         }
-        let mask = slice(mask).repeat(shape[0] / found[0]);
-        Ok(Self { shape: shape.to_vec(), mask })
+        let mask = slice(mask).repeat(shape[0] / mask.shape()[0].max(1));
+        Ok(Self { shape: shape.to_vec(), place: part.to_vec(), mask })
+    }
+
+    /// Refuses masks of a shape that is neither that of images nor the same with one channel.
+    pub fn check_mask(shape: &[usize], mask: &[usize]) -> Result<()> {
+        check_shape(shape, if mask.contains(&0) { &[] } else { mask })
     }
 
     /// The mask of images of a shape, of one channel, that leaves out `missing` of the pixels, from 0 for none to 1 for all
     /// of them, wherever chance has it; the same seed gives the same mask everywhere.
     pub fn random_mask(shape: &[usize], missing: f64, seed: u64) -> Result<Array> {
+        Self::random_mask_part(shape, &everything(shape), missing, seed)
+    }
+
+    /// A part of that mask, a range for each spatial axis.
+    pub fn random_mask_part(
+        shape: &[usize],
+        part: &[Range<usize>],
+        missing: f64,
+        seed: u64,
+    ) -> Result<Array> {
         if !(0.0..=1.0).contains(&missing) {
             let reason = format!("the missing part of the pixels is {missing}; 0 to 1 is expected");
             return Err(Error::argument("inpainting", reason));
@@ -69,19 +106,61 @@ impl Inpainting {
             let reason = "an image of no axes has no pixels; (channel, spatial…) is expected";
             return Err(Error::argument("inpainting", reason));
         };
-        let mut random = Sequence::new(seed);
-        let shape: Vec<usize> = [1].into_iter().chain(sides.iter().copied()).collect();
-        Ok(Array::from_shape_simple_fn(shape, || f32::from(random.uniform() >= missing)))
+        let here: Vec<usize> = [1].into_iter().chain(part.iter().map(Range::len)).collect();
+        Ok(Array::from_shape_fn(here, |at| {
+            let index = (0..sides.len())
+                .fold(0, |index, axis| index * sides[axis] + part[axis].start + at[axis + 1]);
+            f32::from(Sequence::after(seed, index as u64).uniform() >= missing)
+        }))
+    }
+
+    /// All of the mask.
+    fn all(&self) -> Result<&[f32]> {
+        if self.place == everything(&self.shape) {
+            return Ok(&self.mask);
+        }
+        Err(self.no_mask(&everything(&self.shape)))
     }
 
     /// A part of the mask.
-    fn cut(&self, part: &[Range<usize>]) -> Vec<f32> {
-        let (channels, sides) = (self.shape[0], &self.shape[1..]);
-        let part = region::window(part);
+    fn cut(&self, part: &[Range<usize>]) -> Result<Vec<f32>> {
+        let is_here = |(part, place): (&Range<usize>, &Range<usize>)| {
+            place.start <= part.start && part.end <= place.end
+        };
+        if !part.iter().zip(&self.place).all(is_here) {
+            return Err(self.no_mask(part));
+        }
+        let (channels, sides) = (self.shape[0], sides(&self.place));
+        let part = region::window(&within(part, &self.place));
         let mut cut = vec![0.0; channels * region::positions(&part)];
-        region::copy(channels, sides, (&region::whole(sides), &self.mask), (&part, &mut cut));
-        cut
+        region::copy(channels, &sides, (&region::whole(&sides), &self.mask), (&part, &mut cut));
+        Ok(cut)
     }
+
+    fn no_mask(&self, part: &[Range<usize>]) -> Error {
+        let place = &self.place;
+        Error::argument("inpainting", format!("the mask is that of {place:?}, and not of {part:?}"))
+    }
+}
+
+/// All pixels of images of a shape.
+fn everything(shape: &[usize]) -> Region {
+    whole(shape.get(1..).unwrap_or_default())
+}
+
+fn check_shape(shape: &[usize], found: &[usize]) -> Result<()> {
+    let fits = !shape.is_empty()
+        && found.len() == shape.len()
+        && found[1..] == shape[1..]
+        && (found[0] == shape[0] || found[0] == 1);
+    if fits {
+        return Ok(());
+    }
+    Err(Error::Shape {
+        what: "the mask of inpainting".to_string(),
+        expected: format!("{shape:?}, or the same with one channel, is expected"),
+        found: found.to_vec(),
+    })
 }
 
 /// Every image times the mask.
@@ -118,7 +197,7 @@ impl Physics for Inpainting {
     }
 
     fn apply_forward(&self, _batch: usize, image: &[f32], measurement: &mut [f32]) -> Result<()> {
-        multiply(&self.mask, image, measurement);
+        multiply(self.all()?, image, measurement);
         Ok(())
     }
 
@@ -137,19 +216,20 @@ impl Physics for Inpainting {
 
 impl LinearPhysics for Inpainting {
     fn apply_adjoint(&self, _batch: usize, measurement: &[f32], image: &mut [f32]) -> Result<()> {
-        multiply(&self.mask, measurement, image);
+        multiply(self.all()?, measurement, image);
         Ok(())
     }
 
     fn exact_squared_norm(&self) -> Option<f64> {
-        Some(self.mask.iter().map(|&mask| f64::from(mask).powi(2)).fold(0.0, f64::max))
+        let mask = self.all().ok()?.iter();
+        Some(mask.map(|&mask| f64::from(mask).powi(2)).fold(0.0, f64::max))
     }
 
     fn solve_normal(&self, b: &View, shift: f64) -> Option<Result<Array>> {
         let solve = || {
             self.check_image(b)?;
             let mut solution = b.as_standard_layout().into_owned();
-            solve_in_place(&self.mask, slice_mut(&mut solution), shift);
+            solve_in_place(self.all()?, slice_mut(&mut solution), shift);
             Ok(solution)
         };
         Some(solve())
@@ -164,7 +244,7 @@ impl WindowPhysics for Inpainting {
         window: &[f32],
         out: &mut [f32],
     ) -> Result<()> {
-        multiply(&self.cut(measurement), window, out);
+        multiply(&self.cut(measurement)?, window, out);
         Ok(())
     }
 
@@ -175,7 +255,7 @@ impl WindowPhysics for Inpainting {
         window: &[f32],
         out: &mut [f32],
     ) -> Result<()> {
-        multiply(&self.cut(image), window, out);
+        multiply(&self.cut(image)?, window, out);
         Ok(())
     }
 
@@ -187,9 +267,10 @@ impl WindowPhysics for Inpainting {
         shift: f64,
         out: &mut [f32],
     ) -> Option<Result<()>> {
-        out.copy_from_slice(b);
-        solve_in_place(&self.cut(image), out, shift);
-        Some(Ok(()))
+        Some(self.cut(image).map(|mask| {
+            out.copy_from_slice(b);
+            solve_in_place(&mask, out, shift);
+        }))
     }
 }
 
@@ -220,6 +301,33 @@ mod tests {
         assert!(message(&[1, 4, 4]).contains("[1, 4, 4]"));
         assert!(message(&[2, 4, 5]).contains("[3, 4, 5]"));
         assert!(message(&[4, 5]).contains("[4, 5]"));
+    }
+
+    #[test]
+    fn parts_have_the_bits_of_the_whole() -> Result<()> {
+        let shape = [2, 9, 7];
+        let mask = Inpainting::random_mask(&shape, 0.4, 3)?;
+        let whole = Inpainting::new(&shape, &mask)?;
+        let place = [4..9, 2..6];
+        let cut = Inpainting::random_mask_part(&shape, &place, 0.4, 3)?;
+        assert_eq!(cut, crate::region::copied(&mask, &[0..1, 4..9, 2..6]));
+        let part = Inpainting::of_part(&shape, &place, &cut)?;
+        let image: Vec<f32> = (0..2 * 3 * 2).map(|i| i as f32 + 1.0).collect();
+        let (mut one, mut other) = ([0.0; 12], [0.0; 12]);
+        let within = [5..8, 3..5];
+        part.forward_window(1, &within, &image, &mut one)?;
+        whole.forward_window(1, &within, &image, &mut other)?;
+        assert_eq!(one, other);
+        assert!(one.contains(&0.0) && one.iter().any(|value| *value != 0.0));
+        // Whatever is not here is refused.
+        let error = part.forward_window(1, &[3..6, 3..5], &image, &mut one).expect_err("row 3");
+        assert!(error.to_string().contains("[4..9, 2..6], and not of [3..6, 3..5]"), "{error}");
+        assert!(part.forward(&Array::ones(vec![1, 2, 9, 7])).is_err());
+        assert_eq!(part.exact_squared_norm(), None);
+        assert!(Inpainting::of_part(&shape, &[4..10, 2..6], &cut).is_err());
+        assert!(Inpainting::of_part(&shape, &[4..9, 2..7], &cut).is_err());
+        Inpainting::of_part(&shape, &[0..0, 0..0], &Array::zeros(vec![1, 0, 0]))?;
+        Ok(())
     }
 
     #[test]

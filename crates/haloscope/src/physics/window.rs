@@ -52,14 +52,18 @@ pub trait WindowPhysics: LinearPhysics {
     /// Writes this part of `A x`, over whatever `out` holds, from the window [`image_reads`](Self::image_reads) of x.
     ///
     /// The part lies within the measurement and is not empty, and both slices have the right length: callers go through
-    /// [`forward_window`](Self::forward_window).
+    /// [`forward_window`](Self::forward_window). By default it is [`apply_forward`](super::Physics::apply_forward), for operators that do
+    /// the same to every pixel, of any number.
     fn apply_forward_window(
         &self,
         batch: usize,
         measurement: &[Range<usize>],
         window: &[f32],
         out: &mut [f32],
-    ) -> Result<()>;
+    ) -> Result<()> {
+        let _ = measurement;
+        self.apply_forward(batch, window, out)
+    }
 
     /// Writes this part of `Aᵀ y`, over whatever `out` holds, from the window
     /// [`measurement_reads`](Self::measurement_reads) of y, as [`apply_forward_window`](Self::apply_forward_window) does.
@@ -69,7 +73,10 @@ pub trait WindowPhysics: LinearPhysics {
         image: &[Range<usize>],
         window: &[f32],
         out: &mut [f32],
-    ) -> Result<()>;
+    ) -> Result<()> {
+        let _ = image;
+        self.apply_adjoint(batch, window, out)
+    }
 
     /// Whether parts have the bits of the whole operator. If not, they still have the same bits however the image is cut, and
     /// differ from the whole operator by rounding.

@@ -13,7 +13,8 @@ use ndarray::{Dimension, IxDyn};
 use super::fill::{SWEEPS, mean_around};
 use crate::array::{Array, slice_mut};
 use crate::error::Result;
-use crate::image::{Needed, Region, Space, WindowPlan, cut, is_empty};
+use crate::image::{Needed, Space, WindowPlan};
+use crate::region::{Region, copied, is_empty};
 
 /// Gives the pixels that are not `seen` (0) values between those of the pixels around them. Planes of which all or nothing is seen
 /// stay as they are.
@@ -121,7 +122,7 @@ fn smooth(space: &Arc<Space>, values: &mut Array, seen: &Array, lacks: &[bool]) 
     let own: Region = (space.own().iter().zip(&begins))
         .map(|(own, window)| own.start - window.start..own.end - window.start)
         .collect();
-    *values = cut(&window, &own);
+    *values = copied(&window, &own);
     Ok(())
 }
 

@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
+use haloscope_comm::Context;
+
 use super::keys::Keys;
-use super::prior::{Plug, Prior};
+use super::prior::{Plug, Prior, Range, TotalVariationPrior};
 use super::problem::Problem;
+use crate::distribute::DistributedTotalVariation;
 use crate::error::{Error, Result};
+use crate::image::Image;
 
 /// What [`Method::build`](super::Method::build) makes an algorithm of. All ranks make it together.
 #[derive(Clone, Debug)]
@@ -31,6 +35,58 @@ pub struct PriorForms {
     pub weight: Option<f64>,
     /// The range that images are brought back to, where the method itself does it.
     pub range: Option<(f32, f32)>,
+}
+
+impl PriorForms {
+    /// No prior, but a range that images are brought back to, if there is one.
+    #[must_use]
+    pub fn none(range: Option<(f32, f32)>) -> Self {
+        let prox = Arc::new(Clamped { inner: None, range });
+        Self { prox, denoiser: None, weight: None, range }
+    }
+
+    /// Total variation, whose prox the ranks share and whose level as a denoiser is its weight, and a range.
+    pub fn total_variation(
+        prior: TotalVariationPrior,
+        range: Option<(f32, f32)>,
+        ctx: &Context,
+    ) -> Result<Self> {
+        let TotalVariationPrior { weight, denoiser } = prior;
+        let shared = DistributedTotalVariation::new(denoiser, ctx)?;
+        let plug = Plug::new(Arc::new(shared.clone()), weight as f32);
+        let inner = Some(TotalVariationPrior { weight, denoiser: shared });
+        Ok(Self {
+            prox: Arc::new(Clamped { inner, range }),
+            denoiser: Some(plug.range(Range::of(range, false))),
+            weight: Some(weight),
+            range,
+        })
+    }
+
+    /// A denoiser, which brings images to a range itself.
+    #[must_use]
+    pub fn denoiser(plug: Plug) -> Self {
+        let prox = Arc::new(plug.clone());
+        Self { prox, denoiser: Some(plug), weight: None, range: None }
+    }
+}
+
+/// A prior, or none, in a range: what its prox leaves is brought back to the range.
+#[derive(Debug)]
+struct Clamped {
+    inner: Option<TotalVariationPrior<DistributedTotalVariation>>,
+    range: Option<(f32, f32)>,
+}
+
+impl Prior for Clamped {
+    fn prox(&self, image: Image, step: f64) -> Result<Image> {
+        let mut result = match &self.inner {
+            Some(prior) => prior.prox(image, step)?,
+            None => image,
+        };
+        result.clamp(self.range);
+        Ok(result)
+    }
 }
 
 impl Ingredients<'_> {

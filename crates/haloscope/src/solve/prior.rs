@@ -43,6 +43,18 @@ pub enum Range {
     Normalise,
 }
 
+impl Range {
+    /// The bounds, if there are any; else whether the image is scaled.
+    #[must_use]
+    pub fn of(bounds: Option<(f32, f32)>, normalise: bool) -> Self {
+        match bounds {
+            Some((low, high)) => Self::Clamp(low, high),
+            None if normalise => Self::Normalise,
+            None => Self::AsIs,
+        }
+    }
+}
+
 impl Plug {
     /// A denoiser with the noise level that it is given.
     pub fn new(denoiser: Arc<dyn Denoiser>, level: impl Into<NoiseLevel>) -> Self {

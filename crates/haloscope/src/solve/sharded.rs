@@ -6,11 +6,12 @@ use super::data_term::DataTerm;
 use crate::array::{Array, scale, scale_and_add, slice, slice_mut};
 use crate::distribute::{DistributedFidelity, ShardedStack, Workers};
 use crate::error::{Error, Result};
-use crate::image::{Image, Layout, cut};
+use crate::image::{Image, Layout};
 use crate::least_squares::{
     self, LeastSquaresOptions, NormOptions, SquaredNorm, prox_l2_from_adjoint,
 };
 use crate::measurements::Measurements;
+use crate::region::copied;
 use crate::words::count;
 
 /// Operators on parts, with the parts of their measurements.
@@ -41,7 +42,7 @@ impl Sharded {
             match given {
                 Some(given) if given.shape() == space.own_shape() => Ok((index, given.clone())),
                 Some(given) if given.shape() == space.whole() => {
-                    Ok((index, cut(given, space.own())))
+                    Ok((index, copied(given, space.own())))
                 }
                 _ => Err(Error::Shape {
                     what: format!("the measurement of operator {index}"),
@@ -78,12 +79,15 @@ impl Sharded {
         Ok(values.reduce(|sum, value| sum + value).unwrap_or(0.0) / self.divisor())
     }
 
-    fn gradient_of(&self, predicted: &Measurements) -> Result<Image> {
-        let residuals = predicted.map(|index, u| {
+    /// Residuals take the place of what they are computed from.
+    fn gradient_of(&self, mut predicted: Measurements) -> Result<Image> {
+        for (index, u) in predicted.iter_mut() {
             let y = self.part(index)?;
-            self.fidelity.with(index, |fidelity| fidelity.gradient_share(&self.layout, u, y))
-        })?;
-        let mut gradient = self.physics.adjoint(&residuals)?;
+            let residual =
+                self.fidelity.with(index, |fidelity| fidelity.gradient_share(&self.layout, u, y));
+            *u = residual?;
+        }
+        let mut gradient = self.physics.adjoint(&predicted)?;
         if self.divisor() > 1.0 {
             gradient.scale(1.0 / self.physics.len() as f32);
         }
@@ -130,12 +134,12 @@ impl DataTerm for Sharded {
     }
 
     fn gradient(&self, image: &Image) -> Result<Image> {
-        self.gradient_of(&self.physics.forward(image)?)
+        self.gradient_of(self.physics.forward(image)?)
     }
 
     fn value_and_gradient(&self, image: &Image) -> Result<(f64, Image)> {
         let predicted = self.physics.forward(image)?;
-        Ok((self.value_of(&predicted)?, self.gradient_of(&predicted)?))
+        Ok((self.value_of(&predicted)?, self.gradient_of(predicted)?))
     }
 
     /// Closed forms that need the whole image are never there.

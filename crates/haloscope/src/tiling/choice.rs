@@ -1,16 +1,17 @@
 //! Whether a denoiser is exact or gets tiles, where nobody says it: one policy for the library, the command and its plans.
 //!
 //! The choice follows from the image and the network, never from the number of ranks or the memory of a machine, so that
-//! the bits of a result do not either.
+//! the bits of a result do not either. Whether an exact network runs at once or in waves does not change the bits, and is decided
+//! [elsewhere](NetworkDenoiser::pass).
 
-use super::{Batch, Border, Overlap, Patch, Shards, Strategy, Tiling};
-use crate::denoise::{Denoiser, NetworkDenoiser};
+use super::{Batch, Border, Extent, Overlap, Patch, Shards, Strategy, Tiling, standard_lengths};
+use crate::denoise::{Denoiser, MOST_PASS_BYTES, NetworkDenoiser};
 use crate::error::Result;
 
-/// The most bytes that the layers of a network may hold for one pass over the whole image, if it is to be exact by
-/// [default](Strategy::Standard): those of a DRUNet on 2048² pixels, with little room above. An engine takes about three
-/// quarters of it, and the weights besides, so that one rank of a common machine can do it; many ranks share it.
-pub const MOST_EXACT_BYTES: u64 = 5_000_000_000;
+/// The most bytes that a network may take in waves on one rank for an image that holds more than [`MOST_PASS_BYTES`] at once, if it
+/// is to be exact by [default](Strategy::Standard): those of a DRUNet on about 16,000 columns, of any number of rows. More
+/// ranks share it.
+pub const MOST_WAVE_BYTES: u64 = 12_000_000_000;
 
 /// What a [`Tiling`] comes to for one image and denoiser.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +47,7 @@ impl Tiling {
     ///     tiling.choose(&[1, 3, side, side], &network).map(|choice| choice.tiling.strategy)
     /// };
     /// assert_eq!(strategy(Tiling::default(), 512)?, Strategy::Exact);
-    /// assert_eq!(strategy(Tiling::default(), 65536)?, Strategy::Overlap);
+    /// assert_eq!(strategy(Tiling::default(), 65536)?, Strategy::Exact);
     /// assert_eq!(strategy(Tiling { patch: 64.into(), ..Tiling::default() }, 512)?, Strategy::Overlap);
     /// # Ok::<(), haloscope::Error>(())
     /// ```
@@ -60,7 +61,13 @@ impl Tiling {
             (Strategy::Standard, Some(network)) => self.standard(image, network, pass_bytes),
             (given, _) => (given, "the strategy is given".to_owned()),
         };
-        Ok(Choice { tiling: Self { strategy, ..self.clone() }, reason, pass_bytes })
+        let mut tiling = Self { strategy, ..self.clone() };
+        if let (Strategy::Overlap, None, Some(fixed)) =
+            (strategy, self.given(), network.and_then(NetworkDenoiser::fixed_sides))
+        {
+            tiling = tiling.in_windows(image, fixed);
+        }
+        Ok(Choice { tiling, reason, pass_bytes })
     }
 
     /// What the standard strategy is for a network.
@@ -79,24 +86,55 @@ impl Tiling {
         if let Err(error) = network.grains(image) {
             return (Strategy::Overlap, format!("parts cannot be exact: {error}"));
         }
-        let most = gigabytes(MOST_EXACT_BYTES);
-        match pass_bytes {
-            Some(bytes) if bytes > MOST_EXACT_BYTES => (
-                Strategy::Overlap,
-                format!(
-                    "a pass over the whole image holds {}, more than the {most} up to which the default is exact",
-                    gigabytes(bytes)
-                ),
-            ),
-            Some(bytes) => (
+        let most = gigabytes(MOST_PASS_BYTES);
+        let held = match pass_bytes {
+            Some(bytes) if bytes > MOST_PASS_BYTES => gigabytes(bytes),
+            Some(bytes) => {
+                let bytes = gigabytes(bytes);
+                let reason =
+                    format!("a pass over the whole image holds {bytes}, no more than {most}");
+                return (Strategy::Exact, reason);
+            }
+            None => return (Strategy::Overlap, "the network does not take the image".into()),
+        };
+        let limit = gigabytes(MOST_WAVE_BYTES);
+        match network.wave_bytes(image) {
+            Ok(bytes) if bytes <= MOST_WAVE_BYTES => (
                 Strategy::Exact,
                 format!(
-                    "a pass over the whole image holds {}, no more than {most}",
+                    "a pass over the whole image in waves holds {}, no more than {limit}",
                     gigabytes(bytes)
                 ),
             ),
-            None => (Strategy::Overlap, "the network does not take the image".into()),
+            Ok(bytes) => (
+                Strategy::Overlap,
+                format!(
+                    "a pass over the whole image holds {held}, and {} in waves, more than the {most} and the {limit} up to \
+                     which the default is exact",
+                    gigabytes(bytes)
+                ),
+            ),
+            Err(error) => (
+                Strategy::Overlap,
+                format!(
+                    "a pass over the whole image holds {held}, more than the {most} up to which the default is exact, and \
+                     waves are not possible: {error}"
+                ),
+            ),
         }
+    }
+
+    /// This tiling with windows of just these sides, of which a quarter on either side is overlap.
+    fn in_windows(self, image: &[usize], window: &[usize]) -> Self {
+        let spatial = image.get(2..).unwrap_or_default();
+        let (mut patches, mut overlaps) = standard_lengths(spatial, window.len());
+        let own = spatial.len().saturating_sub(window.len());
+        for (axis, side) in (own..spatial.len()).zip(window) {
+            overlaps[axis] = side / 4;
+            patches[axis] = side - 2 * overlaps[axis];
+        }
+        let (patch, overlap) = (Extent::PerAxis(patches), Extent::PerAxis(overlaps));
+        Self { patch: patch.into(), overlap: overlap.into(), ..self }
     }
 
     /// What is said of tiles.
@@ -138,24 +176,39 @@ mod tests {
     }
 
     #[test]
-    fn the_default_is_exact_for_networks_up_to_a_size() {
+    fn the_default_is_exact_for_networks_that_fit_at_once_or_in_waves() {
         let (tiling, network) = (Tiling::default(), network(EngineOptions::default()));
         let bytes = |side| network.pass_bytes(&[1, 3, side, side]).expect("any size");
         let (mut fits, mut exceeds) = (8, 1 << 20);
         while exceeds - fits > 1 {
             let middle = usize::midpoint(fits, exceeds);
-            if bytes(middle) > MOST_EXACT_BYTES { exceeds = middle } else { fits = middle }
+            if bytes(middle) > MOST_PASS_BYTES { exceeds = middle } else { fits = middle }
         }
         let (strategy, reason) = chosen(&tiling, fits, &network);
         assert!(strategy == Strategy::Exact && reason.contains("no more than 5.0 GB"), "{reason}");
         let (strategy, reason) = chosen(&tiling, exceeds, &network);
-        assert!(
-            strategy == Strategy::Overlap && reason.contains("the default is exact"),
-            "{reason}"
-        );
+        assert!(strategy == Strategy::Exact && reason.contains("in waves holds"), "{reason}");
+        // The height does not matter in waves, the width does.
+        let choose = |image: [usize; 4]| tiling.choose(&image, &network).expect("any size");
+        assert!(choose([1, 3, 1_000_000, exceeds]).is_exact());
+        let wide = choose([1, 3, 2000, 1_000_000]);
+        assert!(!wide.is_exact() && wide.reason.contains("12.0 GB"), "{}", wide.reason);
         // Whoever asks gets it.
-        let exact = Tiling::new(Strategy::Exact);
-        assert_eq!(chosen(&exact, exceeds, &network).0, Strategy::Exact);
+        let exact = Tiling::new(Strategy::Exact).choose(&[1, 3, 2000, 1_000_000], &network);
+        assert!(exact.expect("any size").is_exact());
+    }
+
+    #[test]
+    fn threads_and_budgets_do_not_change_the_choice() {
+        let of = |threads, memory_budget| {
+            let options = EngineOptions { threads, memory_budget, ..EngineOptions::default() };
+            let choice = Tiling::default().choose(&[1, 3, 20_000, 20_000], &network(options));
+            choice.expect("any size")
+        };
+        let first = of(1, None);
+        assert!(first.is_exact());
+        assert_eq!(first, of(16, None));
+        assert_eq!(first, of(2, Some(1 << 20)));
     }
 
     #[test]
@@ -175,10 +228,6 @@ mod tests {
     #[test]
     fn what_cannot_be_exact_and_what_is_said_of_tiles_gives_tiles() {
         let network = network(EngineOptions::default());
-        let budget = self::network(EngineOptions {
-            memory_budget: Some(1 << 30),
-            ..EngineOptions::default()
-        });
         let mean = TotalVariation::default();
         let patch = Tiling { patch: 64.into(), ..Tiling::default() };
         let batch = Tiling { batch: Batch::AtMost(2), ..Tiling::default() };
@@ -186,7 +235,6 @@ mod tests {
         for (tiling, denoiser, words) in [
             (&patch, &network as &dyn Denoiser, "patch"),
             (&batch, &network, "batch"),
-            (&standard, &budget, "budget"),
             (&standard, &mean, "no network"),
         ] {
             let (strategy, reason) = chosen(tiling, 64, denoiser);

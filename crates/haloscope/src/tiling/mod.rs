@@ -25,10 +25,10 @@ use crate::denoise::Denoiser;
 use crate::error::{Error, Result};
 
 pub use border::Border;
-pub use choice::{Choice, MOST_EXACT_BYTES};
+pub use choice::{Choice, MOST_WAVE_BYTES};
 pub use plan::{Tile, TilePlan};
 pub(crate) use shards::Kind;
-pub use shards::{COLUMN_STEP, ShardPlan, Shards};
+pub use shards::{COLUMN_STEP, ShardPlan, Shards, coarse_grains};
 pub use standard::lengths as standard_lengths;
 
 /// How to cut images into tiles.
@@ -64,7 +64,8 @@ pub struct Tiling {
 /// How the results of tiles become an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Strategy {
-    /// [`Exact`](Self::Exact) for networks that can be, on images of which a pass holds at most [`MOST_EXACT_BYTES`];
+    /// [`Exact`](Self::Exact) for networks that can be, on images of which a pass holds at most
+    /// [`MOST_PASS_BYTES`](crate::denoise::MOST_PASS_BYTES) at once or [`MOST_WAVE_BYTES`] in waves;
     /// [`Overlap`](Self::Overlap) for anything else, or if lengths of tiles are given. It depends on the image and the network,
     /// never on the number of ranks.
     #[default]

@@ -43,6 +43,8 @@ pub enum Shards {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardPlan {
     image: Vec<usize>,
+    /// Where each spatial axis may be cut.
+    grains: Vec<Grain>,
     /// The parts of each spatial axis.
     cuts: Vec<Vec<Range<usize>>>,
 }
@@ -99,13 +101,64 @@ impl ShardPlan {
                 grid.clone()
             }
         };
-        let axes = grains.iter().zip(sides).zip(&grid);
+        Self::in_grid(image, grains, &grid)
+    }
+
+    fn in_grid(image: &[usize], grains: Vec<Grain>, grid: &[usize]) -> Result<Self> {
+        let axes = grains.iter().zip(&image[2..]).zip(grid);
         let cuts: Option<Vec<_>> =
             axes.map(|((grain, &side), &parts)| grain.cut(side, parts)).collect();
         let cuts = cuts.ok_or_else(|| {
             Error::argument("shards", format!("a grid of {grid:?}, which {grains:?} do not allow"))
         })?;
-        Ok(Self { image: image.to_vec(), cuts })
+        Ok(Self { image: image.to_vec(), grains, cuts })
+    }
+
+    /// The same image for so many ranks, cut between columns, the last axis, and not along the other axes of the last `axes`. The grains
+    /// are the same.
+    pub(crate) fn in_columns(&self, axes: usize, ranks: usize) -> Result<Self> {
+        let sides = &self.image[2..];
+        let mut grains = self.grains.clone();
+        let rows = sides.len().saturating_sub(axes)..sides.len() - 1;
+        for (grain, side) in grains[rows.clone()].iter_mut().zip(&sides[rows]) {
+            grain.step = *side;
+        }
+        let grid = grid::largest(sides, &grains, ranks);
+        Self::in_grid(&self.image, self.grains.clone(), &grid)
+    }
+
+    /// The smallest boxes that the image may be cut into: the parts of any number of ranks are made of these.
+    ///
+    /// ```
+    /// use haloscope::tiling::ShardPlan;
+    /// use haloscope_nn::engine::Grain;
+    ///
+    /// let grain = Grain { step: 48, last: 1 };
+    /// let shards = |ranks| ShardPlan::new(&[1, 3, 96, 100], &[grain, grain], ranks);
+    /// assert_eq!(shards(1)?.grains(), shards(4)?.grains());
+    /// assert_eq!(shards(1)?.grains()[2], [0..48, 96..100]);
+    /// # Ok::<(), haloscope::Error>(())
+    /// ```
+    #[must_use]
+    pub fn grains(&self) -> Vec<Vec<Range<usize>>> {
+        let mut boxes: Vec<Vec<Range<usize>>> = vec![Vec::new()];
+        for (grain, &side) in self.grains.iter().zip(&self.image[2..]) {
+            let finest = grain.cut(side, grain.most_parts(side));
+            let along = finest.unwrap_or_else(|| std::iter::once(0..side).collect());
+            let extended = |start: &Vec<Range<usize>>| {
+                let with = |next: &Range<usize>| start.iter().chain([next]).cloned().collect();
+                along.iter().map(with).collect::<Vec<_>>()
+            };
+            boxes = boxes.iter().flat_map(extended).collect();
+        }
+        boxes
+    }
+
+    /// How many [grains](Self::grains) there are.
+    #[must_use]
+    pub fn grain_count(&self) -> usize {
+        let sides = self.grains.iter().zip(&self.image[2..]);
+        sides.map(|(grain, side)| grain.most_parts(*side)).product()
     }
 
     /// How many parts there are along each spatial axis.
@@ -167,6 +220,38 @@ impl ShardPlan {
         place.reverse();
         place
     }
+}
+
+/// Multiples of these grains of which an image with these sides has at most 64: for [operators that see the whole
+/// image](crate::distribute::ShardedStack::new), which work on one after the other. Rows are cut more often than columns.
+///
+/// ```
+/// use haloscope::tiling::coarse_grains;
+/// use haloscope_nn::engine::Grain;
+///
+/// let grain = Grain { step: 8, last: 1 };
+/// let coarse = coarse_grains(&[512, 500], &[grain, grain]);
+/// assert_eq!((coarse[0].step, coarse[1].step), (32, 128));
+/// ```
+#[must_use]
+pub fn coarse_grains(sides: &[usize], grains: &[Grain]) -> Vec<Grain> {
+    let most = |axis: usize| match (sides.len(), axis) {
+        (1, _) => 64,
+        (_, 0) => 16,
+        (2, _) => 4,
+        _ => 2,
+    };
+    let coarse = |(axis, (grain, &side)): (usize, (&Grain, &usize))| {
+        let is_last = axis + 1 == sides.len();
+        let step = if is_last {
+            least_common_multiple(grain.step.max(1), COLUMN_STEP)
+        } else {
+            grain.step.max(1)
+        };
+        let grain = Grain { step, ..*grain };
+        Grain { step: step * grain.most_parts(side).div_ceil(most(axis)), ..grain }
+    };
+    grains.iter().zip(sides).enumerate().map(coarse).collect()
 }
 
 fn least_common_multiple(a: usize, b: usize) -> usize {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use haloscope::Error;
-use haloscope::denoise::{NetworkDenoiser, NoiseLevel};
+use haloscope::denoise::{NetworkDenoiser, NoiseLevel, Pass};
 use haloscope::distribute::agree;
 use haloscope::tiling::{ShardPlan, Tiles};
 use haloscope::{Array, Result};
@@ -34,7 +34,7 @@ pub(crate) fn denoise_and_die(
     let (shape, rank) = (noisy.shape(), ctx.rank());
     let shards = ShardPlan::new(shape, &network.grains(shape)?, ctx.size())?;
     assert_eq!(shards.grid(), [ctx.size(), 1]);
-    let shard = network.shard(shape, &shards.region(rank))?;
+    let shard = network.shard(&shards, rank, Pass::AtOnce)?;
     assert!(rounds < shard.halo().rounds().len());
     // As the others do before they begin.
     agree(ctx, Ok::<_, Error>(()))?;

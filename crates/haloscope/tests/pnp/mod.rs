@@ -29,6 +29,8 @@ pub(crate) struct Small {
     pub(crate) depth: usize,
     pub(crate) channels: usize,
     pub(crate) tiling: Tiling,
+    /// What the network may take on a rank.
+    pub(crate) memory_budget: Option<usize>,
     pub(crate) method: Method,
     /// The prior of methods that take any: the network, or total variation.
     pub(crate) has_network: bool,
@@ -52,6 +54,7 @@ impl Default for Small {
             depth: 3,
             channels: 8,
             tiling,
+            memory_budget: None,
             method: Method::default(),
             has_network: true,
             inner_iterations: 4,
@@ -63,7 +66,9 @@ impl Default for Small {
 impl Small {
     pub(crate) fn denoiser(&self) -> Result<NetworkDenoiser> {
         let model = Dncnn { depth: self.depth, channels: self.channels, ..Dncnn::default() };
-        NetworkDenoiser::new(model.random(1)?, EngineOptions::default())
+        let memory_budget = self.memory_budget;
+        let options = EngineOptions { memory_budget, ..EngineOptions::default() };
+        NetworkDenoiser::new(model.random(1)?, options)
     }
 
     /// Runs it, with a count of the messages of the iterations alone.

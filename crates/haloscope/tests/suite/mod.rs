@@ -2,9 +2,12 @@
 //!
 //! `tests/distributed.rs` runs it on threads, `tests/mpi.rs` under mpirun; both compare with one rank.
 
+#[path = "../solvers/mod.rs"]
+mod solvers;
+
 use std::sync::Arc;
 
-use haloscope::denoise::{Denoiser, NetworkDenoiser, NoiseLevel, denoiser_fn};
+use haloscope::denoise::{Denoiser, NetworkDenoiser, NoiseLevel, TotalVariation, denoiser_fn};
 use haloscope::distribute::{
     Assignment, Dealing, DenoiserOptions, DistributedFidelity, DistributedStack, Factory,
     FidelityFactory, FidelityReduction, Gather, LocalTiles, Parameters, StackOptions, distribute,
@@ -14,6 +17,7 @@ use haloscope::fidelity::{Fidelities, Fidelity, L1, L2};
 use haloscope::least_squares::{self, LinearSolver, NormOptions};
 use haloscope::noise::Noise;
 use haloscope::physics::{LinearPhysics, Physics, Stack};
+use haloscope::solve::Start;
 use haloscope::tiling::{Batch, Border, Extent, ShardPlan, Shards, Strategy, Tiling};
 use haloscope::{Array, Error, Measurements, Result};
 use haloscope_comm::{Collectives, Context};
@@ -131,6 +135,7 @@ pub(crate) fn facts(ctx: &Context) -> Result<Facts> {
     networks(ctx, &mut facts)?;
     exact(ctx, &mut facts)?;
     defaults(ctx, &mut facts)?;
+    methods(ctx, &mut facts)?;
     Ok(facts)
 }
 
@@ -554,6 +559,37 @@ fn exact(ctx: &Context, facts: &mut Facts) -> Result<()> {
             assert_eq!(bits(&result), bits(&whole), "{name} on {shape:?}");
         }
         facts.push((format!("{name}, exact on {shape:?}"), digest(&whole)));
+    }
+    Ok(())
+}
+
+/// All methods for denoising, inpainting, deblurring and super-resolution: the same bits with the image in shards and on every
+/// rank.
+fn methods(ctx: &Context, facts: &mut Facts) -> Result<()> {
+    let shape = [2, 22, 44];
+    let truth = solvers::truth(&shape);
+    let space = solvers::space(ctx, truth.shape(), solvers::CUTS[0])?;
+    let denoiser: Arc<dyn Denoiser> = Arc::new(TotalVariation { iterations: 5, tolerance: 0.0 });
+    for (name, operators) in solvers::PROBLEMS {
+        let data = solvers::stack(operators, &shape)?.forward(&truth)?;
+        let find = |space| {
+            let stack = solvers::stack(operators, &shape)?;
+            let problem = solvers::problem(ctx, space, stack, data.clone(), L2::default())?;
+            let methods = solvers::methods(&problem, &denoiser)?;
+            solvers::run(&problem, &methods, &Start::Adjoint)
+        };
+        let (whole, parts) = (find(None)?, find(Some(&space))?);
+        for ((method, image, numbers), parts) in whole.into_iter().zip(parts) {
+            assert!(
+                (&method, &image, &numbers) == (&parts.0, &parts.1, &parts.2),
+                "{name}, {method}"
+            );
+            let words = image.into_iter().map(u64::from).chain(numbers);
+            facts.push((
+                format!("{name} by {method}"),
+                words.fold(0, |hash: u64, word| (hash ^ word).wrapping_mul(0x100_0000_01b3)),
+            ));
+        }
     }
     Ok(())
 }

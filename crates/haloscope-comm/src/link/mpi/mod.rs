@@ -6,9 +6,9 @@
 //! is missing, and leaving; the other tags are the channels of communicators.
 
 mod request;
-mod wire;
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::ffi::c_void;
 use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use mpi::Threading;
 use mpi::environment::Universe;
 
 use self::request::{Communicator, Request};
-use self::wire::{Control, HEADER_BYTES};
+use super::wire::{self, Control, HEADER_BYTES};
 use super::{Channel, Frame, Header, Link};
 use crate::error::{CallSite, Cause, Error, Result};
 use crate::ranks::{DEFAULT_DEADLINE, Ranks};
@@ -72,26 +72,88 @@ impl Mpi {
                         .into(),
                 )
             })?;
-        Self::start(Some(universe), threading, frame_bytes)
+        Self::start(Some(universe), threading, frame_bytes, None)
     }
 
     /// The rank of this process in an MPI that the program has initialised, and will finalise,
     /// itself; its threads must be allowed to call MPI one at a time (`MPI_THREAD_SERIALIZED`).
     pub fn attach() -> Result<Self> {
-        if !mpi::environment::is_initialized() || mpi::environment::is_finalized() {
-            return Err(Error::Setup(
-                "MPI is not initialised; call `Mpi::initialize`, or initialise it before \
-                 `Mpi::attach`"
-                    .into(),
-            ));
+        check_initialized()?;
+        Self::start(None, mpi::environment::threading_support(), FRAME_BYTES, None)
+    }
+
+    /// The rank of this process among those of another communicator than the world, under the conditions of
+    /// [`attach`](Self::attach).
+    ///
+    /// # Safety
+    /// `communicator` points to an `MPI_Comm` of the library of this build: an intracommunicator that the program has not freed.
+    pub unsafe fn attach_to(communicator: *const c_void) -> Result<Self> {
+        check_initialized()?;
+        // SAFETY: the caller says so.
+        let handle = unsafe { *communicator.cast() };
+        if Communicator::is_world(handle)? {
+            return Self::join();
         }
-        Self::start(None, mpi::environment::threading_support(), FRAME_BYTES)
+        let threading = mpi::environment::threading_support();
+        if threading < Threading::Multiple && !open_links().is_empty() {
+            return Err(Error::Setup(format!(
+                "this process is a rank of a communicator already, and this MPI lets threads call it as {threading:?}; leave that \
+                 one first, or initialise MPI with MPI_THREAD_MULTIPLE"
+            )));
+        }
+        Self::start(None, threading, FRAME_BYTES, Some(handle))
+    }
+
+    /// The rank of this process among all of the job, whoever initialises MPI: the program before, or this call. If the process is
+    /// a rank already, this is another communicator of the same rank. All ranks must join in the same order.
+    pub fn join() -> Result<Self> {
+        if let Some(link) = open_links().into_iter().find(|link| link.is_world) {
+            return Ok(Self::another(link));
+        }
+        if mpi::environment::is_initialized() && !mpi::environment::is_finalized() {
+            return Self::attach();
+        }
+        Self::initialize()
+    }
+
+    /// A communicator of all ranks beside those that the process has.
+    fn another(link: Arc<MpiLink>) -> Self {
+        let number = {
+            let mut state = link.state();
+            state.users += 1;
+            state.joined += 1;
+            state.joined
+        };
+        let (rank, size) = (link.rank, link.size);
+        // Counted down from the last call that could split the world.
+        let channel = Channel::WORLD.part(u64::MAX - number);
+        Self::part(link, channel, (0..size).collect(), rank, DEFAULT_DEADLINE)
+    }
+
+    /// Initialises MPI for the rest of the process, so that what [joins](Self::join) may leave and join again; MPI is finalised when
+    /// the process exits. If the program has initialised it, this does nothing, and finalising it is left to the program.
+    pub fn initialize_for_process() -> Result<()> {
+        if mpi::environment::is_initialized() || mpi::environment::is_finalized() {
+            return Ok(());
+        }
+        // Others in the process may call it from threads that know nothing of ours.
+        if let Some((universe, _)) = mpi::initialize_with_threading(Threading::Multiple) {
+            std::mem::forget(universe);
+            // SAFETY: the handler is a plain function that does not unwind. It runs after `on_exit`, which is registered later.
+            unsafe { libc::atexit(finalize) };
+        }
+        Ok(())
     }
 
     /// The name and version of the MPI library; also before it is initialised.
     #[must_use]
     pub fn library() -> String {
-        let version = mpi::environment::library_version().unwrap_or_default();
+        Self::library_of(&mpi::environment::library_version().unwrap_or_default())
+    }
+
+    /// The name and version in what `MPI_Get_library_version` says.
+    #[must_use]
+    pub fn library_of(version: &str) -> String {
         // Some libraries add pages of build options.
         let line = version.lines().next().unwrap_or_default();
         match line.strip_prefix("MPICH Version:") {
@@ -100,7 +162,13 @@ impl Mpi {
         }
     }
 
-    fn start(universe: Option<Universe>, threading: Threading, frame_bytes: usize) -> Result<Self> {
+    /// Of the ranks of a communicator, or of the world.
+    fn start(
+        universe: Option<Universe>,
+        threading: Threading,
+        frame_bytes: usize,
+        of: Option<mpi::ffi::MPI_Comm>,
+    ) -> Result<Self> {
         if threading < Threading::Serialized {
             return Err(Error::Setup(format!(
                 "this MPI lets threads call it as {threading:?}; Serialized or Multiple is needed"
@@ -115,7 +183,8 @@ impl Mpi {
                 ),
             });
         }
-        let comm = Communicator::duplicate_world(DEFAULT_DEADLINE)?;
+        let is_world = of.is_none();
+        let comm = Communicator::duplicate(of, DEFAULT_DEADLINE)?;
         let (rank, size) = (comm.rank(), comm.size());
         let state = State {
             control: comm.receive(None, CONTROL_TAG, vec![0; wire::CONTROL_WORDS])?,
@@ -127,19 +196,25 @@ impl Mpi {
             present: HashSet::new(),
             leaving: BTreeSet::new(),
             failure: None,
+            users: 1,
+            joined: 0,
+            is_over: false,
         };
-        let link = MpiLink { rank, size, frame_bytes, comm, state: Mutex::new(state), universe };
+        let state = Mutex::new(state);
+        let link = MpiLink { rank, size, frame_bytes, is_world, comm, state, universe };
         let link = Arc::new(link);
         watch_exit(&link);
         Ok(Self::world(link))
     }
 }
 
-/// The link of [`Mpi`]; there is one per process, shared by all its communicators.
+/// The link of [`Mpi`], shared by all communicators of a process that have the same ranks.
 pub struct MpiLink {
     rank: usize,
     size: usize,
     frame_bytes: usize,
+    /// Whether its ranks are all of the job.
+    is_world: bool,
     comm: Communicator,
     /// Held for every use of MPI, which must be called by one thread at a time.
     state: Mutex<State>,
@@ -162,6 +237,12 @@ struct State {
     present: HashSet<(Channel, u64, usize)>,
     leaving: BTreeSet<usize>,
     failure: Option<Error>,
+    /// Communicators of all ranks that have not left.
+    users: u64,
+    /// How many were made beside the first one.
+    joined: u64,
+    /// Whether this rank has left, and MPI knows nothing of the link any more.
+    is_over: bool,
 }
 
 impl MpiLink {
@@ -272,7 +353,7 @@ impl MpiLink {
 
     /// Tells the other ranks that this one is leaving, and waits for them to leave, too.
     /// News of a failure ends the waiting.
-    fn leave(&self, limit: Duration) -> Result<bool> {
+    fn take_leave(&self, limit: Duration) -> Result<bool> {
         let failed = self.state().failure.is_some();
         for other in self.others() {
             self.tell(&mut self.state(), other, &Control::Leaving)?;
@@ -359,6 +440,9 @@ impl Link for MpiLink {
 
     fn failure(&self) -> Option<Error> {
         let mut state = self.state();
+        if state.is_over {
+            return state.failure.clone();
+        }
         if let Err(error) = self.heed(&mut state) {
             state.failure.get_or_insert(error);
         }
@@ -367,7 +451,7 @@ impl Link for MpiLink {
 
     fn fail(&self, error: &Error) {
         let mut state = self.state();
-        if state.failure.is_some() {
+        if state.failure.is_some() || state.is_over {
             return;
         }
         state.failure = Some(error.clone());
@@ -404,8 +488,21 @@ impl Link for MpiLink {
     }
 
     fn abort(&self, error: &Error) {
-        self.fail(error);
-        self.end_job(error);
+        if !self.state().is_over {
+            self.fail(error);
+            self.end_job(error);
+        }
+    }
+
+    fn leave(&self) {
+        let is_last = {
+            let mut state = self.state();
+            state.users = state.users.saturating_sub(1);
+            state.users == 0
+        };
+        if is_last {
+            self.depart();
+        }
     }
 }
 
@@ -416,28 +513,27 @@ impl MpiLink {
         // One write, so that the lines of several ranks do not mix; if it fails, there is no better
         // place to say so.
         let _ = std::io::stderr().write_all(line.as_bytes());
-        let _ = self.leave(GRACE);
+        let _ = self.take_leave(GRACE);
         let _state = self.state();
         self.comm.abort()
     }
 }
 
-impl Drop for MpiLink {
+impl MpiLink {
     /// All ranks leave together, or the job is ended.
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let cause = Cause::Panicked("see its message above".into());
-            self.fail(&Error::RankFailed { rank: self.rank, cause });
+    fn depart(&self) {
+        if self.state().is_over {
+            return;
         }
         if let Some(error) = self.failure() {
             self.end_job(&error);
         }
-        let left = self.leave(LEAVING);
+        let left = self.take_leave(LEAVING);
         if let Some(error) = self.failure() {
             self.end_job(&error);
         }
         match left {
-            Ok(true) => self.state().control.cancel(),
+            Ok(true) => (),
             Ok(false) => {
                 let leaving = self.state().leaving.clone();
                 let error = Error::Timeout {
@@ -450,9 +546,33 @@ impl Drop for MpiLink {
             }
             Err(error) => self.end_job(&error),
         }
+        let mut state = self.state();
+        state.control.cancel();
         self.comm.free();
+        state.is_over = true;
+        state.failure = Some(Error::Setup("this rank has left the job; make calls before".into()));
+    }
+}
+
+impl Drop for MpiLink {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let cause = Cause::Panicked("see its message above".into());
+            self.fail(&Error::RankFailed { rank: self.rank, cause });
+        }
+        self.depart();
         self.universe.take();
     }
+}
+
+fn check_initialized() -> Result<()> {
+    if mpi::environment::is_initialized() && !mpi::environment::is_finalized() {
+        return Ok(());
+    }
+    Err(Error::Setup(
+        "MPI is not initialised; call `Mpi::initialize`, or initialise it before `Mpi::attach`"
+            .into(),
+    ))
 }
 
 /// The buffers of requests that are complete, which are taken off the list.
@@ -468,14 +588,21 @@ fn take_done(requests: &mut Vec<Request>) -> Result<Vec<Vec<u64>>> {
     Ok(done)
 }
 
-/// The link of this process, for [`on_exit`].
-static LINK: Mutex<Weak<MpiLink>> = Mutex::new(Weak::new());
+/// The links of this process.
+static LINKS: Mutex<Vec<Weak<MpiLink>>> = Mutex::new(Vec::new());
+
+/// Those that have not left.
+fn open_links() -> Vec<Arc<MpiLink>> {
+    let mut links = LINKS.lock().unwrap_or_else(PoisonError::into_inner);
+    links.retain(|link| link.strong_count() > 0);
+    links.iter().filter_map(Weak::upgrade).filter(|link| !link.state().is_over).collect()
+}
 
 /// A process that calls `exit` does not drop its link; some launchers would take that for success
 /// and end the other ranks without a word.
 fn watch_exit(link: &Arc<MpiLink>) {
     static REGISTER: Once = Once::new();
-    *LINK.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(link);
+    LINKS.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(link));
     REGISTER.call_once(|| {
         // SAFETY: the handler is a plain function that does not unwind.
         unsafe { libc::atexit(on_exit) };
@@ -483,11 +610,18 @@ fn watch_exit(link: &Arc<MpiLink>) {
 }
 
 extern "C" fn on_exit() {
-    let link = LINK.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
-    if let Some(link) = link {
+    if let Some(link) = open_links().first() {
         let error = Error::RankFailed { rank: link.rank, cause: Cause::Exited };
         link.fail(&error);
         link.end_job(&link.failure().unwrap_or(error));
+    }
+}
+
+/// Ends what [`Mpi::initialize_for_process`] began.
+extern "C" fn finalize() {
+    if !mpi::environment::is_finalized() {
+        // SAFETY: MPI is initialised, and no rank is left that uses it: `on_exit` has looked.
+        unsafe { mpi::ffi::MPI_Finalize() };
     }
 }
 

@@ -23,10 +23,22 @@ unsafe impl Send for Communicator {}
 unsafe impl Sync for Communicator {}
 
 impl Communicator {
-    /// A duplicate of the world, so that our messages cannot meet those of the rest of the program.
+    /// Whether a communicator has the processes of the world, in their order.
+    pub(super) fn is_world(of: ffi::MPI_Comm) -> Result<bool> {
+        let mut relation = 0;
+        // SAFETY: both communicators are valid; the rest are constants of the library.
+        unsafe {
+            check(ffi::MPI_Comm_compare(of, ffi::RSMPI_COMM_WORLD, &raw mut relation))?;
+            Ok([ffi::RSMPI_IDENT, ffi::RSMPI_CONGRUENT].contains(&relation))
+        }
+    }
+
+    /// A duplicate of a communicator, or of the world, so that our messages cannot meet those of the rest of the program.
     /// All ranks must make one within the deadline.
-    pub(super) fn duplicate_world(deadline: Duration) -> Result<Self> {
+    pub(super) fn duplicate(of: Option<ffi::MPI_Comm>, deadline: Duration) -> Result<Self> {
         let begin = Instant::now();
+        // SAFETY: reads a constant of the library.
+        let of = of.unwrap_or(unsafe { ffi::RSMPI_COMM_WORLD });
         // MPI writes the handle when the request is complete, so it must stay where it is; if the
         // others do not come, it is left to MPI for good.
         // SAFETY: reads a constant of the library.
@@ -34,7 +46,7 @@ impl Communicator {
         let mut request = Request::new(Vec::new());
         // SAFETY: MPI is initialised, and both handles live until the request is complete.
         unsafe {
-            check(ffi::MPI_Comm_idup(ffi::RSMPI_COMM_WORLD, handle, &raw mut request.handle))?;
+            check(ffi::MPI_Comm_idup(of, handle, &raw mut request.handle))?;
         }
         while request.test()?.is_none() {
             if begin.elapsed() > deadline {
@@ -137,9 +149,10 @@ impl Communicator {
     }
 
     /// Gives the communicator back; it is not used afterwards.
-    pub(super) fn free(&mut self) {
+    pub(super) fn free(&self) {
+        let mut handle = self.handle;
         // SAFETY: no request on the communicator is active any more, and MPI is still initialised.
-        unsafe { ffi::MPI_Comm_free(&raw mut self.handle) };
+        unsafe { ffi::MPI_Comm_free(&raw mut handle) };
     }
 }
 

@@ -5,7 +5,10 @@
 
 use std::sync::{Arc, OnceLock};
 
-use haloscope::distribute::{Factory, distribute};
+use haloscope::distribute::{Factory, ShardedStack, agree, distribute};
+use haloscope::image::Space;
+use haloscope::least_squares::LinearMap;
+use haloscope::physics::Stack;
 use haloscope::physics::tomography::unit_factor;
 use haloscope::{Array, Error, Result};
 use haloscope_comm::Context;
@@ -174,7 +177,22 @@ impl Scan {
         let scan = self.clone();
         let draft = move |group, _: &_, _: &_| scan.draft(group).map(Projector::into_physics);
         let views = distribute(Factory::new(self.groups(), draft), ctx)?;
-        let factor = unit_factor(&views.as_map()?).map_err(|error| match error {
+        self.normalise_by(&views.as_map()?)
+    }
+
+    /// The same for images in shards.
+    pub(crate) fn normalise_in_shards(&self, space: &Arc<Space>) -> Result<()> {
+        if !self.beam.normalise || self.factor.get().is_some() {
+            return Ok(());
+        }
+        let draft = |group| self.draft(group).map(Projector::into_physics);
+        let views = (0..self.groups()).map(draft).collect::<Result<Vec<_>>>();
+        let views = agree(space.context(), views.and_then(Stack::new))?;
+        self.normalise_by(&ShardedStack::new(views, space)?)
+    }
+
+    fn normalise_by<M: LinearMap>(&self, views: &M) -> Result<()> {
+        let factor = unit_factor(views).map_err(|error| match error {
             error @ Error::Argument { .. } => self.beam.place.refuse(error),
             error => error,
         })?;

@@ -1,10 +1,10 @@
 //! `kind = "inpainting"`: a mask from a file, or one that chance makes.
 
-use std::path::PathBuf;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use haloscope::array::extremes;
-use haloscope::io::{self, ReadOptions};
+use haloscope::io::{ReadOptions, Reader};
 use haloscope::physics::{Inpainting, Physics};
 use haloscope::{Array, Result};
 use ndarray::Axis;
@@ -12,6 +12,7 @@ use ndarray::Axis;
 use super::identity::Same;
 use super::{Kind, Measured, Single};
 use crate::document::{Place, Section};
+use crate::seen::Presence;
 
 #[derive(Clone, Debug)]
 struct Masked {
@@ -69,16 +70,25 @@ impl Single for Masked {
         Some(Arc::new(Same))
     }
 
-    fn doubt(&self, image: &[usize], measured: &Array) -> Option<String> {
-        let Mask::File(path) = &self.mask else { return None };
-        // What is wrong with the mask itself is said elsewhere.
-        let mask = self.mask.make(image).ok()?;
-        let mask = mask.broadcast(measured.raw_dim())?;
-        let (low, high) = extremes(measured);
-        let (mut least, mut most) = (f32::INFINITY, f32::NEG_INFINITY);
-        for (value, _) in measured.iter().zip(&mask).filter(|(_, present)| **present != 0.0) {
-            (least, most) = (least.min(*value), most.max(*value));
+    fn make_part(&self, image: &[usize], part: &[Range<usize>]) -> Result<Arc<dyn Physics>> {
+        let mask = self.mask.part(image, part).map_err(|error| self.place.refuse(error))?;
+        Ok(Arc::new(Inpainting::of_part(image, part, &mask)?))
+    }
+
+    fn outline(&self, image: &[usize]) -> Result<Arc<dyn Physics>> {
+        if let Mask::File(path) = &self.mask {
+            open(path, image).map_err(|error| self.place.refuse(error))?;
         }
+        Same.draft(image)
+    }
+
+    fn mask_in_file(&self, image: &[usize], part: &[Range<usize>]) -> Option<Result<Array>> {
+        matches!(self.mask, Mask::File(_)).then(|| self.mask.part(image, part))
+    }
+
+    fn doubt(&self, presence: &Presence) -> Option<String> {
+        let Mask::File(path) = &self.mask else { return None };
+        let ((low, high), (least, most)) = (presence.all, presence.there);
         (most - least <= CONSTANT * (high - low) && high > low).then(|| {
             format!(
                 "all pixels that {} says are there are {least}, and the others are not; 0 marks missing pixels, so the \
@@ -116,14 +126,37 @@ impl Mask {
 
     /// The mask of images of a shape, without the batch.
     fn make(&self, image: &[usize]) -> Result<Array> {
+        let all: Vec<Range<usize>> = image[1..].iter().map(|side| 0..*side).collect();
+        self.part(image, &all)
+    }
+
+    /// A part of it, a range for each spatial axis.
+    fn part(&self, image: &[usize], part: &[Range<usize>]) -> Result<Array> {
         match self {
             Self::File(path) => {
+                let reader = open(path, image)?;
+                if part.iter().any(Range::is_empty) {
+                    let sides = part.iter().map(Range::len);
+                    return Ok(Array::zeros(std::iter::once(1).chain(sides).collect::<Vec<_>>()));
+                }
                 // A mask says what is there, and 255 does so as well as 1; what is no number is left to be refused.
                 let present = |v: f32| if v.is_finite() { f32::from(v != 0.0) } else { v };
-                let mask = io::read(path, &ReadOptions::default())?.array.mapv_into(present);
-                Ok(if mask.shape()[0] == 1 { mask.index_axis_move(Axis(0), 0) } else { mask })
+                Ok(reader.read_region(part)?.mapv_into(present).index_axis_move(Axis(0), 0))
             }
-            Self::Random(part, seed) => Inpainting::random_mask(image, *part, *seed),
+            Self::Random(missing, seed) => {
+                Inpainting::random_mask_part(image, part, *missing, *seed)
+            }
         }
     }
+}
+
+/// The file of a mask for images of a shape.
+fn open(path: &Path, image: &[usize]) -> Result<Reader> {
+    let reader = Reader::open(path, &ReadOptions::default())?;
+    let found = match reader.shape() {
+        [1, mask @ ..] => mask,
+        found => found,
+    };
+    Inpainting::check_mask(image, found)?;
+    Ok(reader)
 }

@@ -13,6 +13,7 @@ mod inpainting;
 mod scan;
 
 use std::fmt;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ use haloscope::{Array, Error, Result};
 
 use super::beam::{Beam, Measured, Scan};
 use crate::document::{Place, Section};
+use crate::seen::Presence;
 
 /// What makes the operators of an entry, by what its `kind` says.
 pub(crate) const KINDS: [(&str, Read); 8] = [
@@ -82,6 +84,17 @@ pub(crate) trait Single: Send + Sync + fmt::Debug {
         self.draft(image)
     }
 
+    /// The operator for who has this part of the image, a range for each spatial axis.
+    fn make_part(&self, image: &[usize], part: &[Range<usize>]) -> Result<Arc<dyn Physics>> {
+        let _ = part;
+        self.make(image)
+    }
+
+    /// One of the same shapes that reads the same pixels, without what it needs of files but for their shapes.
+    fn outline(&self, image: &[usize]) -> Result<Arc<dyn Physics>> {
+        self.draft(image)
+    }
+
     /// How many pixels of the image each measured one stands for, along a side.
     fn thinning(&self) -> usize {
         1
@@ -112,9 +125,15 @@ pub(crate) trait Single: Send + Sync + fmt::Debug {
         None
     }
 
-    /// What is suspicious about its measurements, (batch, channel, spatial…).
-    fn doubt(&self, image: &[usize], measured: &Array) -> Option<String> {
-        let _ = (image, measured);
+    /// A part of its mask, a range for each spatial axis, if a file has it: (channel, spatial…), with one channel for all or each.
+    fn mask_in_file(&self, image: &[usize], part: &[Range<usize>]) -> Option<Result<Array>> {
+        let _ = (image, part);
+        None
+    }
+
+    /// What is suspicious about all of its measurements.
+    fn doubt(&self, presence: &Presence) -> Option<String> {
+        let _ = presence;
         None
     }
 
@@ -254,9 +273,25 @@ impl Recipe {
         self.single.draft(&self.image).map_err(|error| self.locate(error))
     }
 
-    /// What is suspicious about its measurements, (batch, channel, spatial…): a mask by which nothing is there.
-    pub(crate) fn doubt(&self, measured: &Array) -> Option<String> {
-        self.single.doubt(&self.image, measured)
+    /// The operator for who has this part of the image, a range for each spatial axis.
+    pub(crate) fn make_part(&self, part: &[Range<usize>]) -> Result<Arc<dyn Physics>> {
+        self.single.make_part(&self.image, part).map_err(|error| self.locate(error))
+    }
+
+    /// One of the same shapes that reads the same pixels, without what it needs of files but for their shapes.
+    pub(crate) fn outline(&self) -> Result<Arc<dyn Physics>> {
+        self.single.outline(&self.image).map_err(|error| self.locate(error))
+    }
+
+    /// A part of its mask, a range for each spatial axis, if a file has it: (channel, spatial…), with one channel for all or each.
+    pub(crate) fn mask_in_file(&self, part: &[Range<usize>]) -> Option<Result<Array>> {
+        let mask = self.single.mask_in_file(&self.image, part)?;
+        Some(mask.map_err(|error| self.locate(error)))
+    }
+
+    /// What is suspicious about all of its measurements: a mask by which nothing is there.
+    pub(crate) fn doubt(&self, presence: &Presence) -> Option<String> {
+        self.single.doubt(presence)
     }
 
     /// The views that it measures, of those of its file.

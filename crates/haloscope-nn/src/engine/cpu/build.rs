@@ -122,12 +122,7 @@ impl Builder<'_> {
 
 /// A method for each convolution of a program, so that all of it keeps the memory budget.
 pub(crate) fn choose_methods(program: &Program, options: &EngineOptions) -> Result<Vec<Method>> {
-    let choices: Vec<Vec<Choice>> = (program.steps.iter())
-        .filter_map(|step| match &step.work {
-            Work::Conv(conv) => Some(conv.problem.choices(options.accuracy)),
-            _ => None,
-        })
-        .collect();
+    let choices = choices(program, options);
     let fixed = activation_bytes(program);
     let chosen =
         choose(&choices, options.threads, fixed, options.memory_budget).map_err(|least| {
@@ -138,6 +133,39 @@ pub(crate) fn choose_methods(program: &Program, options: &EngineOptions) -> Resu
             }
         })?;
     Ok(choices.iter().zip(chosen).map(|(list, index)| list[index].method).collect())
+}
+
+/// The bytes of a plan of a program with the fastest methods.
+pub(crate) fn fastest_bytes(program: &Program, options: &EngineOptions) -> usize {
+    let choices = choices(program, options);
+    let fastest = || choices.iter().map(|list| &list[0]);
+    let weights: usize = fastest().map(|choice| choice.weight_bytes).sum();
+    let scratch = fastest().map(|choice| choice.scratch_bytes).max().unwrap_or(0);
+    activation_bytes(program) + weights + scratch * options.threads
+}
+
+/// The bytes of a plan of a program with these methods.
+pub(crate) fn bytes_with(program: &Program, methods: &[Method], threads: usize) -> usize {
+    let convolutions = program.steps.iter().filter_map(|step| match &step.work {
+        Work::Conv(conv) => Some(&conv.problem),
+        _ => None,
+    });
+    let (mut weights, mut scratch) = (0, 0);
+    for (problem, method) in convolutions.zip(methods) {
+        let choice = problem.choice(*method);
+        weights += choice.weight_bytes;
+        scratch = scratch.max(choice.scratch_bytes);
+    }
+    activation_bytes(program) + weights + scratch * threads
+}
+
+/// The ways to compute each convolution.
+fn choices(program: &Program, options: &EngineOptions) -> Vec<Vec<Choice>> {
+    let convolutions = program.steps.iter().filter_map(|step| match &step.work {
+        Work::Conv(conv) => Some(conv.problem.choices(options.accuracy)),
+        _ => None,
+    });
+    convolutions.collect()
 }
 
 /// Bytes of the activations, which do not depend on the choices: every way to convolve may

@@ -4,22 +4,32 @@
 //! reflection or, where they are too small for that, by repeating the last pixel, and cut again on
 //! the way out.
 
+use std::ops::Range;
+
 use super::layout::{BLOCK, Layout, Tensor};
 use crate::engine::graph::extended;
 
-/// Fills a plane of the engine's input from images of `[batch][channel][depth][height][width]`.
+/// Fills some rows of a plane of the engine's input from images of `[batch][channel][depth][height][width]`, of which
+/// `images` holds the rows of `band`.
 ///
 /// # Safety
 /// The tensor is valid, and no other thread uses the plane.
-pub(crate) unsafe fn load_plane(images: &[f32], sizes: [usize; 3], tensor: &Tensor, plane: usize) {
+pub(crate) unsafe fn load_plane(
+    images: &[f32],
+    band: &Range<usize>,
+    sizes: [usize; 3],
+    tensor: &Tensor,
+    plane: usize,
+    rows: Range<usize>,
+) {
     let layout = &tensor.layout;
     let (image, block, depth) = layout.plane(plane);
     let [source_depth, height, width] = sizes;
     let z = extended(depth, source_depth, layout.depth);
-    for row in 0..layout.height {
+    for row in rows {
         // SAFETY: the caller's contract.
         let target = unsafe { tensor.row_mut(image, block, depth, row) };
-        let y = extended(row, height, layout.height);
+        let y = extended(row, height, layout.height) - band.start;
         for lane in 0..BLOCK {
             let channel = block * BLOCK + lane;
             if channel >= layout.channels {
@@ -29,7 +39,7 @@ pub(crate) unsafe fn load_plane(images: &[f32], sizes: [usize; 3], tensor: &Tens
                 continue;
             }
             let start =
-                (((image * layout.channels + channel) * source_depth + z) * height + y) * width;
+                (((image * layout.channels + channel) * source_depth + z) * band.len() + y) * width;
             let row = &images[start..start + width];
             let (inside, outside) = target.split_at_mut(width);
             for (pixel, value) in inside.iter_mut().zip(row) {
@@ -44,7 +54,7 @@ pub(crate) unsafe fn load_plane(images: &[f32], sizes: [usize; 3], tensor: &Tens
     }
 }
 
-/// Writes one channel of one image of the result, `[depth][height][width]`.
+/// Writes some rows of one channel of one image of the result, `[depth][row][column]`.
 ///
 /// # Safety
 /// The tensor is valid and nobody writes it.
@@ -52,13 +62,14 @@ pub(crate) unsafe fn store_channel(
     tensor: &Tensor,
     image: usize,
     channel: usize,
-    sizes: [usize; 3],
+    rows: &Range<usize>,
+    width: usize,
     target: &mut [f32],
 ) {
-    let [_, height, width] = sizes;
     for (index, row) in target.chunks_exact_mut(width).enumerate() {
+        let (plane, at) = (index / rows.len(), rows.start + index % rows.len());
         // SAFETY: the caller's contract; the result is no larger than the tensor.
-        let pixels = unsafe { tensor.row(image, channel / BLOCK, index / height, index % height) };
+        let pixels = unsafe { tensor.row(image, channel / BLOCK, plane, at) };
         for (value, pixel) in row.iter_mut().zip(pixels) {
             *value = pixel[channel % BLOCK];
         }
@@ -67,8 +78,7 @@ pub(crate) unsafe fn store_channel(
 
 /// The layout of a batch of this many images.
 pub(crate) fn layout_of(batch: usize, channels: usize, spatial: &[usize]) -> Layout {
-    let [depth, height, width] = three(spatial, 1);
-    Layout { batch, channels, depth, height, width }
+    Layout::new(batch, channels, three(spatial, 1))
 }
 
 /// A value for each of three axes; images get `depth` for the first.

@@ -35,6 +35,8 @@ pub(crate) struct Problem {
     pub(crate) output: Layout,
     pub(crate) axes: [Axis; 3],
     pub(crate) threads: usize,
+    /// Rows of the output that are computed at a time.
+    pub(crate) rows: usize,
 }
 
 impl Problem {
@@ -63,6 +65,14 @@ impl Problem {
         }
         choices.sort_by(|a, b| a.cycles.total_cmp(&b.cycles));
         choices
+    }
+
+    /// The time and memory of a method.
+    pub(crate) fn choice(&self, method: Method) -> Choice {
+        match method {
+            Method::Direct => self.direct(),
+            Method::Winograd { tile, form } => self.winograd(tile, form),
+        }
     }
 
     /// Outputs, inputs and depth taps.
@@ -94,7 +104,7 @@ impl Problem {
             method: Method::Direct,
             // Sixteen products per cycle, and the sums' way to memory and back.
             cycles: pixels * (pairs / 15.0 + outputs as f64 / 2.0),
-            weight_bytes: self.input.channels.next_multiple_of(BLOCK) * outputs * taps * 4,
+            weight_bytes: (self.input.channels.next_multiple_of(BLOCK) * taps + 1) * outputs * 4,
             scratch_bytes: 0,
         }
     }
@@ -105,7 +115,7 @@ impl Problem {
         let channels = inputs.next_multiple_of(BLOCK);
         let outputs = outputs.next_multiple_of(OUTPUTS);
         let blocking = self.blocking(tile, form);
-        let tiles = tiles(&self.output, tile);
+        let tiles = tiles(&self.output, self.rows, tile);
         let planes = self.output.depth;
         let block_count = tiles.div_ceil(blocking.tiles) * planes.div_ceil(blocking.planes);
         let slots = blocking.planes + depth_taps - 1;
@@ -134,12 +144,19 @@ impl Problem {
             Form::Transformed => 0,
             Form::Packed => channels * depth_taps * chunk,
         };
+        // Each point has some cache lines more, and a list of what to prefetch for each panel of the chunk.
+        let lists = blocking.planes * (blocking.tiles / 6 + 1) * 4;
         let scratch = points
-            * (blocking.tiles * (slots * channels + blocking.planes * chunk) + own_weights + 64);
+            * (blocking.tiles * (slots * channels + blocking.planes * chunk)
+                + own_weights
+                + lists
+                + 64);
         Choice {
             method: Method::Winograd { tile, form },
             cycles: products + transforms + weights,
-            weight_bytes: WinogradWeights::bytes_of((tile, form), self.kernel_shape()),
+            // A bias for each output of a whole chunk.
+            weight_bytes: WinogradWeights::bytes_of((tile, form), self.kernel_shape())
+                + outputs.next_multiple_of(2 * OUTPUTS) * 4,
             scratch_bytes: scratch * 4,
         }
     }
@@ -170,7 +187,7 @@ impl Problem {
             }
             Form::Transformed => 66,
         };
-        let tiles = tiles(&self.output, tile);
+        let tiles = tiles(&self.output, self.rows, tile);
         let slabs = self.output.depth.div_ceil(planes);
         // Every thread should get its share: cut the tiles, or the outputs where tiles are few.
         let mut channel_groups = 1;
@@ -237,10 +254,11 @@ mod tests {
     use super::*;
 
     fn problem(channels: usize, side: usize) -> Problem {
-        let layout = Layout { batch: 1, channels, depth: 1, height: side, width: side };
+        let layout = Layout::new(1, channels, [1, side, side]);
         let plane = Axis { kernel: 3, stride: 1, padding: 1, transposed: false };
         let depth = Axis { kernel: 1, padding: 0, ..plane };
-        Problem { input: layout, output: layout, axes: [depth, plane, plane], threads: 1 }
+        let axes = [depth, plane, plane];
+        Problem { input: layout, output: layout, axes, threads: 1, rows: side }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::cost::Method;
 use super::layout::{BLOCK, BORDER, Layout, Tensor, signed};
 use super::lower::{Program, Work};
-use crate::engine::halo::Round;
+use crate::engine::halo::{Faces, Halo, Round};
 use crate::engine::{Grain, Shard};
 use crate::error::Result;
 use crate::footprint::{reach, scales};
@@ -117,7 +117,9 @@ pub(crate) struct Exchange {
     /// Which sides of rows and columns are cut.
     cut: [[bool; 2]; 2],
     /// The ghosts that rows have at both ends.
-    ends: [usize; 2],
+    pub(crate) ends: [usize; 2],
+    /// Rows of the value.
+    height: usize,
     /// Whether it is the first one of the value.
     is_first: bool,
 }
@@ -168,7 +170,8 @@ pub(crate) fn exchanges(network: &Network, shard: &Shard, program: &Program) -> 
                 continue;
             }
             let round = Round { step: index, axis: depth_axes + axis - ROWS, sent, received };
-            exchanges.push(Exchange { round, value, axis, ghosts, cut, ends, is_first });
+            let height = layout.height;
+            exchanges.push(Exchange { round, value, axis, ghosts, cut, ends, height, is_first });
             is_first = false;
         }
     }
@@ -190,22 +193,72 @@ fn reach_of(
 }
 
 impl Exchange {
-    /// Values that all faces of the round have together.
-    pub(crate) fn len(&self) -> usize {
-        self.round.sent.iter().chain(&self.round.received).sum()
+    /// Rows of the value.
+    pub(crate) fn rows(&self) -> Range<usize> {
+        0..self.height
+    }
+
+    /// The round of an exchange of columns in which some rows of the value take part, before another step.
+    pub(crate) fn round_of(&self, rows: &Range<usize>, step: usize) -> Round {
+        let part = |values: [usize; 2]| values.map(|count| count / self.height * rows.len());
+        let Round { axis, sent, received, .. } = self.round;
+        Round { step, axis, sent: part(sent), received: part(received) }
+    }
+
+    /// Fills the ghosts of a value; of columns, those beside some rows. `faces` has room for those of the round.
+    ///
+    /// # Safety
+    /// The tensor is valid, has the layout of the exchange's value, is complete in these rows, and nobody else uses it.
+    pub(crate) unsafe fn run(
+        &self,
+        round: &Round,
+        rows: &Range<usize>,
+        tensor: &Tensor,
+        faces: &mut [f32],
+        halo: &mut dyn Halo,
+    ) -> std::result::Result<(), String> {
+        let Round { sent, received, .. } = round;
+        let (before, rest) = faces.split_at_mut(sent[0]);
+        let (after, rest) = rest.split_at_mut(sent[1]);
+        let (from_before, rest) = rest.split_at_mut(received[0]);
+        let from_after = &mut rest[..received[1]];
+        if cfg!(debug_assertions) {
+            // As with the border: what does not arrive shows.
+            from_before.fill(f32::NAN);
+            from_after.fill(f32::NAN);
+        }
+        // SAFETY: the caller's contract.
+        unsafe {
+            self.poison(tensor, rows);
+            for (side, face) in [&mut *before, &mut *after].into_iter().enumerate() {
+                if !face.is_empty() {
+                    self.pack(tensor, rows, side, face);
+                }
+            }
+        }
+        let faces =
+            Faces { sent: [before, after], received: [&mut *from_before, &mut *from_after] };
+        halo.exchange(round, faces)?;
+        for (side, face) in [from_before, from_after].into_iter().enumerate() {
+            if !face.is_empty() {
+                // SAFETY: as above.
+                unsafe { self.unpack(tensor, rows, side, face) };
+            }
+        }
+        Ok(())
     }
 
     /// Copies what the neighbour on one side needs.
     ///
     /// # Safety
     /// The tensor is valid, has the layout of the exchange's value, and nobody writes it.
-    pub(crate) unsafe fn pack(&self, tensor: &Tensor, side: usize, face: &mut [f32]) {
+    unsafe fn pack(&self, tensor: &Tensor, rows: &Range<usize>, side: usize, face: &mut [f32]) {
         let length =
             signed(if self.axis == ROWS { tensor.layout.height } else { tensor.layout.width });
         let count = signed(self.ghosts[1 - side]);
         let lines = if side == 0 { 0..count } else { length - count..length };
         let mut face = face.iter_mut();
-        self.for_each_pixel(tensor, lines, |pixel, lanes| {
+        self.for_each_pixel(tensor, rows, lines, |pixel, lanes| {
             for (value, lane) in face.by_ref().take(lanes).zip(0..) {
                 // SAFETY: a pixel of the value, or one of its ghosts that were received before.
                 *value = unsafe { *pixel.add(lane) };
@@ -217,13 +270,13 @@ impl Exchange {
     ///
     /// # Safety
     /// As for [`pack`](Self::pack), and nobody else uses the tensor.
-    pub(crate) unsafe fn unpack(&self, tensor: &Tensor, side: usize, face: &[f32]) {
+    unsafe fn unpack(&self, tensor: &Tensor, rows: &Range<usize>, side: usize, face: &[f32]) {
         let length =
             signed(if self.axis == ROWS { tensor.layout.height } else { tensor.layout.width });
         let count = signed(self.ghosts[side]);
         let lines = if side == 0 { -count..0 } else { length..length + count };
         let mut face = face.iter();
-        self.for_each_pixel(tensor, lines, |pixel, lanes| {
+        self.for_each_pixel(tensor, rows, lines, |pixel, lanes| {
             for lane in 0..BLOCK {
                 let value = if lane < lanes { face.next().copied().unwrap_or(0.0) } else { 0.0 };
                 // SAFETY: a pixel in the border of the value.
@@ -232,17 +285,18 @@ impl Exchange {
         });
     }
 
-    /// Calls `visit` with each pixel of some rows or columns and the number of its channels.
+    /// Calls `visit` with each pixel of some lines, which are rows, or columns of some rows, and the number of its channels.
     fn for_each_pixel(
         &self,
         tensor: &Tensor,
+        rows: &Range<usize>,
         lines: Range<isize>,
         mut visit: impl FnMut(*mut f32, usize),
     ) {
         let layout = &tensor.layout;
         let [before, after] = self.ends.map(signed);
         let cross = match self.axis {
-            COLUMNS => 0..signed(layout.height),
+            COLUMNS => signed(rows.start)..signed(rows.end),
             _ => -before..signed(layout.width) + after,
         };
         for plane in 0..layout.planes() {
@@ -262,17 +316,17 @@ impl Exchange {
     ///
     /// # Safety
     /// As for [`unpack`](Self::unpack).
-    pub(crate) unsafe fn poison(&self, tensor: &Tensor) {
+    unsafe fn poison(&self, tensor: &Tensor, rows: &Range<usize>) {
         if !cfg!(debug_assertions) || !self.is_first {
             return;
         }
         let layout = &tensor.layout;
-        let range = |[before, after]: [bool; 2], length: usize, end: usize| {
-            let start = if before { -signed(BORDER) } else { 0 };
-            start..signed(if after { end } else { length })
+        let range = |[before, after]: [bool; 2], inside: &Range<usize>, end: usize| {
+            let start = if before { -signed(BORDER) } else { signed(inside.start) };
+            start..signed(if after { end } else { inside.end })
         };
-        let rows = range(self.cut[0], layout.height, layout.rows_after());
-        let columns = range(self.cut[1], layout.width, layout.columns_after());
+        let rows = range(self.cut[0], rows, layout.rows_after());
+        let columns = range(self.cut[1], &(0..layout.width), layout.columns_after());
         let (height, width) = (signed(layout.height), signed(layout.width));
         for plane in 0..layout.planes() {
             let (image, block, depth) = layout.plane(plane);

@@ -21,9 +21,21 @@ pub(crate) struct Layout {
     pub(crate) depth: usize,
     pub(crate) height: usize,
     pub(crate) width: usize,
+    /// Rows that a plane has in memory with their border: all of them, or a window that moves down the image.
+    pub(crate) stored: usize,
 }
 
 impl Layout {
+    /// The layout of whole images.
+    pub(crate) fn new(batch: usize, channels: usize, [depth, height, width]: [usize; 3]) -> Self {
+        Self { batch, channels, depth, height, width, stored: with_border(height) }
+    }
+
+    /// The same images, of which memory holds so many rows at a time.
+    pub(crate) fn window(self, rows: usize) -> Self {
+        Self { stored: rows + with_border(self.height) - self.height, ..self }
+    }
+
     /// Channel blocks; the channels that fill the last one up hold finite values that weigh nothing.
     pub(crate) fn blocks(&self) -> usize {
         self.channels.div_ceil(BLOCK)
@@ -34,7 +46,7 @@ impl Layout {
     }
 
     pub(crate) fn plane_stride(&self) -> usize {
-        with_border(self.height) * self.row_stride()
+        self.stored * self.row_stride()
     }
 
     pub(crate) fn block_stride(&self) -> usize {
@@ -139,9 +151,25 @@ impl Tensor {
         plane: usize,
         row: usize,
     ) -> &'a [[f32; BLOCK]] {
-        let start = self.at(image, block, plane, signed(row), 0).cast_const().cast();
-        // SAFETY: a row has `width` pixels; the caller's contract.
-        unsafe { std::slice::from_raw_parts(start, self.layout.width) }
+        // SAFETY: the caller's contract.
+        unsafe { self.row_with([0, 0], image, block, plane, row) }
+    }
+
+    /// The pixels of a row of the image, with so many of its border before and after them.
+    ///
+    /// # Safety
+    /// As for [`row`](Self::row); the border is as wide.
+    pub(crate) unsafe fn row_with<'a>(
+        &self,
+        [before, after]: [usize; 2],
+        image: usize,
+        block: usize,
+        plane: usize,
+        row: usize,
+    ) -> &'a [[f32; BLOCK]] {
+        let start = self.at(image, block, plane, signed(row), -signed(before)).cast_const().cast();
+        // SAFETY: a row has `width` pixels and its border; the caller's contract.
+        unsafe { std::slice::from_raw_parts(start, before + self.layout.width + after) }
     }
 
     /// The pixels of a row of the image, to write them.
@@ -155,9 +183,25 @@ impl Tensor {
         plane: usize,
         row: usize,
     ) -> &'a mut [[f32; BLOCK]] {
-        let start = self.at(image, block, plane, signed(row), 0).cast();
-        // SAFETY: a row has `width` pixels; the caller's contract.
-        unsafe { std::slice::from_raw_parts_mut(start, self.layout.width) }
+        // SAFETY: the caller's contract.
+        unsafe { self.row_with_mut([0, 0], image, block, plane, row) }
+    }
+
+    /// The pixels of a row of the image, with so many of its border before and after them, to write them.
+    ///
+    /// # Safety
+    /// As for [`row_mut`](Self::row_mut); the border is as wide.
+    pub(crate) unsafe fn row_with_mut<'a>(
+        &self,
+        [before, after]: [usize; 2],
+        image: usize,
+        block: usize,
+        plane: usize,
+        row: usize,
+    ) -> &'a mut [[f32; BLOCK]] {
+        let start = self.at(image, block, plane, signed(row), -signed(before)).cast();
+        // SAFETY: a row has `width` pixels and its border; the caller's contract.
+        unsafe { std::slice::from_raw_parts_mut(start, before + self.layout.width + after) }
     }
 
     /// Fills some columns of a row with zeros. Both may lie in the border.
@@ -249,7 +293,7 @@ mod tests {
 
     #[test]
     fn lengths_that_would_overflow_are_not_possible() {
-        let layout = Layout { batch: 1, channels: 64, depth: 1, height: 1 << 10, width: 1 << 10 };
+        let layout = Layout::new(1, 64, [1, 1 << 10, 1 << 10]);
         assert!(layout.is_possible());
         assert!(!Layout { width: 1 << 40, ..layout }.is_possible());
         assert!(!Layout { height: 1 << 60, width: 1 << 60, ..layout }.is_possible());
@@ -257,7 +301,7 @@ mod tests {
 
     #[test]
     fn clearing_the_border_leaves_the_image() {
-        let layout = Layout { batch: 2, channels: 9, depth: 3, height: 5, width: 4 };
+        let layout = Layout::new(2, 9, [3, 5, 4]);
         let mut values = vec![1.0f32; layout.len()];
         let tensor = Tensor { layout, data: values.as_mut_ptr() };
         for at in 0..layout.planes() * layout.height {

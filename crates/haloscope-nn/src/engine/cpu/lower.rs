@@ -6,10 +6,11 @@ use super::kernels::Fused;
 use super::layout::{BLOCK, BORDER, Layout};
 use super::operation::Operation;
 use super::operations::{Axis, Concat, Function, Pad, Pointwise, Pooling, Shuffle, Upsample};
+use super::rows::RowsRead;
 use crate::engine::graph::{Epilogues, Layer, fuse};
 use crate::error::Result;
 use crate::network::{Network, Node, NodeId};
-use crate::op::{Activation, Op, PaddingMode};
+use crate::op::{Activation, Op, PaddingMode, UpsampleMode};
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 
@@ -29,6 +30,8 @@ pub(crate) struct Draft {
     pub(crate) work: Work,
     pub(crate) inputs: Vec<usize>,
     pub(crate) output: usize,
+    /// The rows of the first input that are read.
+    pub(crate) reads: RowsRead,
 }
 
 /// What a step does.
@@ -116,8 +119,8 @@ impl Lowering<'_> {
             }
             _ => {
                 let work = self.fixed(layer.node, node);
-                let inputs = self.inputs(node);
-                self.push(layer, Work::Fixed(work), inputs);
+                let (inputs, reads) = (self.inputs(node), rows_read(node.op()));
+                self.push(layer, Work::Fixed(work), inputs, reads);
             }
         }
     }
@@ -135,8 +138,8 @@ impl Lowering<'_> {
             pointwise(Function::Affine { scale, shift })
         };
         match node.op() {
-            Op::Input { .. } | Op::Conv(_) | Op::ConvTranspose(_) => {
-                unreachable!("lowered by themselves")
+            Op::Input { .. } | Op::Conv(_) | Op::ConvTranspose(_) | Op::Foreign(_) => {
+                unreachable!("lowered by themselves, or refused before")
             }
             Op::Activation(activation) => Box::new(pointwise(Function::Activation(*activation))),
             Op::Add => Box::new(pointwise(Function::Sum)),
@@ -195,23 +198,24 @@ impl Lowering<'_> {
                 work: Work::Fixed(Box::new(pad)),
                 inputs: vec![source],
                 output: value,
+                reads: RowsRead::Padded { before: before[1], mode },
             });
             (source, input) = (value, padded);
         }
-        let problem = Problem { input, output, axes, threads: self.threads };
+        let problem = Problem { input, output, axes, threads: self.threads, rows: output.height };
         let activation = fused(layer.activation).expect("the epilogues were asked");
         let adds = layer.adds.len();
         let draft = ConvDraft { problem, weight, bias, adds, activation };
         let mut inputs = vec![source];
         inputs.extend(layer.adds.iter().map(|&add| self.value(add)));
-        self.push(layer, Work::Conv(Box::new(draft)), inputs);
+        self.push(layer, Work::Conv(Box::new(draft)), inputs, RowsRead::Taps(axes[1]));
     }
 
-    fn push(&mut self, layer: &Layer, work: Work, inputs: Vec<usize>) {
+    fn push(&mut self, layer: &Layer, work: Work, inputs: Vec<usize>, reads: RowsRead) {
         let output = self.new_value(self.layout(layer.output));
         self.values[layer.output.index()] = Some(output);
         let (node, name) = (layer.node, self.network.node(layer.node).name().to_owned());
-        self.program.steps.push(Draft { name, node, work, inputs, output });
+        self.program.steps.push(Draft { name, node, work, inputs, output, reads });
     }
 
     fn new_value(&mut self, layout: Layout) -> usize {
@@ -250,6 +254,22 @@ impl Lowering<'_> {
             padding: padding[axis],
             transposed: transposed && (axis > 0 || self.network.rank() == 3),
         })
+    }
+}
+
+/// The rows that an operation reads that is not a convolution.
+fn rows_read(op: &Op) -> RowsRead {
+    match op {
+        Op::Pool(pool) => {
+            let rows = pool.size.len() - 2;
+            RowsRead::windows(pool.size[rows], pool.stride[rows])
+        }
+        Op::PixelUnshuffle(factor) => RowsRead::windows(*factor, *factor),
+        Op::PixelShuffle(factor) | Op::Upsample { factor, mode: UpsampleMode::Nearest } => {
+            RowsRead::enlarged(*factor, 0)
+        }
+        Op::Upsample { factor, mode: UpsampleMode::Linear } => RowsRead::enlarged(*factor, 1),
+        _ => RowsRead::Same,
     }
 }
 

@@ -1,5 +1,7 @@
 //! What every step of a plan can do: be split into items, and run an item.
 
+use std::ops::Range;
+
 use super::layout::{Layout, Tensor};
 use super::weights::Weights;
 
@@ -8,8 +10,8 @@ pub(crate) trait Operation: Send + Sync {
     /// What it is, for breakdowns of time: `conv 3×3 F(6×6)`.
     fn describe(&self) -> String;
 
-    /// Pieces of work that may run in any order and on any thread.
-    fn items(&self) -> usize;
+    /// Pieces of work of these rows of the output that may run in any order and on any thread.
+    fn items(&self, rows: &Range<usize>) -> usize;
 
     /// Floats of scratch that a thread needs.
     fn scratch_len(&self) -> usize {
@@ -45,6 +47,17 @@ pub(crate) trait Operation: Send + Sync {
 pub(crate) struct Value {
     pub(crate) layout: Layout,
     pub(crate) offset: usize,
+    /// The row of the image that is the first in memory.
+    pub(crate) first: usize,
+}
+
+impl Value {
+    /// The value in memory. Rows are counted from the first of the image, whichever of them are there.
+    pub(crate) fn tensor(&self, memory: *mut f32) -> Tensor {
+        let start = memory.wrapping_add(self.offset);
+        let data = start.wrapping_sub(self.first * self.layout.row_stride());
+        Tensor { layout: self.layout, data }
+    }
 }
 
 /// The tensors of one step.
@@ -53,6 +66,8 @@ pub(crate) struct Operands<'a> {
     pub(crate) values: &'a [Value],
     pub(crate) inputs: &'a [usize],
     pub(crate) output: usize,
+    /// The rows of the output to compute.
+    pub(crate) rows: Range<usize>,
     /// Whether the border of the output holds zeros already: the value that lay there before had
     /// the same layout.
     pub(crate) border_is_clear: bool,
@@ -63,15 +78,10 @@ unsafe impl Sync for Operands<'_> {}
 
 impl Operands<'_> {
     pub(crate) fn input(&self, index: usize) -> Tensor {
-        self.tensor(self.inputs[index])
+        self.values[self.inputs[index]].tensor(self.memory)
     }
 
     pub(crate) fn output(&self) -> Tensor {
-        self.tensor(self.output)
-    }
-
-    fn tensor(&self, value: usize) -> Tensor {
-        let Value { layout, offset } = self.values[value];
-        Tensor { layout, data: self.memory.wrapping_add(offset) }
+        self.values[self.output].tensor(self.memory)
     }
 }

@@ -53,7 +53,7 @@ pub(crate) fn place(
         .collect();
     let (offsets, total) = assign(&demands);
     let values = program.layouts.iter().zip(offsets);
-    (values.map(|(&layout, offset)| Value { layout, offset }).collect(), total)
+    (values.map(|(&layout, offset)| Value { layout, offset, first: 0 }).collect(), total)
 }
 
 /// For each step, whether the border of its output is clear before it runs: the last value that was

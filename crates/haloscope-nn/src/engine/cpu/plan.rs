@@ -4,27 +4,25 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use super::buffer::AlignedBuffer;
-use super::build::{Builder, choose_methods};
-use super::convert::{load_plane, store_channel, three};
+use super::build::{Builder, bytes_with, choose_methods, fastest_bytes};
+use super::convert::three;
 use super::cost::Method;
 use super::ghosts::{Exchange, exchanges, grains};
 use super::kernels::InstructionSet;
-use super::layout::{Layout, Tensor as Values};
+use super::layout::Layout;
 use super::lower::lower;
-use super::operation::{Operands, Value};
-use super::place::{clear_borders, pad, place};
+use super::operation::Value;
+use super::place::{clear_borders, place};
 use super::stage::Stage;
 use super::stock::Shelf;
-use super::team::Team;
+use super::workplace::{Room, Workplace};
 use crate::engine::graph::Aligned;
-use crate::engine::halo::{Faces, Halo, HaloPlan, NoHalo, Round, check_whole};
+use crate::engine::halo::{Halo, HaloPlan, NoHalo, check_whole};
 use crate::engine::options::EngineOptions;
 use crate::engine::{EnginePlan, Grain, PlanMemory, PlanStep, Scratch, Shard};
 use crate::error::{Error, Result};
 use crate::network::Network;
 use crate::shape::Shape;
-use crate::stop::Stop;
 
 /// A network planned for one shape of input.
 pub(crate) struct CpuPlan {
@@ -39,23 +37,22 @@ pub(crate) struct CpuPlan {
     halo: HaloPlan,
     /// What the rounds of the halo do, in the same order.
     exchanges: Vec<Exchange>,
-    threads: usize,
+    room: Room,
     memory: PlanMemory,
 }
 
-/// The memory and the threads of one run at a time.
-struct Workplace {
-    memory: AlignedBuffer,
+/// What one run at a time works with.
+struct Bench {
+    workplace: Workplace,
     /// The faces of the largest exchange.
     faces: Vec<f32>,
-    team: Team,
 }
 
 /// What the whole image decides for its parts: the shape on which the network runs, the methods of its convolutions, and
 /// with them where it may be cut.
 pub(crate) struct Cut {
     run: Shape,
-    methods: Vec<Method>,
+    pub(crate) methods: Vec<Method>,
     pub(crate) grains: Vec<Grain>,
 }
 
@@ -89,8 +86,20 @@ impl Cut {
         Ok(halo_of(&exchanges(network, shard, &program)))
     }
 
+    /// The bytes that a plan for a part would take, without the cost of making one.
+    pub(crate) fn bytes(
+        network: &Network,
+        shard: &Shard,
+        options: &EngineOptions,
+    ) -> Result<usize> {
+        let cut = Self::of(network, shard.whole(), options)?;
+        let program = lower(network, &cut.part(shard)?.run, options.threads)?;
+        let faces = halo_of(&exchanges(network, shard, &program)).faces_len();
+        Ok(bytes_with(&program, &cut.methods, options.threads) + faces * size_of::<f32>())
+    }
+
     /// The shape on which the network runs for a part: that of the part, extended where the whole is.
-    fn part(&self, shard: &Shard) -> Result<Aligned> {
+    pub(crate) fn part(&self, shard: &Shard) -> Result<Aligned> {
         let sides = shard.whole().spatial();
         let mut spatial = Vec::with_capacity(sides.len());
         for (axis, (part, &side)) in shard.region().iter().zip(sides).enumerate() {
@@ -138,11 +147,12 @@ impl CpuPlan {
         let (values, activations) = place(&program, &may_overwrite);
         let workspace =
             operations.iter().map(|operation| operation.scratch_len()).max().unwrap_or(0);
+        let room = Room::new(activations, workspace, options.threads);
+        let halo = halo_of(&exchanges);
         let memory = PlanMemory {
             weights,
             activations: activations * size_of::<f32>(),
-            workspace: (options.threads * pad(workspace) + faces_len(&exchanges))
-                * size_of::<f32>(),
+            workspace: room.workspace_bytes() + halo.faces_len() * size_of::<f32>(),
             device: 0,
         };
         let output_value = program.output;
@@ -155,8 +165,7 @@ impl CpuPlan {
                 (step, Stage { operation, inputs, output, border_is_clear })
             })
             .unzip();
-        let halo = halo_of(&exchanges);
-        let (input, threads) = (aligned.input, options.threads);
+        let input = aligned.input;
         Ok(Self {
             name,
             input,
@@ -167,52 +176,9 @@ impl CpuPlan {
             stages,
             halo,
             exchanges,
-            threads,
+            room,
             memory,
         })
-    }
-
-    /// Bytes of the activations and the workspaces of the threads.
-    fn buffer_bytes(&self) -> usize {
-        let faces = faces_len(&self.exchanges) * size_of::<f32>();
-        self.memory.activations + self.memory.workspace - faces
-    }
-
-    /// Fills the ghosts of a value.
-    fn exchange(
-        &self,
-        exchange: &Exchange,
-        tensor: &Values,
-        faces: &mut [f32],
-        halo: &mut dyn Halo,
-    ) -> Result<()> {
-        let Round { step, sent, received, .. } = &exchange.round;
-        let (before, rest) = faces.split_at_mut(sent[0]);
-        let (after, rest) = rest.split_at_mut(sent[1]);
-        let (from_before, rest) = rest.split_at_mut(received[0]);
-        let from_after = &mut rest[..received[1]];
-        // SAFETY: the value is complete, and only this thread uses it between two steps.
-        unsafe {
-            exchange.poison(tensor);
-            for (side, face) in [&mut *before, &mut *after].into_iter().enumerate() {
-                if !face.is_empty() {
-                    exchange.pack(tensor, side, face);
-                }
-            }
-        }
-        let faces =
-            Faces { sent: [before, after], received: [&mut *from_before, &mut *from_after] };
-        halo.exchange(&exchange.round, faces).map_err(|reason| {
-            let step = self.steps[*step].name().to_owned();
-            Error::Halo { network: self.name.clone(), step, reason }
-        })?;
-        for (side, face) in [from_before, from_after].into_iter().enumerate() {
-            if !face.is_empty() {
-                // SAFETY: as above.
-                unsafe { exchange.unpack(tensor, side, face) };
-            }
-        }
-        Ok(())
     }
 
     /// The scratch as what it is, if everything fits the plan.
@@ -221,36 +187,16 @@ impl CpuPlan {
         input: &[f32],
         output: &[f32],
         scratch: &'a mut Scratch,
-    ) -> Result<&'a mut Workplace> {
-        let lengths = [("input", input.len(), &self.input), ("output", output.len(), &self.output)];
-        for (what, len, shape) in lengths {
-            if len != shape.count() {
-                let count = shape.count();
-                return Err(argument(
-                    what,
-                    format!("{len} values; the plan's shape {shape} needs {count}"),
-                ));
-            }
-        }
-        let Some(scratch) = scratch.get_mut::<Workplace>() else {
+    ) -> Result<&'a mut Bench> {
+        check_lengths(input, output, &self.input, &self.output)?;
+        let Some(scratch) = scratch.get_mut::<Bench>() else {
             let reason = "that of another engine; make it with the plan's own `scratch`";
             return Err(argument("scratch", reason.into()));
         };
-        let bytes = self.buffer_bytes();
-        if scratch.memory.bytes() < bytes
-            || scratch.faces.len() < faces_len(&self.exchanges)
-            || scratch.team.threads() != self.threads
-        {
-            return Err(argument(
-                "scratch",
-                format!(
-                    "{} bytes and {} threads; the plan needs {bytes} and {}: make it with the plan's \
-                     own `scratch`",
-                    scratch.memory.bytes(),
-                    scratch.team.threads(),
-                    self.threads
-                ),
-            ));
+        self.room.check(&scratch.workplace)?;
+        if scratch.faces.len() < self.halo.faces_len() {
+            let reason = "that of another part of the image; make it with the plan's own `scratch`";
+            return Err(argument("scratch", reason.into()));
         }
         Ok(scratch)
     }
@@ -274,10 +220,9 @@ impl EnginePlan for CpuPlan {
     }
 
     fn scratch(&self) -> Scratch {
-        Scratch::new(Workplace {
-            memory: AlignedBuffer::uninitialised(self.buffer_bytes() / size_of::<f32>()),
-            faces: vec![0.0; faces_len(&self.exchanges)],
-            team: Team::new(self.threads),
+        Scratch::new(Bench {
+            workplace: self.room.workplace(),
+            faces: vec![0.0; self.halo.faces_len()],
         })
     }
 
@@ -306,66 +251,26 @@ impl EnginePlan for CpuPlan {
         observe: &mut dyn FnMut(&PlanStep, Duration),
     ) -> Result<()> {
         let scratch = self.check(input, output, scratch)?;
-        let memory = scratch.memory.as_ptr();
-        let workspaces = memory.wrapping_add(self.memory.activations / size_of::<f32>());
-        let workspaces = Values { layout: self.values[0].layout, data: workspaces };
-        let workspace_len =
-            (self.buffer_bytes() - self.memory.activations) / size_of::<f32>() / self.threads;
-        let tensor = |index: usize| {
-            let Value { layout, offset } = self.values[index];
-            Values { layout, data: memory.wrapping_add(offset) }
-        };
-
-        let source = tensor(0);
+        let memory = scratch.workplace.memory();
+        let tensor = |index: usize| self.values[index].tensor(memory);
         let sizes = three(self.input.spatial(), 1);
-        scratch.team.for_each(source.layout.planes(), &|_, plane| {
-            // SAFETY: the scratch is borrowed by this run, and each plane is loaded once.
-            unsafe { load_plane(input, sizes, &source, plane) };
-        });
-        let stop = Stop::current();
+        let rows = 0..self.values[0].layout.height;
+        scratch.workplace.load(input, &(0..sizes[1]), sizes, &self.values[0], &rows);
         let mut exchanges = self.exchanges.iter().peekable();
         for (index, (step, stage)) in self.steps.iter().zip(&self.stages).enumerate() {
             let start = Instant::now();
             while let Some(exchange) = exchanges.next_if(|next| next.round.step == index) {
-                self.exchange(exchange, &tensor(exchange.value), &mut scratch.faces, halo)?;
+                let (round, value) = (&exchange.round, tensor(exchange.value));
+                // SAFETY: the value is complete, and only this thread uses it between two steps.
+                unsafe { exchange.run(round, &exchange.rows(), &value, &mut scratch.faces, halo) }
+                    .map_err(|reason| halo_failed(&self.name, step, reason))?;
             }
-            let Stage { operation, inputs, output, border_is_clear } = stage;
-            let operands = Operands {
-                memory,
-                values: &self.values,
-                inputs,
-                output: *output,
-                border_is_clear: *border_is_clear,
-            };
-            scratch.team.for_each(operation.items(), &|thread, item| {
-                if stop.is_requested() {
-                    return;
-                }
-                let workspaces = &workspaces;
-                let workspace = workspaces.data.wrapping_add(thread * workspace_len);
-                // SAFETY: `place` gave each value its own memory as long as it lives; the team runs
-                // each item once; each thread has its own workspace of the largest length.
-                unsafe { operation.run(item, &operands, workspace) };
-            });
-            if stop.is_requested() {
-                return Err(Error::Interrupted);
-            }
+            let rows = 0..self.values[stage.output].layout.height;
+            scratch.workplace.run(&self.room, stage, &self.values, rows)?;
             observe(step, start.elapsed());
         }
-        let result = tensor(self.output_value);
         let sizes = three(self.output.spatial(), 1);
-        let channels = self.output.channels();
-        let target = Target(output.as_mut_ptr());
-        let plane: usize = sizes.iter().product();
-        scratch.team.for_each(self.output.batch() * channels, &|_, index| {
-            let target = &target;
-            // SAFETY: `check` compared the output's length with its shape; each index is a part of
-            // its own.
-            unsafe {
-                let target = std::slice::from_raw_parts_mut(target.0.add(index * plane), plane);
-                store_channel(&result, index / channels, index % channels, sizes, target);
-            }
-        });
+        scratch.workplace.store(&self.values[self.output_value], sizes, &(0..sizes[1]), output);
         Ok(())
     }
 }
@@ -381,11 +286,6 @@ impl fmt::Debug for CpuPlan {
     }
 }
 
-/// A pointer into the caller's output that threads share, each for a part of its own.
-struct Target(*mut f32);
-// SAFETY: see above.
-unsafe impl Sync for Target {}
-
 fn argument(what: &'static str, reason: String) -> Error {
     Error::Argument { what, reason }
 }
@@ -395,13 +295,42 @@ fn halo_of(exchanges: &[Exchange]) -> HaloPlan {
     HaloPlan::new(exchanges.iter().map(|exchange| exchange.round.clone()).collect())
 }
 
-/// Values of the faces of the largest exchange.
-fn faces_len(exchanges: &[Exchange]) -> usize {
-    exchanges.iter().map(Exchange::len).max().unwrap_or(0)
+/// That something went wrong between the parts of an image.
+pub(crate) fn halo_failed(network: &str, step: &PlanStep, reason: String) -> Error {
+    Error::Halo { network: network.to_owned(), step: step.name().to_owned(), reason }
+}
+
+/// The bytes that a plan for a whole image would take without a budget.
+pub(crate) fn whole_bytes(
+    network: &Network,
+    input: &Shape,
+    options: &EngineOptions,
+) -> Result<usize> {
+    let program = lower(network, &Aligned::of(network, input)?.run, options.threads)?;
+    Ok(fastest_bytes(&program, options))
+}
+
+/// Refuses arrays that have not the shapes of a plan.
+pub(crate) fn check_lengths(
+    input: &[f32],
+    output: &[f32],
+    input_shape: &Shape,
+    output_shape: &Shape,
+) -> Result<()> {
+    for (what, len, shape) in
+        [("input", input.len(), input_shape), ("output", output.len(), output_shape)]
+    {
+        if len != shape.count() {
+            let count = shape.count();
+            let reason = format!("{len} values; the plan's shape {shape} needs {count}");
+            return Err(argument(what, reason));
+        }
+    }
+    Ok(())
 }
 
 /// A layout as a network of so many axes sees it.
-fn shape_of(layout: &Layout, rank: usize) -> Result<Shape> {
+pub(crate) fn shape_of(layout: &Layout, rank: usize) -> Result<Shape> {
     let sizes = [layout.depth, layout.height, layout.width];
     Shape::image(layout.batch, layout.channels, &sizes[3 - rank..])
 }
@@ -436,10 +365,10 @@ mod tests {
             let input: Vec<f32> = (0..shape.count()).map(|i| (i % 13) as f32 - 6.0).collect();
             let results = [0.0, f32::NAN, 1e30].map(|filling| {
                 let mut scratch = plan.scratch();
-                let memory = &scratch.get_mut::<Workplace>().expect("the CPU's").memory;
-                for index in 0..memory.bytes() / size_of::<f32>() {
+                let workplace = &scratch.get_mut::<Bench>().expect("the CPU's").workplace;
+                for index in 0..workplace.len() {
                     // SAFETY: the scratch has this many floats and nobody else uses it.
-                    unsafe { memory.as_ptr().add(index).write(filling) };
+                    unsafe { workplace.memory().add(index).write(filling) };
                 }
                 let mut output = vec![0.0; plan.output_shape().count()];
                 plan.run(&input, &mut output, &mut scratch).expect("lengths fit");

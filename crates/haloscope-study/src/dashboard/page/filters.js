@@ -2,7 +2,8 @@
 
 const FILTERS = [
   ["study", "study"], ["problem", "problem"], ["size", "size"], ["model", "model"], ["patch", "patch"],
-  ["tiling", "tiles"], ["backend", "backend"], ["mode", "scaling"], ["distribute", "distributed"], ["system", "system"],
+  ["tiling", "tiles"], ["backend", "backend"], ["mode", "scaling"], ["distribute", "distributed"], ["layout", "layout"],
+  ["device", "device"], ["system", "system"],
   ["operators", "operators"], ["threads", "threads a rank"], ["run", "run"],
 ];
 

@@ -7,7 +7,8 @@ const random = new Set(data.random);
 
 // Colours and labels are those of all curves, so that filters change neither.
 const names = labeller(curvesOf(all), ["problem", "size"],
-  ["mode", "run", "system", "backend", "model", "patch", "overlap", "batch", "distribute", "tiling", "operators", "threads"]);
+  ["mode", "run", "system", "backend", "model", "patch", "overlap", "batch", "distribute", "layout", "device", "tiling", "operators",
+    "threads"]);
 const knownCurves = [...new Set(curvesOf(all).map(names))];
 
 const choices = new Map();

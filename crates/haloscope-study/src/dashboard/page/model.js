@@ -11,11 +11,12 @@ const ACTIVITIES = ["computing", "transfer", "waiting"];
 const PARTS = [...COMPONENTS, ...ACTIVITIES];
 
 const SETTINGS = ["run", "study", "predicted", "system", "problem", "mode", "backend", "model", "height", "width",
-  "depth", "patch", "overlap", "batch", "operators", "distribute", "tiling", "ranks", "threads"];
+  "depth", "patch", "overlap", "batch", "operators", "distribute", "layout", "device", "tiling", "ranks",
+  "threads"];
 
 // The settings that all points of a curve share. Weak scaling grows the problem with the ranks.
 const OF_CURVE = ["run", "system", "problem", "mode", "backend", "model", "patch", "overlap", "batch", "distribute",
-  "tiling", "threads"];
+  "layout", "device", "tiling", "threads"];
 const OF_STRONG_CURVE = [...OF_CURVE, "size", "operators"];
 
 /** The rows that the page carries by column, as objects; absent cells are null. */
@@ -36,6 +37,12 @@ function unpack(data) {
     const isScaling = row.study === "scaling";
     // Tables of earlier versions do not say what ranks share: everything.
     if (isScaling) row.distribute ??= "both";
+    // Nor where the image is: on every rank, but for predictions under a name of their own.
+    if (row.system === "haloscope-sharded") {
+      row.system = "haloscope";
+      row.layout = "sharded";
+    }
+    if (isScaling) row.layout ??= "replicated";
     row.tiling = !isScaling ? null : row.patch === null ? "untiled" : "tiled";
   }
   return rows;

@@ -29,7 +29,8 @@ const TABLE = [
   ["memory predicted", (one) => one.predictedPeak, format.bytes, plain],
   ["PSNR", (one) => one.psnr, format.decibels, rounded],
   ["patch", (one) => one.patch], ["overlap", (one) => one.overlap], ["batch", (one) => one.batch],
-  ["tiles", (one) => one.tiling], ["distributed", (one) => one.distribute],
+  ["tiles", (one) => one.tiling], ["distributed", (one) => one.distribute], ["layout", (one) => one.layout],
+  ["device", (one) => one.device],
   ["operators", (one) => one.operators], ["threads", (one) => one.threads],
   ["repetitions", (one) => one.predicted ? null : one.repetitions],
 ].map(([name, value, text = plain, raw = plain, order = value]) => ({ name, value, text, raw, order }));
@@ -43,7 +44,7 @@ class Table {
     this.columns = TABLE.filter(({ name, value }) => {
       const values = new Set(all.map(value).map((one) => one ?? null));
       const isOne = values.size === 1;
-      return !(isOne && (values.has(null) || ["run", "system", "scaling", "overlap", "origin", "study", "tiles", "distributed"].includes(name)));
+      return !(isOne && (values.has(null) || ["run", "system", "scaling", "overlap", "origin", "study", "tiles", "distributed", "layout"].includes(name)));
     });
     this.sorting = null;
     this.count = element("p", { class: "words" });

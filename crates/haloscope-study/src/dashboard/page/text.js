@@ -52,6 +52,8 @@ const CALLED = {
   height: (value) => `height ${value}`,
   mode: (value) => value === "weak" ? "weak" : "",
   distribute: (value) => value === "both" ? "" : `only ${value} distributed`,
+  layout: (value) => value === "sharded" ? "in shards" : "",
+  device: (value) => `on ${value}`,
   tiling: (value) => value === "untiled" ? "untiled" : "",
 };
 

@@ -2,9 +2,11 @@
 //!
 //! The gradient of an image (batch, channel, spatial…) is (batch, channel, axis, spatial…): the next pixel along the
 //! axis minus this one, and zero at the end. Everything is done row by row, so that the inner loops have no
-//! conditions.
+//! conditions. A part of an image has faces: what lies beside it along each axis, one pixel thick.
 
 use rayon::prelude::*;
+
+use crate::array::Array;
 
 pub(crate) mod on_images;
 
@@ -39,17 +41,35 @@ impl Rows {
     fn place(&self, row: usize, axis: usize) -> usize {
         row / self.axes[axis].1 % self.axes[axis].0
     }
+
+    /// The row of a face across an axis that lies beside a row of a channel.
+    fn beside<'a>(&self, face: &'a [f32], channel: usize, row: usize, axis: usize) -> &'a [f32] {
+        let (size, stride) = self.axes[axis];
+        let place = channel * (self.count / size) + row / (size * stride) * stride + row % stride;
+        &face[place * self.length..][..self.length]
+    }
+}
+
+/// The face across an axis, if there is one: a whole image has none, and those at its ends are empty.
+fn face(faces: &[Array], axis: usize) -> Option<&[f32]> {
+    faces.get(axis)?.as_slice().filter(|values| !values.is_empty())
 }
 
 /// The gradient of an image.
 pub(crate) fn gradient(image: &[f32], shape: &[usize]) -> Vec<f32> {
     let mut result = vec![0.0; image.len() * Rows::of(shape).dimensions()];
-    add_gradient(&mut result, 1.0, image, shape);
+    add_gradient(&mut result, 1.0, image, shape, &[]);
     result
 }
 
-/// `dual ← dual + factor · ∇image`.
-pub(crate) fn add_gradient(dual: &mut [f32], factor: f32, image: &[f32], shape: &[usize]) {
+/// `dual ← dual + factor · ∇image`; `after` are the faces of the image after this part of it, along each axis.
+pub(crate) fn add_gradient(
+    dual: &mut [f32],
+    factor: f32,
+    image: &[f32],
+    shape: &[usize],
+    after: &[Array],
+) {
     let rows = Rows::of(shape);
     dual.par_chunks_mut(rows.length).enumerate().for_each(|(index, to)| {
         let (plane, row) = (index / rows.count, index % rows.count);
@@ -60,22 +80,32 @@ pub(crate) fn add_gradient(dual: &mut [f32], factor: f32, image: &[f32], shape: 
             for (to, pair) in to.iter_mut().zip(here.windows(2)) {
                 *to += factor * (pair[1] - pair[0]);
             }
-        } else if rows.place(row, axis) + 1 < rows.axes[axis].0 {
-            let beside = &image[begin + rows.axes[axis].1 * rows.length..][..rows.length];
-            for (to, (here, beside)) in to.iter_mut().zip(here.iter().zip(beside)) {
-                *to += factor * (beside - here);
+            if let (Some(to), [.., here], Some(face)) = (to.last_mut(), here, face(after, axis)) {
+                *to += factor * (face[channel * rows.count + row] - here);
             }
+            return;
+        }
+        let (size, stride) = rows.axes[axis];
+        let beside = if rows.place(row, axis) + 1 < size {
+            Some(&image[begin + stride * rows.length..][..rows.length])
+        } else {
+            face(after, axis).map(|face| rows.beside(face, channel, row, axis))
+        };
+        for (to, (here, beside)) in to.iter_mut().zip(here.iter().zip(beside.unwrap_or(&[]))) {
+            *to += factor * (beside - here);
         }
     });
 }
 
-/// Writes the adjoint of [`gradient`] over whatever `result` holds, for a part of an image: along an axis where it does not end here, its last difference
-/// is one to a pixel that is elsewhere.
+/// Writes the adjoint of [`gradient`] over whatever `result` holds, for a part of an image: along an axis where it does not end
+/// here, its last difference is one to a pixel that is elsewhere. `before` are the faces of the dual before it along each axis, of
+/// the differences along that axis.
 pub(crate) fn gradient_adjoint_into(
     result: &mut [f32],
     dual: &[f32],
     shape: &[usize],
     ends: &[bool],
+    before: &[Array],
 ) {
     let rows = Rows::of(shape);
     let differences = rows.length - usize::from(ends[rows.axes.len()]);
@@ -88,15 +118,20 @@ pub(crate) fn gradient_adjoint_into(
             if place + 1 < size || !ends {
                 to.iter_mut().zip(&dual[begin..]).for_each(|(to, dual)| *to -= dual);
             }
-            if place > 0 {
-                let before = &dual[begin - stride * rows.length..];
-                to.iter_mut().zip(before).for_each(|(to, dual)| *to += dual);
-            }
+            let beside = if place > 0 {
+                Some(&dual[begin - stride * rows.length..])
+            } else {
+                face(before, axis).map(|face| rows.beside(face, channel, row, axis))
+            };
+            to.iter_mut().zip(beside.unwrap_or(&[])).for_each(|(to, dual)| *to += dual);
         }
         let begin =
             (channel * rows.dimensions() + rows.axes.len()) * rows.pixels() + row * rows.length;
         let along = &dual[begin..][..differences];
         to.iter_mut().zip(along).for_each(|(to, dual)| *to -= dual);
+        if let Some(face) = face(before, rows.axes.len()) {
+            to[0] += face[channel * rows.count + row];
+        }
         to[1..].iter_mut().zip(along).for_each(|(to, dual)| *to += dual);
     });
 }
@@ -149,7 +184,7 @@ mod tests {
             let rise = gradient(&image, shape);
             let dual: Vec<f32> = rise.iter().map(|_| random.f32() - 0.5).collect();
             let mut back = vec![0.0; count];
-            gradient_adjoint_into(&mut back, &dual, shape, &vec![true; shape.len() - 2]);
+            gradient_adjoint_into(&mut back, &dual, shape, &vec![true; shape.len() - 2], &[]);
             let (left, right) = (dot(&rise, &dual), dot(&image, &back));
             assert!((left - right).abs() < 1e-5, "{shape:?}: {left}, {right}");
         }

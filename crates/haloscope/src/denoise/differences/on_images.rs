@@ -1,57 +1,43 @@
-//! Differences of images in any layout. A part needs one pixel of its neighbours: the dual before it, the image after it.
+//! Differences of images in any layout. A part needs one pixel of its neighbours: the dual before it, the image after it. Only
+//! those faces travel, and nothing else is held of them.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::array::{Array, slice, slice_mut};
 use crate::error::Result;
-use crate::image::{Image, Layout, Needed, Region, Space, WindowPlan, cut, is_empty, place};
+use crate::image::{Image, Layout, Needed, Space, WindowPlan};
+use crate::region::{Region, is_empty};
 
 /// `dual ← dual + factor · ∇image`.
 pub(crate) fn add_gradient(dual: &mut Image, factor: f32, image: &Image) -> Result<()> {
-    let Layout::Sharded(space) = image.layout() else {
-        let shape = image.shape().to_vec();
-        super::add_gradient(slice_mut(dual.local_mut()), factor, &slice(image.local()), &shape);
-        return Ok(());
+    let after = match image.layout() {
+        Layout::Replicated => Vec::new(),
+        Layout::Sharded(space) => faces(space, image.local(), Face::ImageAfter)?,
     };
-    let (window, _) = beside(space, image.local(), 2, [0, 1])?;
-    if window.is_empty() {
-        return Ok(());
+    let shape = image.local().shape();
+    if !shape.contains(&0) {
+        let (to, image) = (slice_mut(dual.local_mut()), slice(image.local()));
+        super::add_gradient(to, factor, &image, shape, &after);
     }
-    // The dual in the window, of which only the own part is right in the end, and kept.
-    let mut shape = window.shape().to_vec();
-    shape.insert(2, shape.len() - 2);
-    let mut extended = Array::zeros(shape);
-    let own: Vec<_> = dual.local().shape().iter().map(|side| 0..*side).collect();
-    place(&mut extended, &own, dual.local());
-    super::add_gradient(slice_mut(&mut extended), factor, &slice(&window), window.shape());
-    *dual.local_mut() = cut(&extended, &own);
     Ok(())
 }
 
 /// The adjoint of the gradient, in the layout of `like`.
 pub(crate) fn gradient_adjoint(dual: &Image, like: &Image) -> Result<Image> {
-    let mut result = like.zeros_like();
-    let Layout::Sharded(space) = dual.layout() else {
-        let ends = vec![true; like.shape().len() - 2];
-        let to = slice_mut(result.local_mut());
-        super::gradient_adjoint_into(to, &slice(dual.local()), like.shape(), &ends);
-        return Ok(result);
+    let before = match dual.layout() {
+        Layout::Replicated => Vec::new(),
+        Layout::Sharded(space) => faces(space, dual.local(), Face::DualBefore)?,
     };
-    let (window, before) = beside(space, dual.local(), 3, [1, 0])?;
-    if window.is_empty() {
-        return Ok(result);
+    let mut result = like.zeros_like();
+    let shape = like.local().shape();
+    if !shape.contains(&0) {
+        let own = like.region();
+        let ends: Vec<bool> =
+            own[2..].iter().zip(&like.shape()[2..]).map(|(own, side)| own.end == *side).collect();
+        let to = slice_mut(result.local_mut());
+        super::gradient_adjoint_into(to, &slice(dual.local()), shape, &ends, &before);
     }
-    let mut shape = window.shape().to_vec();
-    shape.remove(2);
-    let mut extended = Array::zeros(&shape[..]);
-    let own = space.own();
-    let ends: Vec<bool> = (3..own.len()).map(|axis| own[axis].end == space.whole()[axis]).collect();
-    super::gradient_adjoint_into(slice_mut(&mut extended), &slice(&window), &shape, &ends);
-    let inner: Vec<_> = (shape.iter().enumerate())
-        .map(|(axis, side)| if axis < 2 { 0..*side } else { before[axis + 1]..*side })
-        .collect();
-    *result.local_mut() = cut(&extended, &inner);
     Ok(result)
 }
 
@@ -96,4 +82,55 @@ pub(crate) fn around(space: &Arc<Space>, first: usize, [before, after]: [usize; 
     };
     let windows = space.regions().iter().map(window).collect();
     Needed { space: space.clone(), windows }
+}
+
+/// What a part reads of those beside it.
+#[derive(Clone, Copy)]
+enum Face {
+    /// The pixels of an image (batch, channel, spatial…) after it along an axis.
+    ImageAfter,
+    /// The differences along an axis before it, of a dual (batch, channel, axis, spatial…).
+    DualBefore,
+}
+
+/// The bytes that each rank sends for a gradient of an image in these parts and an adjoint.
+pub(crate) fn bytes_sent(space: &Arc<Space>) -> Vec<u64> {
+    let dual = space.with_axis(2, space.whole().len() - 2);
+    let faces = [needed_faces(space, Face::ImageAfter), needed_faces(&dual, Face::DualBefore)];
+    let of_rank = |rank| faces.iter().map(|needed| WindowPlan::bytes_sent(needed, rank)).sum();
+    (0..space.regions().len()).map(of_rank).collect()
+}
+
+/// This rank's faces, one for each axis, as far as the image goes on there. All ranks call it.
+fn faces(space: &Arc<Space>, part: &Array, face: Face) -> Result<Vec<Array>> {
+    let needed = needed_faces(space, face);
+    WindowPlan::new(space.context(), &needed).gather(&vec![&**part; needed.len()])
+}
+
+/// The faces of all ranks, along each axis.
+fn needed_faces(space: &Arc<Space>, face: Face) -> Vec<Needed> {
+    let whole = space.whole();
+    let first = match face {
+        Face::ImageAfter => 2,
+        Face::DualBefore => 3,
+    };
+    let window = |region: &Region, axis: usize| {
+        let mut window = region.clone();
+        window[axis] = match face {
+            Face::ImageAfter => region[axis].end..(region[axis].end + 1).min(whole[axis]),
+            Face::DualBefore => region[axis].start.saturating_sub(1)..region[axis].start,
+        };
+        if is_empty(region) {
+            window[axis] = 0..0;
+        }
+        if matches!(face, Face::DualBefore) {
+            window[2] = axis - first..axis - first + 1;
+        }
+        window.iter().map(|range| range.start as isize..range.end as isize).collect()
+    };
+    let along = |axis: usize| {
+        let windows = space.regions().iter().map(|region| window(region, axis)).collect();
+        Needed { space: space.clone(), windows }
+    };
+    (first..whole.len()).map(along).collect()
 }

@@ -16,9 +16,9 @@ use crate::array::Array;
 use crate::error::{Error, Result};
 use crate::io::picture::{drop_opaque, stored_region, upright, upright_sides};
 use crate::io::plain::{Block, Plain};
-use crate::io::region::{self, Region};
 use crate::io::samples::{Encoded, Order};
 use crate::io::{Format, Image, ReadOptions, Sample, Scaling, Source};
+use crate::region::{self, Region};
 
 /// The pages of a file.
 #[derive(Clone, Debug)]

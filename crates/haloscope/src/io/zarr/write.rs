@@ -20,7 +20,7 @@ use zarrs::group::GroupBuilder;
 use super::Layout;
 use crate::array::{Array, View};
 use crate::error::{Error, Result};
-use crate::io::region::{self, Region};
+use crate::region::{self, Region};
 
 /// How hard gzip tries.
 const LEVEL: u32 = 4;

@@ -403,7 +403,7 @@ impl Kernels {
         if !fits || kernel.is_empty() {
             let expected = format!(
                 "(image, channel, spatial…) is expected for images of {shape:?}: {} axes, none of them empty, \
-                 with 1 or {channels} channels",
+                 with 1 channel or all {channels}",
                 shape.len() + 1
             );
             let what = "the kernel of blur".to_string();

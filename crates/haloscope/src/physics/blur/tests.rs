@@ -190,7 +190,8 @@ fn what_cannot_be_is_refused_with_the_value() {
         message(&[1, 8, 8], &kernel(&[1, 1, 0, 3]), Padding::Circular).contains("[1, 1, 0, 3]")
     );
     assert!(
-        message(&[3, 8, 8], &kernel(&[1, 2, 3, 3]), Padding::Circular).contains("1 or 3 channels")
+        message(&[3, 8, 8], &kernel(&[1, 2, 3, 3]), Padding::Circular)
+            .contains("1 channel or all 3")
     );
     assert!(message(&[1, 8, 8], &kernel(&[3, 3]), Padding::Circular).contains("4 axes"));
     assert!(message(&[1, 4, 8], &kernel(&[1, 1, 5, 3]), Padding::Valid).contains("[1, 5, 3]"));

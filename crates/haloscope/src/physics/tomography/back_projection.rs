@@ -5,6 +5,8 @@
 //! filtered one by one, and lines of the image take from views one after the other, so that both can be shared by ranks
 //! ([`back_project`](crate::distribute::back_project)) without a change of the result.
 
+use std::ops::Range;
+
 use haloscope_nn::Stop;
 use rayon::prelude::*;
 
@@ -14,7 +16,7 @@ use crate::array::{Array, View};
 use crate::error::{Error, Result};
 
 /// Filtered back-projection of a circular scan, planned: by the views, and by the lines of the image.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct BackProjection {
     circle: Circle,
     shares: Shares,
@@ -40,6 +42,37 @@ impl BackProjection {
         let turns = circle.angles.iter().map(|angle| angle.sin_cos()).collect();
         let (shares, shape) = (circle.shares(), shape.to_vec());
         Ok(Self { circle, shares, shape, image, factor, ramp, turns })
+    }
+
+    /// The same for a box of the image alone, a range for each spatial axis: the lines of it, with the bits of the whole.
+    ///
+    /// ```
+    /// use haloscope::physics::tomography::{ParallelBeam, Tomography2d, Window, evenly_spaced};
+    ///
+    /// let scan = ParallelBeam::new(evenly_spaced(20, std::f64::consts::PI), 24);
+    /// let plan = Tomography2d::new(&[1, 16, 16], scan)?.back_projection(Window::Ramp)?;
+    /// let part = plan.of_part(&[4..8, 0..10]);
+    /// assert_eq!((part.lines(), part.line_len(), part.views()), (4, 10, 20));
+    /// # Ok::<(), haloscope::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If the box is not within the image.
+    #[must_use]
+    pub fn of_part(&self, part: &[Range<usize>]) -> Self {
+        let along = |axis: &[f64], range: Option<&Range<usize>>| match range {
+            Some(range) => axis[range.clone()].to_vec(),
+            None => axis.to_vec(),
+        };
+        // The last axis is x, and planes have no z.
+        let mut axes = part.iter().rev();
+        let image = Axes {
+            x: along(&self.image.x, axes.next()),
+            y: along(&self.image.y, axes.next()),
+            z: along(&self.image.z, axes.next()),
+        };
+        let shape = self.shape[..1].iter().copied().chain(part.iter().map(Range::len)).collect();
+        Self { shape, image, ..self.clone() }
     }
 
     /// The number of views.

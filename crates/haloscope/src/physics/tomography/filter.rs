@@ -45,6 +45,7 @@ impl Window {
 }
 
 /// The ramp for rows of a length.
+#[derive(Clone)]
 pub(super) struct Ramp {
     transform: Arc<dyn RealToComplex<f32>>,
     inverse: Arc<dyn ComplexToReal<f32>>,

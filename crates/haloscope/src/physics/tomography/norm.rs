@@ -3,9 +3,7 @@
 //! A projector has no negative weights, so neither has its largest singular vector: power iteration
 //! from an image of ones starts near it and needs a few steps only.
 
-use ndarray::ArrayD;
-
-use crate::array::{norm, scale};
+use crate::array::{scale, slice_mut};
 use crate::error::{Error, Result};
 use crate::least_squares::LinearMap;
 
@@ -14,7 +12,8 @@ const TOLERANCE: f64 = 1e-5;
 const STEPS: usize = 100;
 
 /// The factor that gives a projector the norm 1, to about 1e-4. Ranks that have a part of the views each find it together,
-/// by [`as_map`](crate::distribute::DistributedStack::as_map).
+/// by [`as_map`](crate::distribute::DistributedStack::as_map), and so do ranks that have a part of the image, by a
+/// [`ShardedStack`](crate::distribute::ShardedStack).
 ///
 /// ```
 /// use haloscope::physics::tomography::{ParallelBeam, Tomography2d, evenly_spaced, unit_factor};
@@ -30,14 +29,13 @@ const STEPS: usize = 100;
 /// If no ray meets the image.
 pub fn unit_factor<M: LinearMap + ?Sized>(projector: &M) -> Result<f64> {
     // Channels are measured alike, but an operator takes all that it has.
-    let shape = [&[1], projector.image_shape()].concat();
-    let mut image = ArrayD::from_elem(shape, 1.0_f32);
+    let mut image = projector.image_of(&|_| 1.0);
     let mut squared = 0.0;
     for _ in 0..STEPS {
-        let length = norm(slice(&mut image));
-        scale(slice(&mut image), (1.0 / length) as f32);
+        let length = projector.image_dot(&image, &image)?.sqrt();
+        scale(slice_mut(&mut image), (1.0 / length) as f32);
         image = projector.normal(&image)?;
-        let next = norm(slice(&mut image));
+        let next = projector.image_dot(&image, &image)?.sqrt();
         if next == 0.0 {
             return Err(Error::argument(
                 "tomography",
@@ -51,8 +49,4 @@ pub fn unit_factor<M: LinearMap + ?Sized>(projector: &M) -> Result<f64> {
         }
     }
     Ok(1.0 / squared.sqrt())
-}
-
-fn slice(image: &mut ArrayD<f32>) -> &mut [f32] {
-    image.as_slice_mut().expect("operators return arrays in standard layout")
 }

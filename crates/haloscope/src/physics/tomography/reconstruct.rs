@@ -153,7 +153,7 @@ fn no_circle() -> Error {
 }
 
 /// Where the pixels of an image are.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Axes {
     pub(super) x: Vec<f64>,
     pub(super) y: Vec<f64>,
@@ -165,7 +165,7 @@ fn centred(count: usize, spacing: f64) -> Vec<f64> {
 }
 
 /// A circular scan, with the detector moved to the rotation axis and shrunk accordingly.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Circle {
     pub(super) angles: Vec<f64>,
     /// The distance of the source; parallel rays have none.
@@ -176,7 +176,7 @@ pub(super) struct Circle {
 }
 
 /// What the rays of each view count for.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Shares {
     arcs: Vec<f64>,
     /// How far each view is from the first, for sources that do not go all around.

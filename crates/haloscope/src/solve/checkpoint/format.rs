@@ -28,7 +28,7 @@ use super::outline::{Entry, checksum};
 use crate::array::{Array, slice};
 use crate::error::{Error, Result};
 use crate::image::Image;
-use crate::io::region::Region;
+use crate::region::Region;
 use crate::solve::State;
 
 const MAGIC: [u8; 8] = *b"HALOCKPT";

@@ -29,7 +29,8 @@ use crate::digest::Digest;
 use crate::distribute::agree_on_root;
 use crate::error::{Error, Result};
 use crate::image::Layout;
-use crate::io::{PART, region, write_atomically_as};
+use crate::io::{PART, write_atomically_as};
+use crate::region;
 
 pub use lock::FolderLock;
 pub use parts::{Part, Parts, Wanted};

@@ -14,7 +14,7 @@ use super::format::{self, Header};
 use super::{JobId, State, Wanted};
 use crate::array::Array;
 use crate::error::{Error, Result};
-use crate::io::region::{self, Region};
+use crate::region::{self, Region};
 
 /// The bytes that are read at a time.
 const CHUNK: usize = 1 << 18;
@@ -224,6 +224,8 @@ impl Piece {
         let sides = region::sides(&self.region);
         let row = part[part.len() - 1].len();
         let mut bytes = vec![0; 4 * row];
+        let mut next = self.offset;
+        file.seek(SeekFrom::Start(next)).map_err(|error| self.failed(&error))?;
         for line in region::bands(&region::sides(part), row) {
             let line: Region = line
                 .iter()
@@ -233,9 +235,12 @@ impl Piece {
             let inside = region::within(&line, &self.region);
             let index =
                 inside.iter().zip(&sides).fold(0, |at, (range, side)| at * side + range.start);
-            let at = SeekFrom::Start(self.offset + 4 * index as u64);
-            let read = file.seek(at).and_then(|_| file.read_exact(&mut bytes));
+            let at = self.offset + 4 * index as u64;
+            // Rows follow each other, and what is read ahead has many of them if they are short.
+            let skipped = file.seek_relative((at - next) as i64);
+            let read = skipped.and_then(|()| file.read_exact(&mut bytes));
             read.map_err(|error| self.failed(&error))?;
+            next = at + bytes.len() as u64;
             let values = bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
             let values = Array::from_shape_vec(region::sides(&line), values.collect());
             let values = values.map_err(|error| self.failed(&std::io::Error::other(error)))?;

@@ -20,8 +20,8 @@ use crate::array::View;
 use crate::digest::Digest;
 use crate::distribute::{agree, agree_on_root};
 use crate::error::{Error, Result};
-use crate::io::region::{self, Region};
 use crate::io::write_atomically_as;
+use crate::region::{self, Region};
 
 /// The elements that are converted at a time.
 const CHUNK: usize = 1 << 16;

@@ -86,12 +86,13 @@ pub(crate) unsafe fn convolve<L: Lanes, const ROWS: usize, const STEP: usize>(
         }
         for i in 0..ROWS {
             let offset = i * pixels.output_stride;
-            finish(sums[i][0], epilogue, offset).store(pixels.output.add(offset));
+            finish(sums[i][0], epilogue, [offset; 2]).store(pixels.output.add(offset));
         }
         if let Some(second) = pixels.second {
             for i in 0..ROWS {
-                let offset = i * pixels.output_stride + second;
-                finish(sums[i][1], epilogue, offset).store(pixels.output.add(offset));
+                let offset = i * pixels.output_stride;
+                let added = epilogue.second.map(|second| offset + second);
+                finish(sums[i][1], epilogue, added).store(pixels.output.add(offset + second));
             }
         }
     }
@@ -124,12 +125,12 @@ unsafe fn add_channel<L: Lanes, const ROWS: usize>(
 /// Applies an epilogue that is not known when compiling: the sums of all taps outweigh it.
 ///
 /// # Safety
-/// The pointers of the epilogue that are not null are valid at `offset`.
+/// The pointers of the epilogue that are not null are valid at `offsets`.
 #[inline(always)]
-unsafe fn finish<L: Lanes>(mut value: L, epilogue: &Epilogue, offset: usize) -> L {
+unsafe fn finish<L: Lanes>(mut value: L, epilogue: &Epilogue, offsets: [usize; 2]) -> L {
     // SAFETY: the caller's contract.
     unsafe {
-        for add in epilogue.adds {
+        for (add, offset) in epilogue.adds.into_iter().zip(offsets) {
             if !add.is_null() {
                 value = value.add(L::load(add.add(offset)));
             }

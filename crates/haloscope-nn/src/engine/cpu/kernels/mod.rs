@@ -12,6 +12,7 @@
 mod direct;
 mod filter;
 mod gemm;
+mod instructions;
 mod lanes;
 mod transform;
 mod winograd;
@@ -19,6 +20,7 @@ mod winograd;
 pub(crate) use direct::{PIXELS, Pixels, Taps};
 pub(crate) use filter::{Filters, pack_filters};
 pub(crate) use gemm::{Depth, FAR_STEP, Product, Strided};
+pub use instructions::InstructionSet;
 pub(crate) use winograd::{Epilogue, OUTPUTS, PANEL};
 
 /// Transforms the input of a run of tiles: source, row stride, tiles, target, plane stride.
@@ -56,56 +58,6 @@ impl Fused {
     }
 }
 
-/// The instructions that kernels are compiled for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum InstructionSet {
-    /// Plain Rust.
-    Portable,
-    /// AVX2 and FMA of x86-64.
-    Avx2,
-    /// AVX-512F and AVX-512VL of x86-64. Used only where it is asked for: its few instructions that
-    /// differ from AVX2's have not run on a CPU yet.
-    Avx512,
-    /// NEON of 64-bit ARM.
-    Neon,
-}
-
-impl InstructionSet {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Portable, Self::Avx2, Self::Avx512, Self::Neon];
-
-    /// What is used where nothing else is asked for.
-    #[must_use]
-    pub fn detect() -> Self {
-        [Self::Avx2, Self::Neon]
-            .into_iter()
-            .find(|set| set.is_available())
-            .unwrap_or(Self::Portable)
-    }
-
-    /// Whether this CPU has it.
-    #[must_use]
-    pub fn is_available(self) -> bool {
-        match self {
-            Self::Portable => true,
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => {
-                Self::Avx2.is_available()
-                    && is_x86_feature_detected!("avx512f")
-                    && is_x86_feature_detected!("avx512vl")
-            }
-            #[cfg(target_arch = "aarch64")]
-            Self::Neon => std::arch::is_aarch64_feature_detected!("neon"),
-            #[cfg(not(target_arch = "x86_64"))]
-            Self::Avx2 | Self::Avx512 => false,
-            #[cfg(not(target_arch = "aarch64"))]
-            Self::Neon => false,
-        }
-    }
-}
-
 /// Forwards a choice to the module of the instruction set.
 macro_rules! choose {
     ($($(#[$comment:meta])* $name:ident($($argument:ident: $type:ty),*) -> $kernel:ty;)*) => {
@@ -119,6 +71,8 @@ macro_rules! choose {
                     Self::Avx512 => avx512::$name($($argument),*),
                     #[cfg(target_arch = "aarch64")]
                     Self::Neon => neon::$name($($argument),*),
+                    #[cfg(test)]
+                    Self::Wrong => wrong::$name($($argument),*),
                     _ => portable::$name($($argument),*),
                 }
             })*
@@ -308,6 +262,10 @@ instantiate!(avx512, Avx2, Avx512, 2, 2, "avx2,fma,avx512f,avx512vl");
 use lanes::Neon;
 #[cfg(target_arch = "aarch64")]
 instantiate!(neon, Neon, Pair<Neon>, 1, 1, "neon");
+#[cfg(test)]
+use lanes::Wrong;
+#[cfg(test)]
+instantiate!(wrong, Portable, Wrong, 1, 1);
 
 /// Splits a row of work into groups of six; the last two groups share what is left over evenly,
 /// because a group of fewer than four costs as much as one of four.

@@ -71,6 +71,8 @@ pub(crate) unsafe fn transform_input<
 pub(crate) struct Epilogue {
     /// Null where there is nothing to add; the second only with the first.
     pub(crate) adds: [*const f32; 2],
+    /// From the first block of eight outputs of each to the second, where a kernel computes two.
+    pub(crate) second: [usize; 2],
     /// Values below zero are multiplied by this: 1 changes nothing, 0 is ReLU.
     pub(crate) slope: f32,
 }

@@ -42,6 +42,11 @@ impl Axis {
         }
     }
 
+    fn tap_count(&self, phase: usize) -> usize {
+        let step = if self.transposed { self.stride } else { 1 };
+        self.kernel.saturating_sub(phase).div_ceil(step)
+    }
+
     /// The phase of an output, and the input under its first tap.
     fn first_input(&self, output: usize) -> (usize, isize) {
         if !self.transposed {
@@ -49,25 +54,32 @@ impl Axis {
         }
         let at = output + self.padding;
         let (phase, last) = (at % self.stride, at / self.stride);
-        let taps = self.kernel.saturating_sub(phase).div_ceil(self.stride);
-        (phase, signed(last) + 1 - signed(taps))
+        (phase, signed(last) + 1 - signed(self.tap_count(phase)))
+    }
+
+    /// The inputs under the taps of some outputs, from the first to the last; they may lie outside. Empty if there are no
+    /// taps.
+    pub(crate) fn hull(&self, outputs: &Range<usize>) -> Range<isize> {
+        let Range { start, end } = *outputs;
+        // Those within a stride of the ends reach furthest.
+        let edges = (start..end.min(start + self.stride))
+            .chain(end.saturating_sub(self.stride).max(start)..end);
+        let taps = edges.filter_map(|output| {
+            let (phase, first) = self.first_input(output);
+            let count = self.tap_count(phase);
+            (count > 0).then_some(first..first + signed(count))
+        });
+        taps.reduce(|hull, taps| hull.start.min(taps.start)..hull.end.max(taps.end)).unwrap_or(0..0)
     }
 
     /// How far the taps of any output of an axis reach outside: before the first input and beyond
     /// the last.
     pub(crate) fn reach(&self, inputs: usize, outputs: usize) -> [usize; 2] {
-        let (mut before, mut beyond) = (0, 0);
-        let edges =
-            (0..self.stride.min(outputs)).chain(outputs.saturating_sub(self.stride)..outputs);
-        for output in edges {
-            let (phase, first) = self.first_input(output);
-            let taps = self.taps(phase).len();
-            if taps > 0 {
-                before = before.max(-first);
-                beyond = beyond.max(first + signed(taps) - signed(inputs));
-            }
+        let hull = self.hull(&(0..outputs));
+        if hull.is_empty() {
+            return [0; 2];
         }
-        [before.max(0).cast_unsigned(), beyond.max(0).cast_unsigned()]
+        [-hull.start, hull.end - signed(inputs)].map(|reach| reach.max(0).cast_unsigned())
     }
 }
 
@@ -181,6 +193,9 @@ impl DirectConv {
                 adds: std::array::from_fn(|index| {
                     adds[index].as_ref().map_or(std::ptr::null(), |add| at(add).cast_const())
                 }),
+                second: std::array::from_fn(|index| {
+                    adds[index].as_ref().map_or(0, |add| add.layout.block_stride())
+                }),
                 slope: self.activation.slope(),
             };
             for (groups, size) in [(full, PIXELS), (1, tail[0]), (1, tail[1])] {
@@ -231,16 +246,17 @@ impl Operation for DirectConv {
         format!("{kind} {size}, stride {}, direct", width.stride)
     }
 
-    fn items(&self) -> usize {
-        self.output.batch * self.output.depth * self.output.height
+    fn items(&self, rows: &Range<usize>) -> usize {
+        self.output.batch * self.output.depth * rows.len()
     }
 
     unsafe fn run(&self, item: usize, operands: &Operands<'_>, _scratch: *mut f32) {
         let (input, output) = (operands.input(0), operands.output());
         let adds: [Option<Tensor>; 2] =
             std::array::from_fn(|index| (index < self.adds).then(|| operands.input(1 + index)));
-        let Layout { depth, height, .. } = self.output;
-        let (image, plane, row) = (item / height / depth, item / height % depth, item % height);
+        let (depth, rows) = (self.output.depth, &operands.rows);
+        let (image, plane) = (item / rows.len() / depth, item / rows.len() % depth);
+        let row = rows.start + item % rows.len();
         let (plane_phase, input_plane) = self.axes[0].first_input(plane);
         let (row_phase, input_row) = self.axes[1].first_input(row);
         let phase = plane_phase * self.axes[1].phases() + row_phase;

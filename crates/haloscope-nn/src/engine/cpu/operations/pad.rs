@@ -3,6 +3,8 @@
 //! Convolutions whose padding is not zero, or wider than the border that every tensor has, read
 //! such a copy.
 
+use std::ops::Range;
+
 use super::super::layout::{BLOCK, Layout, signed};
 use super::super::operation::{Operands, Operation};
 use crate::op::PaddingMode;
@@ -27,7 +29,7 @@ impl Operation for Pad {
         format!("{} padding", self.mode.name())
     }
 
-    fn items(&self) -> usize {
+    fn items(&self, _rows: &Range<usize>) -> usize {
         self.output.planes()
     }
 
@@ -35,7 +37,7 @@ impl Operation for Pad {
         let (input, output) = (operands.input(0), operands.output());
         let (image, block, plane) = self.output.plane(item);
         let source_plane = self.source(0, plane, self.input.depth);
-        for row in 0..self.output.height {
+        for row in operands.rows.clone() {
             let source_row = self.source(1, row, self.input.height);
             // SAFETY: rows of the input, which nobody writes now, and of this item's plane.
             unsafe {

@@ -1,5 +1,7 @@
 //! Functions of single values that no convolution has taken into its epilogue, and sums.
 
+use std::ops::Range;
+
 use super::super::layout::{BLOCK, Layout, signed};
 use super::super::operation::{Operands, Operation};
 use crate::op::Activation;
@@ -30,14 +32,14 @@ impl Operation for Pointwise {
         }
     }
 
-    fn items(&self) -> usize {
+    fn items(&self, _rows: &Range<usize>) -> usize {
         self.layout.planes()
     }
 
     unsafe fn run(&self, item: usize, operands: &Operands<'_>, _scratch: *mut f32) {
         let output = operands.output();
         let (image, block, plane) = self.layout.plane(item);
-        for row in 0..self.layout.height {
+        for row in operands.rows.clone() {
             let pixels = |tensor: &super::super::layout::Tensor| {
                 tensor.at(image, block, plane, signed(row), 0).cast::<[f32; BLOCK]>()
             };

@@ -1,5 +1,7 @@
 //! Channels to space and back.
 
+use std::ops::Range;
+
 use super::super::layout::{BLOCK, Layout, signed};
 use super::super::operation::{Operands, Operation};
 
@@ -17,7 +19,7 @@ impl Operation for Shuffle {
         if self.inverse { "pixel unshuffle".into() } else { "pixel shuffle".into() }
     }
 
-    fn items(&self) -> usize {
+    fn items(&self, _rows: &Range<usize>) -> usize {
         self.output.planes()
     }
 
@@ -26,7 +28,7 @@ impl Operation for Shuffle {
         let (image, block, plane) = self.output.plane(item);
         let [depth, height, width] = self.factor;
         let count = depth * height * width;
-        for row in 0..self.output.height {
+        for row in operands.rows.clone() {
             // SAFETY: rows of the input, which nobody writes now, and of this item's plane.
             unsafe {
                 let target = output.row_mut(image, block, plane, row);

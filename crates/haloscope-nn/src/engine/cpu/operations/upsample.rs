@@ -1,5 +1,7 @@
 //! Larger images by nearest neighbours or linear interpolation, with PyTorch's coordinates.
 
+use std::ops::Range;
+
 use super::super::layout::{BLOCK, Layout};
 use super::super::operation::{Operands, Operation};
 use crate::op::UpsampleMode;
@@ -44,7 +46,7 @@ impl Operation for Upsample {
         }
     }
 
-    fn items(&self) -> usize {
+    fn items(&self, _rows: &Range<usize>) -> usize {
         self.output.planes()
     }
 
@@ -52,7 +54,7 @@ impl Operation for Upsample {
         let (input, output) = (operands.input(0), operands.output());
         let (image, block, plane) = self.output.plane(item);
         let planes = self.neighbours(0, plane, self.input.depth);
-        for row in 0..self.output.height {
+        for row in operands.rows.clone() {
             let rows = self.neighbours(1, row, self.input.height);
             // SAFETY: rows of the input, which nobody writes now, and of this item's plane.
             unsafe {

@@ -11,6 +11,8 @@ mod avx512;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod portable;
+#[cfg(test)]
+mod wrong;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx2::Avx2;
@@ -19,6 +21,8 @@ pub(crate) use avx512::Avx512;
 #[cfg(target_arch = "aarch64")]
 pub(crate) use neon::Neon;
 pub(crate) use portable::Portable;
+#[cfg(test)]
+pub(crate) use wrong::Wrong;
 
 /// Eight `f32`, one for each channel of a block.
 ///

@@ -4,15 +4,17 @@ use std::ops::Range;
 
 use crate::engine::cpu::layout::Layout;
 
-/// Tiles of all images of one plane of depth.
-pub(crate) fn tiles(output: &Layout, tile: usize) -> usize {
-    output.batch * output.height.div_ceil(tile) * output.width.div_ceil(tile)
+/// Tiles over so many rows of all images of one plane of depth.
+pub(crate) fn tiles(output: &Layout, rows: usize, tile: usize) -> usize {
+    output.batch * rows.div_ceil(tile) * output.width.div_ceil(tile)
 }
 
-/// The grid of tiles over each image.
+/// The grid of tiles over some rows of each image.
 #[derive(Clone, Copy)]
 pub(super) struct Grid {
-    pub(super) rows: usize,
+    /// The first row of tiles.
+    first: usize,
+    rows: usize,
     pub(super) columns: usize,
 }
 
@@ -25,8 +27,10 @@ pub(super) struct Run {
 }
 
 impl Grid {
-    pub(super) fn new(output: &Layout, tile: usize) -> Self {
-        Self { rows: output.height.div_ceil(tile), columns: output.width.div_ceil(tile) }
+    /// The tiles over some rows, which start where a tile does.
+    pub(super) fn new(output: &Layout, rows: &Range<usize>, tile: usize) -> Self {
+        let columns = output.width.div_ceil(tile);
+        Self { first: rows.start / tile, rows: rows.len().div_ceil(tile), columns }
     }
 
     /// The tiles as runs of at most `most`, each with its place in the range.
@@ -46,7 +50,7 @@ impl Grid {
             let count = most.min(tiles.end - at).min(self.columns - column);
             let run = Run {
                 image: at / (self.rows * self.columns),
-                row: in_image / self.columns,
+                row: self.first + in_image / self.columns,
                 column,
                 count,
             };
@@ -62,17 +66,18 @@ mod tests {
 
     #[test]
     fn runs_cover_all_tiles_and_never_leave_their_row() {
-        let layout = Layout { batch: 2, channels: 1, depth: 1, height: 13, width: 20 };
-        let grid = Grid::new(&layout, 4);
-        for most in [1, 3, 6, usize::MAX] {
+        let layout = Layout::new(2, 1, [1, 13, 20]);
+        for (rows, most) in [(0..13, 1), (0..13, 3), (4..13, 6), (4..8, usize::MAX)] {
+            let (grid, count) = (Grid::new(&layout, &rows, 4), tiles(&layout, rows.len(), 4));
             let mut at = 3;
-            for (place, run) in grid.runs(3..tiles(&layout, 4) - 1, most) {
+            for (place, run) in grid.runs(3..count - 1, most) {
                 assert_eq!(place, at - 3);
-                assert_eq!(at, (run.image * grid.rows + run.row) * grid.columns + run.column);
+                let row = run.row - rows.start / 4;
+                assert_eq!(at, (run.image * grid.rows + row) * grid.columns + run.column);
                 assert!(run.count <= most && run.column + run.count <= grid.columns);
                 at += run.count;
             }
-            assert_eq!(at, tiles(&layout, 4) - 1);
+            assert_eq!(at, count - 1);
         }
     }
 }

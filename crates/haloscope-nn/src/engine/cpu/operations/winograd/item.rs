@@ -172,10 +172,9 @@ impl Item<'_> {
     ) {
         let conv = self.conv;
         let m = conv.tile;
-        let overhang = [
-            self.grid.rows * m > output.layout.height,
-            self.grid.columns * m > output.layout.width,
-        ];
+        let rows = output.layout.height.div_ceil(m);
+        let overhang =
+            [rows * m > output.layout.height, self.grid.columns * m > output.layout.width];
         let (stride, row_stride) = (conv.product_stride(), output.layout.row_stride());
         let first_block = panels.start * 2;
         let blocks = output.layout.blocks().min(panels.end * 2) - first_block;
@@ -195,6 +194,7 @@ impl Item<'_> {
                                 .as_ref()
                                 .map_or(std::ptr::null(), |add| at(add).cast_const())
                         }),
+                        second: [0; 2],
                         slope: conv.activation.slope(),
                     };
                     // SAFETY: the border of the output and of what is added holds whole tiles; no
@@ -209,7 +209,7 @@ impl Item<'_> {
                             row_stride,
                             &epilogue,
                         );
-                        let at_edge = overhang[0] && run.row + 1 == self.grid.rows
+                        let at_edge = overhang[0] && run.row + 1 == rows
                             || overhang[1] && run.column + run.count == self.grid.columns;
                         if !border_is_clear || at_edge {
                             self.clear_border(

@@ -5,6 +5,7 @@
 //! back at once, while they are in the cache. `README.md` beside the engine has the reasons and the
 //! measurements.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 mod grid;
@@ -53,7 +54,6 @@ pub(crate) struct WinogradConv {
     adds: usize,
     activation: Fused,
     blocking: Blocking,
-    tile_blocks: usize,
     slabs: usize,
     input_kernel: InputKernel,
     output_kernel: OutputKernel,
@@ -72,10 +72,7 @@ impl WinogradConv {
         blocking: Blocking,
     ) -> Self {
         let tile = weights.tile();
-        let tiles = tiles(&output, tile);
         let even = |count: usize, most: usize| count.div_ceil(count.div_ceil(most));
-        // Blocks of almost equal size: a last block of one tile would cost as much as one of four.
-        let tile_blocks = tiles.div_ceil(blocking.tiles);
         let planes = even(output.depth, blocking.planes);
         Self {
             input,
@@ -86,7 +83,6 @@ impl WinogradConv {
             adds,
             activation,
             blocking: Blocking { planes, ..blocking },
-            tile_blocks,
             slabs: output.depth.div_ceil(planes),
             input_kernel: instructions.input_kernel(tile),
             output_kernel: instructions.output_kernel(tile, adds, activation),
@@ -94,6 +90,12 @@ impl WinogradConv {
             product_kernel: instructions.product_kernel(),
             weights,
         }
+    }
+
+    /// Tiles over so many rows, and the blocks that they are cut into.
+    fn tile_blocks(&self, rows: usize) -> (usize, usize) {
+        let tiles = tiles(&self.output, rows, self.tile);
+        (tiles, tiles.div_ceil(self.blocking.tiles))
     }
 
     /// Planes of the transformed domain.
@@ -157,8 +159,8 @@ impl Operation for WinogradConv {
         format!("conv 3×3{depth}, F({m}×{m}){kept}")
     }
 
-    fn items(&self) -> usize {
-        self.tile_blocks * self.slabs * self.blocking.channel_groups
+    fn items(&self, rows: &Range<usize>) -> usize {
+        self.tile_blocks(rows.len()).1 * self.slabs * self.blocking.channel_groups
     }
 
     fn scratch_len(&self) -> usize {
@@ -170,17 +172,17 @@ impl Operation for WinogradConv {
         let group = item % self.blocking.channel_groups;
         let slab = item / self.blocking.channel_groups % self.slabs;
         let block = item / self.blocking.channel_groups / self.slabs;
-        let count = tiles(&self.output, self.tile);
-        let share = |index: usize| count * index / self.tile_blocks;
+        let (count, blocks) = self.tile_blocks(operands.rows.len());
+        // Blocks of almost equal size: a last block of one tile would cost as much as one of four.
+        let share = |index: usize| count * index / blocks;
         let planes = self.blocking.planes;
         let chunks = self.weights.panels().div_ceil(self.chunk());
         let groups = self.blocking.channel_groups;
         let work = Item {
             conv: self,
-            grid: Grid::new(&self.output, self.tile),
+            grid: Grid::new(&self.output, &operands.rows, self.tile),
             tiles: share(block)..share(block + 1),
-            next: share((block + 1).min(self.tile_blocks))
-                ..share((block + 2).min(self.tile_blocks)),
+            next: share((block + 1).min(blocks))..share((block + 2).min(blocks)),
             planes: slab * planes..((slab + 1) * planes).min(self.output.depth),
         };
         let [transformed_len, products_len, weights_len, _] = self.scratch_parts();

@@ -1,0 +1,31 @@
+"""Measurement operators: what an instrument does to an image.
+
+Names and keywords are deepinv's where it has them.
+"""
+
+from ._base import LinearPhysics, Physics
+from ._noise import GaussianNoise, NoiseModel, PoissonGaussianNoise, PoissonNoise, UniformNoise
+from ._operators import Blur, Decolorize, Denoising, Downsampling, Inpainting, Matrix, Saturation
+from ._stacks import DistributedStack, Stack, stack
+from ._tomography import Tomography
+
+__all__ = [
+    "Blur",
+    "Decolorize",
+    "Denoising",
+    "DistributedStack",
+    "Downsampling",
+    "GaussianNoise",
+    "Inpainting",
+    "LinearPhysics",
+    "Matrix",
+    "NoiseModel",
+    "Physics",
+    "PoissonGaussianNoise",
+    "PoissonNoise",
+    "Saturation",
+    "Stack",
+    "Tomography",
+    "UniformNoise",
+    "stack",
+]
