@@ -21,7 +21,7 @@ const CHILD: &str = "HALOSCOPE_FORECAST_JOB";
 const CHILD_TEST: &str = "memory_of_jobs_with_scans_is_foretold_within_10_percent";
 
 /// What is run, and on how many ranks.
-const CASES: [(&str, usize); 16] = [
+const CASES: [(&str, usize); 18] = [
     ("direct from one file", 1),
     ("direct from one file", 3),
     ("direct from views", 2),
@@ -31,6 +31,8 @@ const CASES: [(&str, usize); 16] = [
     ("in shards", 3),
     ("primal-dual in shards", 1),
     ("primal-dual of one frame in shards", 1),
+    ("least deviations of one frame in shards", 1),
+    ("least deviations in shards", 1),
     ("direct in shards", 1),
     ("direct in shards", 3),
     ("scan in shards from views", 1),
@@ -89,6 +91,19 @@ fn job(case: &str, folder: &Path, side: usize) -> Result<Job> {
             .solver("primal-dual", |it| it)
             .measurements(|it| it.set("files", vec![format!("volume-{side}.npy")]))
             .operator("blur", |it| it.set("kernel", "gaussian").set("sigma", 0.5)),
+        // Each measurement has a dual of its own.
+        "least deviations of one frame in shards" => variation(sharded(builder))
+            .solver("primal-dual", |it| it)
+            .fidelity("l1", |it| it)
+            .measurements(|it| it.set("files", vec![format!("volume-{side}.npy")]))
+            .operator("identity", |it| it),
+        "least deviations in shards" => variation(sharded(builder))
+            .solver("primal-dual", |it| it)
+            .fidelity("l1", |it| it)
+            .measurements(|it| it.set("files", vec![format!("volume-{side}.npy"); 3]))
+            .operator("identity", |it| it)
+            .operator("identity", |it| it)
+            .operator("identity", |it| it),
         "direct from views" => scan(builder, format!("views-{side}/*.npy")).solver("fbp", |it| it),
         "variation from views" => {
             variation(scan(builder, format!("views-{side}/*.npy"))).start("fbp", |it| it)

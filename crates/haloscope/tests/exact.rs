@@ -141,7 +141,8 @@ fn every_size_has_the_bits_of_the_untiled_network() {
         output_channels: 1,
         ..Drunet::default()
     };
-    let models = [drunet.random(5).expect("valid"), dncnn_gray()];
+    let unet = Unet { channels: vec![4, 6, 8], ..Unet::default() };
+    let models = [drunet.random(5).expect("valid"), dncnn_gray(), unet.random(7).expect("valid")];
     let quick = |rest: usize| [(1 + rest, 113 - rest), (96 + rest, 9 + rest), (193 + rest, 48)];
     let sizes: Vec<(usize, usize)> = if is_thorough {
         (1..=400).flat_map(|side| [(side, 401 - side), (side, 57)]).collect()

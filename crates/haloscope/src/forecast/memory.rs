@@ -128,10 +128,10 @@ impl Workload<'_> {
             let mut base = base;
             if self.method.data_term == DataUse::Dual {
                 // Each measurement has a dual; the next one is computed from three more, one of which replaces it. Parts have
-                // those of all measurements at once.
+                // the points of all measurements at once.
                 base = base + base_measurements;
-                let more = traffic.map_or(0, |_| 2 * own.iter().sum::<usize>());
-                moments.push(arrays(count(held.prior)) + measured((2 * largest).max(more)));
+                let points = traffic.map_or(largest, |_| own.iter().sum());
+                moments.push(arrays(count(held.prior)) + measured(points + largest));
             }
             let prior = count(held.prior) + kept;
             // A denoiser that clamps or scales what the method needs once more has a copy.

@@ -161,20 +161,29 @@ impl DataTerm for Sharded {
         image.with(solution.image)
     }
 
-    fn ascend(&self, dual: Measurements, image: &Image, step: f64) -> Result<Measurements> {
+    /// Points take the place of what they are computed from, and each dual goes once it is used.
+    fn ascend(&self, mut dual: Measurements, image: &Image, step: f64) -> Result<Measurements> {
         let divisor = self.divisor();
-        let predicted = self.physics.forward(image)?;
-        predicted.zip_map(&dual, |index, point, dual| {
-            let mut point = point.clone();
-            scale_and_add(slice_mut(&mut point), step as f32, &slice(dual));
-            scale(slice_mut(&mut point), divisor as f32);
+        let mut points = self.physics.forward(image)?;
+        for (index, point) in points.iter_mut() {
+            let dual = dual.get_mut(index).map(std::mem::take).unwrap_or_default();
+            if dual.shape() != point.shape() {
+                return Err(Error::Shape {
+                    what: format!("the dual of operator {index}"),
+                    expected: format!("{:?} is this rank's part", point.shape()),
+                    found: dual.shape().to_vec(),
+                });
+            }
+            scale_and_add(slice_mut(point), step as f32, &slice(&dual));
+            drop(dual);
+            scale(slice_mut(point), divisor as f32);
             let y = self.part(index)?;
-            let mut next = self.fidelity.with(index, |fidelity| {
-                fidelity.prox_conjugate_share(&self.layout, &point, y, step * divisor)
+            *point = self.fidelity.with(index, |fidelity| {
+                fidelity.prox_conjugate_share(&self.layout, point, y, step * divisor)
             })?;
-            scale(slice_mut(&mut next), divisor.recip() as f32);
-            Ok(next)
-        })
+            scale(slice_mut(point), divisor.recip() as f32);
+        }
+        Ok(points)
     }
 
     fn part_shape(&self, operator: usize, _batch: usize) -> Option<Vec<usize>> {
