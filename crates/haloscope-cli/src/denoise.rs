@@ -258,7 +258,7 @@ fn describe(report: &DenoisedFile) -> Result<String> {
     if let Some(rows) = report.band_rows {
         writeln!(
             text,
-            "waves     {} of {rows} rows, because the whole image would take {} at once; the result is the same{}",
+            "waves     {} waves of {rows} rows, because the whole image would take {} at once; the result is the same{}",
             report.waves,
             megabytes(report.memory_whole_bytes as f64),
             if report.by_bands { "; the files are read and written by bands" } else { "" }

@@ -1,9 +1,9 @@
 //! `haloscope export`: a network with its weights as an ONNX file, for other runtimes.
 
-use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use haloscope::io::write_atomically;
 use haloscope_nn::models::{ModelName, Sigma};
 use haloscope_onnx::{Size, encode};
 
@@ -48,7 +48,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let model = arguments.model.open(arguments.channels, axes).or_misuse()?;
     let file = encode(&model, &size).or_misuse()?;
     let path = arguments.out.display();
-    fs::write(&arguments.out, &file).with_context(|| format!("cannot write {path}"))?;
+    write_atomically(&arguments.out, |to| to.write_all(&file))
+        .with_context(|| format!("cannot write {path}"))?;
     let network = model.network();
     let inputs = match model.sigma() {
         Sigma::Map => "image and sigma (the noise level; white is 1)",

@@ -35,7 +35,7 @@ use exit::{Agreed, Code, Misuse};
 
 /// Reconstructs images and volumes that are too large or too slow for one device.
 #[derive(Parser)]
-#[command(version, arg_required_else_help = true, after_help = exit::HELP)]
+#[command(name = "haloscope", version, arg_required_else_help = true, after_help = exit::HELP)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

@@ -13,7 +13,7 @@ use haloscope_study::slurm::{
     follow,
 };
 
-use crate::exit::{Code, Preparation};
+use crate::exit::{Code, Misuse, Preparation};
 use crate::interrupt::{self, Signal};
 use crate::invocation;
 use haloscope_job::words::count;
@@ -110,6 +110,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
     let directory = std::env::current_dir().context("the folder that this was started in")?;
     let command = arguments.command_line()?;
+    arguments.check()?;
     let Some(file) = &arguments.grid else { return run_one(arguments, &directory, &command) };
     let grid = Grid::read(file).or_misuse()?;
     let (name, launch) = (&arguments.name, arguments.launch());
@@ -137,11 +138,36 @@ impl Arguments {
             Some(job) => {
                 let found = std::fs::metadata(job).with_context(|| job.display().to_string());
                 found.or_misuse()?;
+                // What the queue would take hours to find out.
+                haloscope_job::Job::from_file(job).or_misuse()?;
                 words.extend(["reconstruct".into(), job.display().to_string(), "--resume".into()]);
             }
             None => words.extend(self.command.iter().cloned()),
         }
         Ok(words)
+    }
+
+    /// Refuses what cannot run on a cluster.
+    fn check(&self) -> Result<()> {
+        let AllocationArguments { nodes, tasks_per_node, time, .. } = &self.allocation;
+        let is_time = |text: &String| {
+            let is_part = |c: char| c.is_ascii_digit() || matches!(c, ':' | '-');
+            text.starts_with(|c: char| c.is_ascii_digit()) && text.chars().all(is_part)
+        };
+        if let Some(time) = time.as_ref().filter(|time| !is_time(time)) {
+            let reason = format!(
+                "--time: {time} is given; minutes, or a time such as 01:30:00 or 2-00:00:00, is expected"
+            );
+            return Err(Misuse::error(reason));
+        }
+        let ranks = nodes * tasks_per_node;
+        if ranks > 1 && self.launch() == Launch::Ranks && !cfg!(feature = "mpi") {
+            let reason = format!(
+                "this build has no MPI and refuses to run as {ranks} ranks; rebuild with `cargo build --release --features mpi`"
+            );
+            return Err(Misuse::error(reason));
+        }
+        Ok(())
     }
 
     fn until(&self) -> Until {

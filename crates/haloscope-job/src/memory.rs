@@ -90,6 +90,7 @@ impl Expected {
         let before = if looks { image } else { 0 };
         let others = (1..ranks).map(iterations).max().unwrap_or(0);
         let rank_bytes = truth + preparation.first.max(before + iterations(0));
+        let rank_bytes = rank_bytes.max(job.bytes_before_shrinking()?);
         let other_bytes = preparation.other.max(others).min(rank_bytes);
         let weights = forecast.ranks.iter().map(|share| share.memory.weights).max();
         let shared_bytes = (weights.unwrap_or(0) as u64).min(other_bytes.max(1)).min(rank_bytes);
@@ -164,7 +165,7 @@ impl Expected {
         let other_bytes = truth + begins.max(iterations);
         let weights = forecast.ranks.iter().map(|share| share.memory.weights).max();
         let shared_bytes = (weights.unwrap_or(0) as u64).min(other_bytes.max(1));
-        let rank_bytes = (truth + whole).max(other_bytes);
+        let rank_bytes = (truth + whole).max(other_bytes).max(job.bytes_before_shrinking()?);
         Ok(Self { forecast, layout: None, rank_bytes, other_bytes, shared_bytes })
     }
 
@@ -244,6 +245,26 @@ impl Expected {
             "teraflop_per_iteration": self.forecast.flops / 1e12,
             "ranks": self.forecast.ranks.iter().map(rank).collect::<Vec<_>>(),
         })
+    }
+}
+
+impl Job {
+    /// What the first rank holds of images that are made smaller: the largest of the originals, one of which is read at a time.
+    fn bytes_before_shrinking(&self) -> Result<u64> {
+        let simulated = match &self.measurements {
+            Source::Simulation(simulation) => simulation.file(),
+            Source::Files(_) | Source::Scan(_) => None,
+        };
+        let truth = self.truth.as_ref().and_then(|truth| truth.file.as_ref());
+        let start = match &self.start {
+            StartPlan::File(file) => Some(file),
+            _ => None,
+        };
+        let mut most = 0;
+        for file in [simulated, truth, start].into_iter().flatten() {
+            most = most.max(file.bytes_before_shrinking()?);
+        }
+        Ok(most)
     }
 }
 

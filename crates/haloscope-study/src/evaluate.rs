@@ -204,18 +204,24 @@ fn read(file: &Path, denoiser: &NetworkDenoiser) -> Result<Array> {
     let image = io::read(file, &ReadOptions { white: Some(1.0), ..ReadOptions::default() })?;
     check_finite(file, &image.array)?;
     let scale = Scale::automatic(&image);
-    let clean = fit(scale.apply(image.array), denoiser);
+    let clean = fit(scale.apply(image.array), denoiser).map_err(|error| of_file(file, &error))?;
     denoiser.plan(clean.shape()).map_err(|error| of_file(file, &error))?;
     Ok(clean)
 }
 
-/// A colour image for a gray network becomes its mean; a gray one for a colour network comes three times.
-fn fit(image: Array, denoiser: &NetworkDenoiser) -> Array {
+/// A colour image for a gray network becomes its mean. A gray one says nothing of a colour network, whose noise would differ from
+/// channel to channel.
+fn fit(image: Array, denoiser: &NetworkDenoiser) -> Result<Array> {
     match (image.shape()[1], denoiser.model().image_channels()) {
-        (3, 1) => image.mean_axis(Axis(1)).map_or(image, |mean| mean.insert_axis(Axis(1))),
-        (1, 3) => ndarray::concatenate(Axis(1), &[image.view(), image.view(), image.view()])
-            .unwrap_or(image),
-        _ => image,
+        (3, 1) => Ok(image.mean_axis(Axis(1)).map_or(image, |mean| mean.insert_axis(Axis(1)))),
+        (1, 3) => Err(Error::argument(
+            "image",
+            format!(
+                "it is gray, and {} takes colour images; evaluate a gray network on it, such as builtin:gray",
+                denoiser.model().network().name()
+            ),
+        )),
+        _ => Ok(image),
     }
 }
 

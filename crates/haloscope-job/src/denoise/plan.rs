@@ -146,6 +146,18 @@ impl DenoisingPlan {
         if let Some(warning) = network.warning {
             observer.event(Event::Warning(warning));
         }
+        let repeats = match &source {
+            Source::Memory(pieces, _) => pieces.fit.repeats,
+            Source::Bands(_, fit) => fit.repeats,
+        };
+        if repeats > 1 {
+            let warning = format!(
+                "{} is for colour images and this one is gray: its noise is the same in all channels, which such networks \
+                 remove badly; use a gray one, such as builtin:gray",
+                network.name
+            );
+            observer.event(Event::Warning(&warning));
+        }
         let plan = &*network.plan;
         let mut target = picture.target(&denoising.output);
         let by_bands = matches!(source, Source::Bands(..));

@@ -89,6 +89,15 @@ pub(super) fn deblur(data: &mut Data) -> Result<Draft> {
     );
     for index in 0..data.paths.len() {
         let frame = data.loaded(&frames.section, index)?;
+        if frame.shape() != frames.first.shape() {
+            let reason = format!(
+                "it has the shape {:?}, and {} has {:?}; frames of one size and kind are expected",
+                &frame.shape()[1..],
+                data.paths[0].display(),
+                &frames.first.shape()[1..]
+            );
+            return Err(super::unsuitable(&data.paths[index], reason));
+        }
         let sigma = gaussian_width(&frame).unwrap_or(1.5).clamp(0.5, 8.0);
         data.note(
             "blur",
@@ -159,7 +168,10 @@ impl Frames {
         let mut frames = section(None);
         let mut first = plain;
         let mut white = None;
-        if !(0.2..=1.0).contains(&high) && high > 0.0 {
+        // Noise takes floats a little above 1.
+        let is_float = matches!(read.sample, Sample::F16 | Sample::F32 | Sample::F64);
+        let most = if is_float { NOISY_WHITE } else { 1.0 };
+        if !(0.2..=most).contains(&high) && high > 0.0 {
             // White is in the units of the file or in those that are read; only one of them brings the image to 0…1.
             let stored = io::read(path, &ReadOptions { raw: true, ..data.options() })?;
             let stored = white_of(stored.sample, &stored.array);
@@ -275,6 +287,9 @@ fn axes_of(image: &io::Image) -> Option<(&'static str, &'static str)> {
         _ => None,
     }
 }
+
+/// Floats up to this are taken for an image from 0 to 1 with noise.
+const NOISY_WHITE: f32 = 1.5;
 
 /// The value that is white: what a camera of some bits gives at most, for integers; else the largest value.
 fn white_of(sample: Sample, values: &Array) -> f64 {

@@ -11,7 +11,7 @@ use haloscope::io::{self, ReadOptions, WriteOptions};
 use haloscope::{Array, Error, Result};
 
 use crate::Job;
-use crate::document::paths;
+use crate::document::{numbers, paths};
 use crate::sections::measurements::Source;
 use crate::template::{self, Draft, Problem};
 
@@ -52,6 +52,10 @@ pub fn draft(
             "angles",
             format!("{} is given for {problem}; only scans have angles", angles.display()),
         ));
+    }
+    if let Some(angles) = input.angles {
+        // Before anything is written beside the job.
+        numbers::read(angles)?;
     }
     let (mut present, mut filled) = (None, None);
     if let (Problem::Inpainting, [path]) = (problem, input.paths)

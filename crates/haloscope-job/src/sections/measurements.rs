@@ -234,6 +234,16 @@ impl ImageFile {
         Ok(ends)
     }
 
+    /// The bytes of what is read of an image that is made smaller: the original, and the first of its smaller versions.
+    pub(crate) fn bytes_before_shrinking(&self) -> Result<u64> {
+        if self.shrink == 1 {
+            return Ok(0);
+        }
+        let shape = self.open()?.shape().to_vec();
+        let original = shape.iter().fold(4, |bytes: u64, side| bytes.saturating_mul(*side as u64));
+        Ok(original.saturating_add(original / self.shrink as u64))
+    }
+
     fn open(&self) -> Result<Reader> {
         Reader::open(&self.path, &self.options).map_err(|error| self.place.refuse(error))
     }

@@ -266,6 +266,16 @@ impl Frames {
         let mean = |files: &FrameFiles| files.mean(frame, stacking, options);
         let flat = self.flat.as_ref().map(mean).transpose()?;
         let dark = self.dark.as_ref().map(mean).transpose()?;
+        let is_dark = |flat: &Array| match &dark {
+            Some(dark) => flat.iter().zip(dark).all(|(flat, dark)| flat <= dark),
+            None => flat.iter().all(|flat| *flat <= 0.0),
+        };
+        if flat.as_ref().is_some_and(is_dark) {
+            return Err(self.place.refuse(
+                "the flat frames are nowhere brighter than the dark ones, or than 0; frames with the beam and without the \
+                 object are expected in `flat`",
+            ));
+        }
         Ok(means.insert(Arc::new((flat, dark))).clone())
     }
 

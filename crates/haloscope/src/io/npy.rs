@@ -242,17 +242,20 @@ pub(super) fn write_archive(
         let options = SimpleFileOptions::default()
             .compression_method(CompressionMethod::Deflated)
             .large_file(shape.iter().product::<usize>() > 1 << 28);
-        archive.start_file(format!("{entry}.npy"), options).map_err(std::io::Error::other)?;
-        archive.write_all(&make_header(shape, target.sample))?;
-        for band in region::bands(shape, region::BAND) {
-            let values = next(&band)?;
-            samples::write(
-                &mut archive,
-                values.iter().copied(),
-                target.sample,
-                Order::Little,
-                1.0,
-            )?;
+        let mut write = || {
+            archive.start_file(format!("{entry}.npy"), options).map_err(std::io::Error::other)?;
+            archive.write_all(&make_header(shape, target.sample))?;
+            for band in region::bands(shape, region::BAND) {
+                let values = next(&band)?;
+                let values = values.iter().copied();
+                samples::write(&mut archive, values, target.sample, Order::Little, 1.0)?;
+            }
+            Ok(())
+        };
+        if let Err(error) = write() {
+            // An archive that is dropped tries to write its end, and prints that it cannot.
+            std::mem::forget(archive);
+            return Err(error);
         }
         archive.finish().map_err(std::io::Error::other)?;
         Ok(())

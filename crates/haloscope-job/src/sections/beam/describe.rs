@@ -30,6 +30,14 @@ impl Scan {
                 rounded(width)
             ));
         }
+        let (first, last) = extent(&self.angles);
+        if self.angles.len() > 1 && last - first < 1e-6 {
+            warnings.push(format!(
+                "all {} views have one angle, {:.2}°; one for each view is expected",
+                self.angles.len(),
+                first.to_degrees()
+            ));
+        }
         warnings.iter().map(|warning| format!("{}: {warning}", self.beam.place)).collect()
     }
 

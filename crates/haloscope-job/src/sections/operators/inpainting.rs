@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use haloscope::io::{ReadOptions, Reader};
 use haloscope::physics::{Inpainting, Physics};
-use haloscope::{Array, Result};
+use haloscope::{Array, Error, Result};
 use ndarray::Axis;
 
 use super::identity::Same;
@@ -89,6 +89,9 @@ impl Single for Masked {
     fn doubt(&self, presence: &Presence) -> Option<String> {
         let Mask::File(path) = &self.mask else { return None };
         let ((low, high), (least, most)) = (presence.all, presence.there);
+        if least > most {
+            return Some(no_pixel_is_there(path));
+        }
         (most - least <= CONSTANT * (high - low) && high > low).then(|| {
             format!(
                 "all pixels that {} says are there are {least}, and the others are not; 0 marks missing pixels, so the \
@@ -127,7 +130,13 @@ impl Mask {
     /// The mask of images of a shape, without the batch.
     fn make(&self, image: &[usize]) -> Result<Array> {
         let all: Vec<Range<usize>> = image[1..].iter().map(|side| 0..*side).collect();
-        self.part(image, &all)
+        let mask = self.part(image, &all)?;
+        match self {
+            Self::File(path) if mask.iter().all(|present| *present == 0.0) => {
+                Err(Error::argument("mask", no_pixel_is_there(path)))
+            }
+            _ => Ok(mask),
+        }
     }
 
     /// A part of it, a range for each spatial axis.
@@ -148,6 +157,10 @@ impl Mask {
             }
         }
     }
+}
+
+fn no_pixel_is_there(path: &Path) -> String {
+    format!("{} is 0 everywhere, and 0 marks missing pixels: no pixel is left", path.display())
 }
 
 /// The file of a mask for images of a shape.
