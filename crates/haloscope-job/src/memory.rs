@@ -75,6 +75,7 @@ impl Expected {
             ranks,
             method: job.solver.algorithm,
             inner_iterations: job.solver.inner_iterations(),
+            subsets: job.solver.subsets(measured.len()),
             prior,
         };
         if let Some(shards) = job.shard_plan(&layout.image, network, ranks)? {
