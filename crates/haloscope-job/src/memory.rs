@@ -293,6 +293,10 @@ impl Preparation {
         if scan.is_some_and(|scan| scan.is_normalised()) {
             moments.push(image + sum);
         }
+        if job.preparation.has_rings() {
+            // What is sent of rows, and what arrives.
+            moments.push(2 * own(0));
+        }
         let most = moments.into_iter().max().unwrap_or(0);
         // All of a scan, while its parts are dealt.
         let is_dealt = layout.scans.values().any(|scanned| scanned.is_dealt);
