@@ -51,7 +51,7 @@ fn run(job: &Job, ranks: usize) -> Vec<Outcome> {
 }
 
 fn error_of(image: &Array, other: &Array) -> f64 {
-    metrics::mse(image, other).expect("one shape").sqrt()
+    metrics::mse(image, other).expect("one shape")[0].sqrt()
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn rings_and_specks_go_and_the_bits_do_not_depend_on_the_ranks() {
     }
     let image = |job: JobBuilder| {
         let outcome = run(&job.build().expect("a job"), 1).remove(0);
-        outcome.image.whole().expect("replicated").clone()
+        outcome.state.image.whole().expect("replicated").clone()
     };
     let ideal = image(job(folder.path(), "ideal.npy"));
     let flawed = image(job(folder.path(), "flawed.npy"));
@@ -91,7 +91,7 @@ fn hardening_is_a_polynomial_of_the_line_integrals() {
     }
     let image = |job: JobBuilder| {
         let outcome = run(&job.build().expect("a job"), 2).remove(0);
-        outcome.image.whole().expect("replicated").clone()
+        outcome.state.image.whole().expect("replicated").clone()
     };
     let expected = image(job(folder.path(), "ideal.npy"));
     let corrected =
