@@ -51,7 +51,9 @@ fn apply(matrix: &Dense, x: &[f64]) -> Vec<f64> {
 
 fn adjoint(matrix: &Dense, y: &[f64]) -> Vec<f64> {
     let column = |column: usize| {
-        y.iter().enumerate().map(|(row, y)| f64::from(matrix.entries[row * COLUMNS + column]) * y)
+        y.iter()
+            .enumerate()
+            .map(move |(row, y)| f64::from(matrix.entries[row * COLUMNS + column]) * y)
     };
     (0..COLUMNS).map(|at| column(at).sum()).collect()
 }

@@ -4,7 +4,7 @@ use haloscope_comm::{Collectives, Reduction};
 
 use super::algorithm::Setting;
 use super::problem::{Problem, Start};
-use crate::array::{Array, slice, slice_mut};
+use crate::array::{Array, slice_mut};
 use crate::distribute::Subset;
 use crate::error::{Error, Result};
 use crate::image::Image;
