@@ -117,6 +117,12 @@ impl JobBuilder {
         self.section("measurements", keys)
     }
 
+    /// `[preparation]`.
+    #[must_use]
+    pub fn preparation(self, keys: impl FnOnce(Keys) -> Keys) -> Self {
+        self.section("preparation", keys)
+    }
+
     /// One of `[[operators]]`, of this kind.
     #[must_use]
     pub fn operator(mut self, kind: &str, keys: impl FnOnce(Keys) -> Keys) -> Self {

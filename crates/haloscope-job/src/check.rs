@@ -94,6 +94,9 @@ fn check(job: &Job, ranks: usize, together: usize) -> Result<JobPlan> {
         line(name, value);
     }
     line("measurements", job.measurements.describe());
+    if let Some(preparation) = job.preparation.describe() {
+        line("preparation", preparation);
+    }
     if let Some(values) = values {
         line("values", values);
     }

@@ -18,13 +18,14 @@ use crate::saving::Resuming;
 use crate::sections::files::{CheckpointPlan, OutputPlan, StartPlan};
 use crate::sections::measurements::{ImageFile, Source};
 use crate::sections::operators::Entry;
+use crate::sections::preparation::PreparationPlan;
 use crate::sections::prior::{PriorKind, PriorPlan};
 use crate::sections::solver::{FidelityPlan, SolverPlan, StopPlan};
 use crate::shards::{Grid, ShardedPlan};
 
 /// The sections that decide the result; others say when to stop and what to do with it.
-const DECISIVE: [&str; 7] =
-    ["image", "measurements", "operators", "fidelity", "prior", "solver", "start"];
+const DECISIVE: [&str; 8] =
+    ["image", "measurements", "preparation", "operators", "fidelity", "prior", "solver", "start"];
 
 /// What says where the values of the image are, what a network may hold of them, and where it runs. Only the last may decide the
 /// result; checkpoints record what was taken.
@@ -38,9 +39,10 @@ const PLACES: [&str; 6] = [
 ];
 
 /// All sections that a job file may have.
-pub(crate) const SECTIONS: [&str; 11] = [
+pub(crate) const SECTIONS: [&str; 12] = [
     "image",
     "measurements",
+    "preparation",
     "operators",
     "fidelity",
     "prior",
@@ -63,6 +65,7 @@ pub struct Job {
     pub(crate) name: String,
     pub(crate) image: ImagePlan,
     pub(crate) measurements: Source,
+    pub(crate) preparation: PreparationPlan,
     pub(crate) operators: Vec<Entry>,
     pub(crate) fidelity: FidelityPlan,
     pub(crate) prior: PriorPlan,
@@ -229,6 +232,8 @@ impl Job {
             return Err(missing("[operators]", "what measured the image"));
         }
         measurements.suit(&operators)?;
+        let preparation = top.section("preparation", PreparationPlan::read)?.unwrap_or_default();
+        preparation.check(&operators)?;
         let fidelity = top.section("fidelity", FidelityPlan::read)?.unwrap_or_default();
         let mut prior = top.section("prior", PriorPlan::read)?.unwrap_or_default();
         image.grid = Grid::only(image.grid.take(), prior.take_grid())?;
@@ -265,6 +270,7 @@ impl Job {
             name,
             image,
             measurements,
+            preparation,
             operators,
             fidelity,
             prior,

@@ -75,6 +75,7 @@ impl Expected {
             ranks,
             method: job.solver.algorithm,
             inner_iterations: job.solver.inner_iterations(),
+            subsets: job.solver.subsets(measured.len()),
             prior,
         };
         if let Some(shards) = job.shard_plan(&layout.image, network, ranks)? {
@@ -312,6 +313,10 @@ impl Preparation {
         }
         if scan.is_some_and(|scan| scan.is_normalised()) {
             moments.push(image + sum);
+        }
+        if job.preparation.has_rings() {
+            // What is sent of rows, and what arrives.
+            moments.push(2 * own(0));
         }
         let most = moments.into_iter().max().unwrap_or(0);
         // All of a scan, while its parts are dealt.

@@ -193,7 +193,8 @@ impl Acquired {
         }
         let factory = Factory::new(made.len(), move |index, _, _| made[index].make());
         let physics = distribute(factory, &of_physics)?;
-        let data = acquire(ctx, job, &mut layout, &physics)?;
+        let mut data = acquire(ctx, job, &mut layout, &physics)?;
+        job.preparation.apply(&physics, &layout.recipes, &mut data)?;
         let first = data.get(0).filter(|_| ctx.is_root());
         let doubt = first.and_then(|first| layout.doubt(job, first));
         let physics = Operators::Dealt(Box::new(physics), data);

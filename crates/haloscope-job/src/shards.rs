@@ -144,6 +144,12 @@ impl Job {
                     .into(),
             );
         }
+        if self.preparation.is_given() {
+            return Some(
+                "[preparation] works on whole views, and an image in shards has parts of them"
+                    .into(),
+            );
+        }
         if self.output.folder.is_some() && self.output.files.is_empty() {
             return Some(
                 "pictures and a report are not made of an image in shards, so `folder` of [output] stays empty: give `file`"

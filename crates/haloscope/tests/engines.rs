@@ -125,6 +125,7 @@ fn forecasts_tell_the_memory_of_a_device_apart() {
             ranks,
             method: "pgd".parse().expect("a method"),
             inner_iterations: 0,
+            subsets: 1,
             prior: PriorWork::Network(prior),
         };
         workload.forecast().expect("a forecast")

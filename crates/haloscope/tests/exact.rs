@@ -233,6 +233,7 @@ fn a_reconstruction_sends_what_was_foretold_and_computes_nothing_twice() {
             ranks,
             method: ProximalGradient::METHOD,
             inner_iterations: 0,
+            subsets: 1,
             prior: PriorWork::Network(Denoising {
                 denoiser: &denoiser,
                 tiling: exact(),

@@ -130,6 +130,7 @@ fn forecast(small: &Small, ranks: usize) -> Forecast {
         ranks,
         method: ProximalGradient::METHOD,
         inner_iterations: 0,
+        subsets: 1,
         prior: PriorWork::Network(Denoising {
             denoiser: &denoiser,
             tiling: small.tiling.clone(),

@@ -20,6 +20,7 @@ fn forecast(small: &Small, ranks: usize) -> Forecast {
         ranks,
         method: small.method,
         inner_iterations: small.inner_iterations,
+        subsets: 1,
         prior: match small.method {
             method if method.takes_no_prior() => PriorWork::None,
             method if method.takes_network() && small.has_network => {
@@ -113,6 +114,7 @@ fn messages_of_many_operators_and_of_shared_total_variation_are_foretold() {
                     ranks,
                     method: "pgd".parse().expect("a method"),
                     inner_iterations: 0,
+                    subsets: 1,
                     prior: match iterations {
                         usize::MAX => PriorWork::None,
                         iterations => PriorWork::TotalVariation {

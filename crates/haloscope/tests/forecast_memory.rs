@@ -131,6 +131,7 @@ impl Case {
             ranks: self.ranks,
             method: self.method,
             inner_iterations: INNER,
+            subsets: 1,
             prior: match self.prior {
                 PriorKind::None => forecast::PriorWork::None,
                 PriorKind::TotalVariation => forecast::PriorWork::TotalVariation {

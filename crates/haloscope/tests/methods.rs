@@ -210,11 +210,12 @@ fn the_guide_lists_the_methods_as_they_are() {
             Priors::TotalVariation => "total variation",
             Priors::None => "none",
         };
-        let is_picky = method.fidelities.iter().any(|(_, taken)| matches!(taken, Taken::Not(_)));
-        let fidelity = match (method.data_term, is_picky) {
-            (DataUse::Nothing, _) => " ",
-            (_, true) => " l2 ",
-            (_, false) => " any ",
+        let taken = method.fidelities.iter().filter(|(_, taken)| !matches!(taken, Taken::Not(_)));
+        let taken: Vec<&str> = taken.map(|(name, _)| *name).collect();
+        let fidelity = match method.data_term {
+            DataUse::Nothing => " ".into(),
+            _ if taken.len() < method.fidelities.len() => format!(" {} ", taken.join(", ")),
+            _ => " any ".into(),
         };
         // Those for the prox of the data term are listed below the table.
         let keys: Vec<String> = (method.keys.iter())

@@ -2,7 +2,7 @@
 
 from ._fidelity import L1, L2, AmplitudeLoss, DataFidelity, DistributedDataFidelity, IndicatorL2, PoissonLikelihood
 from ._method import Optim
-from ._methods import ADMM, CG, DRS, FISTA, HQS, PDCP, PGD, Landweber, REDFixedPoint, REDGradient
+from ._methods import ADMM, CG, DRS, FISTA, HQS, MLEM, OSEM, OSSART, PDCP, PGD, SIRT, Landweber, REDFixedPoint, REDGradient
 from ._prior import RED, PnP, Prior, TVPrior
 from ._reconstruct import reconstruct
 from ._result import Record, Result
@@ -15,9 +15,13 @@ __all__ = [
     "HQS",
     "L1",
     "L2",
+    "MLEM",
+    "OSEM",
+    "OSSART",
     "PDCP",
     "PGD",
     "RED",
+    "SIRT",
     "AmplitudeLoss",
     "DataFidelity",
     "DistributedDataFidelity",

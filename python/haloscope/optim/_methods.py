@@ -140,8 +140,70 @@ class Landweber(Optim):
     _method = "landweber"
 
 
+class SIRT(Optim):
+    """Simultaneous iterative reconstruction: residuals over the sums of rows, corrections over the sums of columns.
+
+    ``relaxation=1.0`` is the part of a correction that is applied.
+
+    >>> import haloscope
+    >>> scan = haloscope.physics.Tomography((1, 16, 16), angles=30)
+    >>> y = scan.A(haloscope.io.phantom.shepp_logan((16, 16)))
+    >>> len(haloscope.optim.SIRT(max_iter=3)(y, scan, x_init="zeros").records)
+    3
+    """
+
+    _method = "sirt"
+
+
+class OSSART(SIRT):
+    """SIRT with ordered subsets: every n-th operator of a stack in turn, such as the groups of :meth:`Tomography.split`.
+
+    ``subsets`` is their number, by default that of the operators.
+
+    >>> import haloscope
+    >>> scan = haloscope.physics.Tomography((1, 16, 16), angles=30)
+    >>> groups = scan.split(5)
+    >>> y = groups.A(haloscope.io.phantom.shepp_logan((16, 16)))
+    >>> len(haloscope.optim.OSSART(max_iter=2, subsets=5)(y, groups, x_init="zeros").records)
+    2
+    """
+
+    _method = "os-sart"
+
+
+class MLEM(Optim):
+    """Expectation maximisation for counts, also known as the method of Richardson and Lucy; it takes a Poisson fidelity.
+
+    >>> import haloscope
+    >>> blur = haloscope.physics.Blur(haloscope.kernels.gaussian(1.0), "circular", img_size=(3, 16, 16))
+    >>> y = blur.A(haloscope.io.phantom.landscape(16, 16)) * 100
+    >>> lucy = haloscope.optim.MLEM(haloscope.optim.PoissonLikelihood(), max_iter=3)
+    >>> len(lucy(y, blur).records)
+    3
+    """
+
+    _method = "mlem"
+
+
+class OSEM(MLEM):
+    """Expectation maximisation with ordered subsets; ``subsets`` is their number, by default that of the operators.
+
+    >>> import haloscope
+    >>> frame = haloscope.physics.Denoising(img_size=(1, 8, 8))
+    >>> y = [haloscope.io.phantom.shepp_logan((8, 8)) + 1.0] * 2
+    >>> osem = haloscope.optim.OSEM(haloscope.optim.PoissonLikelihood(), max_iter=2)
+    >>> len(osem(y, [frame, frame]).records)
+    2
+    """
+
+    _method = "osem"
+
+
+#: Methods that take no prior.
+PRIORLESS: tuple[type[Optim], ...] = (CG, Landweber, SIRT, OSSART, MLEM, OSEM)
+
 #: By their names in job files.
 METHODS: dict[str, type[Optim]] = {
     method._method: method
-    for method in (PGD, FISTA, ADMM, DRS, HQS, REDGradient, REDFixedPoint, PDCP, CG, Landweber)
+    for method in (PGD, FISTA, ADMM, DRS, HQS, REDGradient, REDFixedPoint, PDCP, *PRIORLESS)
 }

@@ -13,7 +13,7 @@ from ..models import Denoiser, denoiser_for
 from ..physics import Physics, Stack
 from ..physics._stacks import as_stack
 from ._method import Optim
-from ._methods import CG, METHODS, PDCP, Landweber
+from ._methods import METHODS, PDCP, PRIORLESS
 from ._prior import PnP, Prior, TVPrior
 from ._result import Result
 
@@ -75,7 +75,7 @@ def reconstruct(
 
 
 def _prior_named(denoiser: Any, channels: int, method: type[Optim]) -> Prior | None:
-    if denoiser is None or isinstance(denoiser, Prior) or method in (CG, Landweber):
+    if denoiser is None or isinstance(denoiser, Prior) or method in PRIORLESS:
         return denoiser if isinstance(denoiser, Prior) else None
     if isinstance(denoiser, str) and denoiser == "tv" or method is PDCP:
         return TVPrior()

@@ -69,6 +69,7 @@ impl<'a> Planner<'a> {
             ranks,
             method: self.method,
             inner_iterations: self.what.inner_iterations,
+            subsets: self.method.subsets(None, self.what.measurements.len()),
             prior: self.prior(tiling),
         }
         .forecast()?;

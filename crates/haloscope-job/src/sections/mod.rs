@@ -9,6 +9,7 @@ mod kernel;
 pub(crate) mod measurements;
 pub(crate) mod operators;
 pub(crate) mod placement;
+pub(crate) mod preparation;
 pub(crate) mod prior;
 mod scan_file;
 pub(crate) mod solver;

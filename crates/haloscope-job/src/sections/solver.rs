@@ -133,7 +133,10 @@ impl SolverPlan {
             DataUse::Nothing => 0.0,
             DataUse::Prox => self.inner_iterations() as f64 + 1.0,
             DataUse::Gradient { values } if values > 0 => 2.0,
-            DataUse::Gradient { .. } | DataUse::Normal | DataUse::Dual => 1.0,
+            DataUse::Gradient { .. }
+            | DataUse::Normal
+            | DataUse::Dual
+            | DataUse::Subsets { .. } => 1.0,
         }
     }
 
@@ -176,6 +179,11 @@ impl SolverPlan {
     /// The most iterations for a prox of the data term; 0 for methods without one.
     pub(crate) fn inner_iterations(&self) -> usize {
         self.keys.count("inner-iterations").unwrap_or(0)
+    }
+
+    /// The ordered subsets of so many operators; 1 for methods without any.
+    pub(crate) fn subsets(&self, operators: usize) -> usize {
+        self.algorithm.subsets(self.keys.count("subsets"), operators)
     }
 
     /// The problem, with what the method needs of it.

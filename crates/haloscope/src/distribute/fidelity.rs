@@ -9,8 +9,8 @@ use haloscope_comm::{Collectives, Context, Reduction};
 
 use super::agree::agree;
 use super::segments;
-use super::stack::part;
-use super::{Distribute, DistributedStack, Terms};
+use super::stack::{linear, part};
+use super::{Distribute, DistributedStack, Residual, Subset, Terms};
 use crate::array::{Array, View, scale, scale_and_add, slice, slice_mut};
 use crate::error::{Error, Result};
 use crate::fidelity::{Fidelities, Fidelity};
@@ -153,6 +153,26 @@ impl DistributedFidelity {
         let values = values.into_inner().unwrap_or_else(PoisonError::into_inner);
         let value = stack.sum_values(Ok(values))? / self.divisor(stack);
         Ok((value, self.reduced(gradient, stack)))
+    }
+
+    /// `Σ Aᵢᵀ rᵢ` over some of the operators, where `rᵢ` is a [`Residual`] at the image.
+    pub(crate) fn back_project(
+        &self,
+        stack: &DistributedStack,
+        image: &View,
+        data: &Measurements,
+        subset: Subset,
+        residual: Residual<'_>,
+    ) -> Result<Array> {
+        let batch = self.check(stack, image, data)?;
+        let indices = subset.indices(stack.len());
+        stack.subset(&indices).sum_images("subset", batch, |place, operator| {
+            let index = indices[place];
+            let (expected, measured) = (operator.forward(image)?, part(data, index)?);
+            let residual =
+                self.with(index, |fidelity| residual.of(index, expected, measured, fidelity))?;
+            linear(index, operator)?.adjoint(&residual)
+        })
     }
 
     /// `w` where the whole is `w/2 ‖A x − y‖²`.

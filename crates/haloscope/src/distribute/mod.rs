@@ -20,6 +20,7 @@ mod segments;
 mod sharded_denoiser;
 mod sharded_stack;
 mod stack;
+mod subset;
 mod terms;
 mod total_variation;
 mod whole;
@@ -45,6 +46,7 @@ pub use terms::Terms;
 pub use total_variation::DistributedTotalVariation;
 
 pub(crate) use sharded_stack::has_pointwise_solution;
+pub(crate) use subset::{Residual, Subset};
 pub(crate) use workers::Workers;
 
 /// Something that ranks can share.

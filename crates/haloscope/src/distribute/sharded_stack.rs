@@ -136,6 +136,23 @@ impl ShardedStack {
                 Ok(Arc::new(Space::of_regions(ctx, &shape, regions)?))
             })
             .collect::<Result<_>>()?;
+        Ok(Self::of(operators, measured, space, workers))
+    }
+
+    /// The stack of these operators alone, with the same parts of their measurements; they are counted anew.
+    pub(crate) fn subset(&self, indices: &[usize]) -> Self {
+        let operators = indices.iter().map(|index| self.operators[*index].clone());
+        let measured = indices.iter().map(|index| self.measured[*index].clone());
+        Self::of(operators.collect(), measured.collect(), &self.space, self.workers.clone())
+    }
+
+    fn of(
+        operators: Vec<Operator>,
+        measured: Vec<Arc<Space>>,
+        space: &Arc<Space>,
+        workers: Workers,
+    ) -> Self {
+        let ctx = space.context();
         let windows: Vec<_> = operators.iter().map(Operator::window).collect();
         let (of_image, of_data) = needed(&windows, space, &measured);
         let (image_reads, data_reads) = (Reads::new(ctx, of_image), Reads::new(ctx, of_data));
@@ -144,7 +161,7 @@ impl ShardedStack {
             _ => false,
         };
         let space = space.clone();
-        Ok(Self { workers, operators, space, measured, image_reads, data_reads, is_pointwise })
+        Self { workers, operators, space, measured, image_reads, data_reads, is_pointwise }
     }
 
     /// The images' space.

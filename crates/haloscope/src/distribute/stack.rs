@@ -158,6 +158,22 @@ impl DistributedStack {
         })
     }
 
+    /// The stack of these operators alone, which are on the same ranks and are counted anew.
+    pub(super) fn subset(&self, indices: &[usize]) -> Self {
+        let place = |index: usize| indices.iter().position(|of_subset| *of_subset == index);
+        let local = self.local.iter();
+        let local = local.filter_map(|(index, own)| Some((place(*index)?, own.clone()))).collect();
+        let owners: Vec<usize> = indices.iter().map(|index| self.owners[*index]).collect();
+        let shapes = indices.iter().map(|index| self.measurement_shapes[*index].clone());
+        Self {
+            local,
+            rounds: rounds(&owners),
+            owners,
+            measurement_shapes: shapes.collect(),
+            ..self.clone()
+        }
+    }
+
     /// `Aᵢᵀ yᵢ` of the rank's own operators.
     pub fn adjoint_terms(&self, measurements: &Measurements) -> Result<Terms<'_>> {
         self.check_linear("adjoint")?;

@@ -111,6 +111,12 @@ pub trait Fidelity: Send + Sync + fmt::Debug {
         None
     }
 
+    /// Measured over expected counts at `u`, for the likelihood of counts; `None` for all others.
+    fn count_ratio(&self, u: &View, y: &View) -> Option<Result<Array>> {
+        let _ = (u, y);
+        None
+    }
+
     /// The least second derivative of `d(·, y)` where it is smallest, for a fidelity that is smooth there and has no bound on
     /// its curvature elsewhere: a step of one over it, times `‖A‖⁻²`, is where backtracking begins. `None` for all others.
     fn curvature_at_best(&self, y: &View) -> Option<f64> {

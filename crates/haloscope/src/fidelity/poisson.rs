@@ -163,6 +163,18 @@ impl Fidelity for Poisson {
         }))
     }
 
+    /// Where no counts are expected but some were measured, the ratio is that of the least number above 0 that is expected.
+    fn count_ratio(&self, u: &View, y: &View) -> Option<Result<Array>> {
+        let pair = match self.pair(&Layout::Replicated, u, y) {
+            Ok(pair) => pair,
+            Err(error) => return Some(Err(error)),
+        };
+        Some(Ok(pair.map(|u, y| {
+            let (v, z) = (self.expected(f64::from(u)), self.measured(f64::from(y)));
+            if z == 0.0 { 0.0 } else { (z / v.max(f64::from(f32::MIN_POSITIVE))) as f32 }
+        })))
+    }
+
     /// `d″ = z / (g v)²`, which is `1 / (g² z)` where `v = z`; without a count there is no curvature at all, so one is the
     /// least that counts.
     fn curvature_at_best(&self, y: &View) -> Option<f64> {

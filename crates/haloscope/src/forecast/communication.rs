@@ -14,6 +14,8 @@ pub(super) enum DataTerm {
     Prox { iterations: usize },
     /// The prox of its conjugate on the measurements, and their adjoint.
     Dual,
+    /// What is projected back of so many subsets of the operators.
+    Subsets { count: usize },
 }
 
 /// What each rank sends in an iteration, at most, with a denoiser to which the ranks contribute `parts` elements, if there
@@ -43,12 +45,17 @@ pub(super) fn iteration(
     let residuals = |iterations: usize| 3 + iterations / 32;
     let sums = match data_term {
         DataTerm::Gradient { .. } | DataTerm::Normal | DataTerm::Dual => 1,
+        DataTerm::Subsets { count } => count,
         // Of the first prox the right-hand side.
         DataTerm::Prox { .. } if is_divided => 1,
         DataTerm::Prox { iterations } => 1 + residuals(iterations) + iterations,
     };
     add(sums, agree());
-    add(sums, sum_of_images(elements, terms));
+    match data_term {
+        // Every operator has one turn; each subset ends with an image.
+        DataTerm::Subsets { count } => add_subsets(&mut add, elements, terms, count),
+        _ => add(sums, sum_of_images(elements, terms)),
+    }
     match data_term {
         // Every rank has its own rows, which are gathered for the operators, and in the end.
         DataTerm::Prox { iterations } if is_divided => {
@@ -68,7 +75,7 @@ pub(super) fn iteration(
         }
         // Whether each rank has its duals.
         DataTerm::Dual => add(1, agree()),
-        DataTerm::Prox { .. } | DataTerm::Normal => (),
+        DataTerm::Prox { .. } | DataTerm::Normal | DataTerm::Subsets { .. } => (),
     }
     if let Some(parts) = parts {
         add(1, agree());
@@ -85,6 +92,19 @@ fn sum_of_images(elements: usize, terms: &[usize]) -> Vec<u64> {
     let segments: Vec<usize> = segments.map(|segment| segment.len()).collect();
     let terms = own_segments(elements, &segments, terms).into_iter();
     terms.zip(gathered(&segments)).map(|(terms, gathered)| terms + gathered).collect()
+}
+
+/// What each rank sends for sums over so many subsets of the operators, in which every operator has one turn.
+fn add_subsets(
+    add: &mut impl FnMut(usize, Vec<u64>),
+    elements: usize,
+    terms: &[usize],
+    subsets: usize,
+) {
+    let segments = partition::even(elements, terms.len()).into_iter();
+    let segments: Vec<usize> = segments.map(|segment| segment.len()).collect();
+    add(1, own_segments(elements, &segments, terms));
+    add(subsets, gathered(&segments));
 }
 
 /// What each rank sends so that all have their segments of a sum: the others' segments of its own terms.

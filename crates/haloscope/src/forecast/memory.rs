@@ -133,6 +133,10 @@ impl Workload<'_> {
                 let points = traffic.map_or(largest, |_| own.iter().sum());
                 moments.push(arrays(count(held.prior)) + measured(points + largest));
             }
+            if let DataUse::Subsets { has_weights } = self.method.data_term {
+                // What an operator expects, and the residual in its place or beside it.
+                base = if has_weights { base + base_measurements } else { base };
+            }
             let prior = count(held.prior) + kept;
             // A denoiser that clamps or scales what the method needs once more has a copy.
             let copies = |has_range: bool| f64::from(u8::from(has_range && held.prior_copies));

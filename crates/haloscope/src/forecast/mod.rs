@@ -45,6 +45,7 @@ const MOST_ELEMENTS: f64 = 1e13;
 ///     ranks: 2,
 ///     method: "pgd".parse()?,
 ///     inner_iterations: 0,
+///     subsets: 1,
 ///     prior: PriorWork::Network(Denoising { denoiser: &denoiser, tiling, has_range: false }),
 /// };
 /// let forecast = job.forecast()?;
@@ -64,6 +65,8 @@ pub struct Workload<'a> {
     pub method: Method,
     /// The most iterations for a prox of the data term, of the methods that take one.
     pub inner_iterations: usize,
+    /// The ordered subsets of the operators, of the methods that have them; 1 for all others.
+    pub subsets: usize,
     /// What the method knows of images.
     pub prior: PriorWork<'a>,
 }
@@ -310,6 +313,7 @@ impl Workload<'_> {
             DataUse::Prox => DataTerm::Prox { iterations: self.inner_iterations },
             DataUse::Normal => DataTerm::Normal,
             DataUse::Dual => DataTerm::Dual,
+            DataUse::Subsets { .. } => DataTerm::Subsets { count: self.subsets.max(1) },
             DataUse::Gradient { values } => DataTerm::Gradient { values },
             DataUse::Nothing => DataTerm::Gradient { values: 0 },
         }
@@ -415,6 +419,7 @@ mod tests {
             ranks,
             method: PrimalDual::METHOD,
             inner_iterations: 0,
+            subsets: 1,
             prior: variation(),
         }
     }

@@ -110,6 +110,11 @@ impl Workload<'_> {
                 (1 + values as u64).saturating_mul(forward + value) + adjoint
             }
             DataTerm::Normal | DataTerm::Dual => forward + adjoint,
+            // Each subset agrees on its projections and on what is projected back.
+            DataTerm::Subsets { count } => {
+                let agreements = 2 * traffic::all_gather(&vec![1; self.ranks])[rank];
+                forward + adjoint + (count - 1) as u64 * agreements
+            }
             // Products of the direction and the residual in every iteration.
             DataTerm::Prox { iterations } => {
                 let normals = (4 + iterations + iterations / 32) as u64;
@@ -157,6 +162,7 @@ mod tests {
             ranks,
             method: "fista".parse().expect("a method"),
             inner_iterations: 0,
+            subsets: 1,
             prior: PriorWork::TotalVariation {
                 denoiser: TotalVariation::default(),
                 has_range: false,

@@ -5,7 +5,7 @@ use std::fmt;
 use haloscope_comm::Context;
 
 use crate::array::Array;
-use crate::distribute::Workers;
+use crate::distribute::{Residual, Subset, Workers};
 use crate::error::Result;
 use crate::image::Image;
 use crate::least_squares::{LeastSquaresOptions, NormOptions, SquaredNorm};
@@ -68,6 +68,12 @@ pub(crate) trait DataTerm: Send + Sync + fmt::Debug {
 
     /// `Aᵀv` of something like the data.
     fn adjoint_of(&self, parts: &Measurements) -> Result<Image>;
+
+    /// What this rank has of `A x`.
+    fn forward(&self, image: &Image) -> Result<Measurements>;
+
+    /// `Σ Aᵢᵀ rᵢ` over some of the operators, where `rᵢ` is a residual at the image.
+    fn back_project(&self, image: &Image, subset: Subset, residual: Residual<'_>) -> Result<Image>;
 
     /// `AᵀA x`.
     fn normal(&self, image: &Image) -> Result<Image>;

@@ -4,7 +4,7 @@ use haloscope_comm::Context;
 
 use super::data_term::DataTerm;
 use crate::array::Array;
-use crate::distribute::{DistributedFidelity, DistributedStack, Workers};
+use crate::distribute::{DistributedFidelity, DistributedStack, Residual, Subset, Workers, agree};
 use crate::error::Result;
 use crate::image::Image;
 use crate::least_squares::{LeastSquaresOptions, NormOptions, SquaredNorm};
@@ -117,6 +117,18 @@ impl DataTerm for Dealt {
 
     fn adjoint_of(&self, parts: &Measurements) -> Result<Image> {
         Ok(self.physics.adjoint(parts)?.into())
+    }
+
+    fn forward(&self, image: &Image) -> Result<Measurements> {
+        let terms = self.physics.forward_terms(image.whole()?)?.into_local();
+        agree(self.context(), terms)
+    }
+
+    fn back_project(&self, image: &Image, subset: Subset, residual: Residual<'_>) -> Result<Image> {
+        let image = image.whole()?;
+        let back =
+            self.fidelity.back_project(&self.physics, image, &self.data, subset, residual)?;
+        Ok(back.into())
     }
 
     fn normal(&self, image: &Image) -> Result<Image> {

@@ -66,6 +66,12 @@ pub(super) const INNER_ITERATIONS: Key =
 /// The residual at which they stop.
 pub(super) const INNER_TOLERANCE: Key =
     Key::optional("inner-tolerance", KeyKind::NotNegative, Some(KeyValue::Number(1e-6)), "");
+/// By how much of what a step of SIRT corrects.
+pub(super) const CORRECTION: Key =
+    Key::optional("relaxation", KeyKind::Positive, Some(KeyValue::Number(1.0)), "");
+/// How many ordered subsets there are of the operators.
+pub(super) const SUBSETS: Key =
+    Key::optional("subsets", KeyKind::Count, None, "as many as operators");
 /// The weight of what a denoiser removes.
 pub(super) const WEIGHT: Key = Key::required("weight", KeyKind::Positive, "");
 

@@ -131,6 +131,11 @@ pub enum DataUse {
     Prox,
     /// The prox of its conjugate, on the measurements: these have a dual each.
     Dual,
+    /// What is projected back of the residuals, one subset of the operators after the other.
+    Subsets {
+        /// Whether each measurement has weights.
+        has_weights: bool,
+    },
 }
 
 /// The arrays as large as the image that a method holds itself: without those that the data term, the prior or a sum over
@@ -209,6 +214,16 @@ impl Method {
     #[must_use]
     pub fn has_prox(self) -> bool {
         self.data_term == DataUse::Prox
+    }
+
+    /// How many ordered subsets it takes of so many operators, if this many are asked for: by default as many as there are
+    /// operators, and 1 if it has none.
+    #[must_use]
+    pub fn subsets(self, asked: Option<usize>, operators: usize) -> usize {
+        match self.key("subsets") {
+            Some(_) => asked.unwrap_or(operators),
+            None => 1,
+        }
     }
 
     /// Whether a network can be its prior.

@@ -11,6 +11,7 @@ mod backtracking;
 mod checkpoint;
 mod data_term;
 mod dealt;
+mod expectation;
 mod fill;
 mod fill_parts;
 mod half_quadratic;
@@ -19,6 +20,7 @@ mod keys;
 mod least_squares;
 mod method;
 mod noise;
+mod ordered_subsets;
 mod primal_dual;
 mod prior;
 mod problem;
@@ -27,6 +29,7 @@ mod proximal_gradient;
 mod record;
 mod red;
 mod sharded;
+mod sirt;
 mod splitting;
 mod state;
 mod stop;
@@ -44,6 +47,7 @@ pub use algorithm::{Algorithm, Setting};
 pub use back_projection::FilteredBackProjection;
 pub use backtracking::Backtracking;
 pub use checkpoint::{Checkpoints, Every, FolderLock, Found, JobId, Part, Parts, Wanted};
+pub use expectation::ExpectationMaximisation;
 pub use half_quadratic::{HalfQuadratic, Schedule};
 pub use ingredients::{Ingredients, PriorForms};
 pub use keys::{Key, KeyKind, KeyValue, Keys};
@@ -57,6 +61,7 @@ pub use prox_primal_dual::ProxPrimalDual;
 pub use proximal_gradient::{Fista, ProximalGradient};
 pub use record::{Record, Seconds, gather_records};
 pub use red::{RedFixedPoint, RedGradient};
+pub use sirt::Sirt;
 pub use splitting::{Admm, DouglasRachford};
 pub use state::State;
 pub use stop::{Reason, Stopping};
@@ -74,6 +79,10 @@ pub static METHODS: &[Method] = &[
     PrimalDual::METHOD,
     ConjugateGradient::METHOD,
     Landweber::METHOD,
+    Sirt::METHOD,
+    Sirt::SUBSETS_METHOD,
+    ExpectationMaximisation::METHOD,
+    ExpectationMaximisation::SUBSETS_METHOD,
     FilteredBackProjection::METHOD,
 ];
 

@@ -9,7 +9,9 @@ use super::dealt::Dealt;
 use super::fill::fill;
 use super::sharded::Sharded;
 use crate::array::Array;
-use crate::distribute::{DistributedFidelity, DistributedStack, ShardedStack, Workers};
+use crate::distribute::{
+    DistributedFidelity, DistributedStack, Residual, ShardedStack, Subset, Workers,
+};
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::least_squares::{LeastSquaresOptions, NormOptions};
@@ -179,6 +181,21 @@ impl Problem {
     /// An array of the shape of what this rank has of an operator's measurement, in the layout of the measurements.
     pub fn part_image(&self, operator: usize, part: Array) -> Result<Image> {
         self.term.part_image(operator, part)
+    }
+
+    /// What this rank has of `A x`.
+    pub(super) fn forward(&self, image: &Image) -> Result<Measurements> {
+        self.term.forward(image)
+    }
+
+    /// `Σ Aᵢᵀ rᵢ` over some of the operators, where `rᵢ` is a residual at the image.
+    pub(super) fn back_project(
+        &self,
+        image: &Image,
+        subset: Subset,
+        residual: Residual<'_>,
+    ) -> Result<Image> {
+        self.term.back_project(image, subset, residual)
     }
 
     /// `AᵀA x`.

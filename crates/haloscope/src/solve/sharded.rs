@@ -4,7 +4,7 @@ use haloscope_comm::{Collectives, Context, Reduction};
 
 use super::data_term::DataTerm;
 use crate::array::{Array, scale, scale_and_add, slice, slice_mut};
-use crate::distribute::{DistributedFidelity, ShardedStack, Workers};
+use crate::distribute::{DistributedFidelity, Residual, ShardedStack, Subset, Workers};
 use crate::error::{Error, Result};
 use crate::image::{Image, Layout};
 use crate::least_squares::{
@@ -200,6 +200,26 @@ impl DataTerm for Sharded {
 
     fn adjoint_of(&self, parts: &Measurements) -> Result<Image> {
         self.physics.adjoint(parts)
+    }
+
+    fn forward(&self, image: &Image) -> Result<Measurements> {
+        self.physics.forward(image)
+    }
+
+    fn back_project(&self, image: &Image, subset: Subset, residual: Residual<'_>) -> Result<Image> {
+        let indices = subset.indices(self.physics.len());
+        let physics = self.physics.subset(&indices);
+        let mut parts = physics.forward(image)?;
+        let residuals = parts.iter_mut().try_for_each(|(place, part)| {
+            let (index, expected) = (indices[place], std::mem::take(part));
+            let measured = self.part(index)?;
+            *part = self
+                .fidelity
+                .with(index, |fidelity| residual.of(index, expected, measured, fidelity))?;
+            Ok(())
+        });
+        self.layout.agree(residuals)?;
+        physics.adjoint(&parts)
     }
 
     fn normal(&self, image: &Image) -> Result<Image> {

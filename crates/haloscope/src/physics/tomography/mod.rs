@@ -9,6 +9,7 @@ mod geometry;
 mod norm;
 mod oblique;
 mod planar;
+mod prepare;
 mod reconstruct;
 mod resample;
 mod space;
@@ -25,5 +26,6 @@ pub use geometry::{
 };
 pub use norm::unit_factor;
 pub use planar::Tomography2d;
+pub use prepare::{PhaseFilter, correct_hardening, remove_outliers, remove_rings};
 pub use reconstruct::MissingArc;
 pub use spatial::Tomography3d;
