@@ -368,11 +368,12 @@ mod tests {
         }
         // More ranks than slabs.
         assert_eq!(grid([64, 96, 96], 16), (vec![8, 1, 2], 1.0));
-        assert_eq!(grid([16, 96, 192], 8), (vec![2, 1, 4], 1.0));
+        assert_eq!(grid([16, 96, 192], 8), (vec![2, 2, 2], 1.0));
         assert_eq!(grid([4, 96, 96], 4), (vec![1, 2, 2], 1.0));
         assert_eq!(grid([40, 96, 96], 6).0, [5, 1, 1]);
-        // Nine grains of planes for four ranks: a slab would have a third more than a block. Of 33 grains, a tenth more.
-        assert_eq!(grid([72, 96, 96], 4), (vec![1, 2, 2], 1.0));
+        // Nine grains of planes for four ranks: a slab would have a third more than a block, and half a slab a ninth. Of 33 grains,
+        // a slab has an eleventh more.
+        assert_eq!(grid([72, 96, 96], 4).0, [2, 1, 2]);
         assert_eq!(grid([264, 96, 96], 4).0, [4, 1, 1]);
     }
 

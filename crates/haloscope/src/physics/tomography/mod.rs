@@ -11,6 +11,7 @@ mod oblique;
 mod planar;
 mod reconstruct;
 mod resample;
+mod shadow;
 mod space;
 mod spatial;
 mod strip;
