@@ -3,10 +3,14 @@
 //! Each rank reads what is its own: the files of its operators, the views of its groups. What the first rank had to read to
 //! know the shape of a scan it deals to the others, so that no file is read twice.
 
+use std::ops::Range;
+
 use haloscope::array::extremes;
 use haloscope::distribute::{DistributedStack, ShardedStack, agree};
+use haloscope::image::Space;
 use haloscope::{Array, Digest, Error, Image, Measurements, Result};
 use haloscope_comm::{Collectives, Context};
+use ndarray::{Axis, Slice};
 
 use crate::Job;
 use crate::layout::{Layout, Scanned};
@@ -159,7 +163,7 @@ impl Layout {
                 }
                 (source, Some(scanned), Some(views)) => {
                     let own = &views[space.own()[2].clone()];
-                    agree(ctx, self.load_views(source, recipe.file, own, &scanned.shape))?
+                    agree(ctx, self.load_rows(source, recipe.file, own, (&scanned.shape, space)))?
                         .unwrap_or_else(|| Array::zeros(space.own_shape()))
                 }
                 (Source::Files(files), ..) => {
@@ -178,6 +182,36 @@ impl Layout {
             parts.push((index, part));
         }
         Measurements::partial(physics.len(), parts)
+    }
+
+    /// What a rank has of some views of a scan of this shape, if there is anything: all of them, or some rows, of which no more than a
+    /// block is read together.
+    fn load_rows(
+        &self,
+        source: &Source,
+        file: usize,
+        views: &[usize],
+        (shape, space): (&[usize], &Space),
+    ) -> Result<Option<Array>> {
+        let (own, whole) = (space.own(), space.whole());
+        let is_cut = |axis: &usize| own[*axis].len() < whole[*axis];
+        if own.iter().any(Range::is_empty) {
+            return Ok(None);
+        }
+        let Some(axis) = (3..own.len()).find(is_cut) else {
+            return self.load_views(source, file, views, shape);
+        };
+        let together = (BLOCK / whole[3..].iter().product::<usize>().max(1)).max(1);
+        let mut parts = Vec::new();
+        for views in views.chunks(together) {
+            if let Some(mut part) = self.load_views(source, file, views, shape)? {
+                part.slice_axis_inplace(Axis(axis), Slice::from(own[axis].clone()));
+                parts.push(part.as_standard_layout().into_owned());
+            }
+        }
+        let parts: Vec<_> = parts.iter().map(|part| part.view()).collect();
+        let joined = ndarray::concatenate(Axis(2), &parts);
+        joined.map(Some).map_err(|error| Error::argument("measurements", error.to_string()))
     }
 
     /// Some views of a scan of this shape, if there are any.

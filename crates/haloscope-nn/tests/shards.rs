@@ -107,7 +107,7 @@ fn random_networks_have_the_bits_of_the_whole_on_any_blocks() {
     let mut random = fastrand::Rng::with_seed(4);
     let mut most = 0;
     for case in 0..40 {
-        let network = random_network(&mut random, Kinds::Cut);
+        let network = random_network(&mut random, Kinds::Cut, 2);
         let sets = InstructionSet::ALL.into_iter().filter(|set| set.is_available());
         let set = random.choice(sets.collect::<Vec<_>>()).expect("there is one");
         let engine = Cpu::with_instructions(set).expect("available");

@@ -120,7 +120,7 @@ fn random_networks_have_the_bits_of_the_whole_within_any_budget() {
     let (mut most, mut ran) = (0, 0);
     for case in 0..60 {
         let network =
-            random_network(&mut random, if case % 3 == 0 { Kinds::Cut } else { Kinds::Any });
+            random_network(&mut random, if case % 3 == 0 { Kinds::Cut } else { Kinds::Any }, 2);
         let sets = InstructionSet::ALL.into_iter().filter(|set| set.is_available());
         let set = random.choice(sets.collect::<Vec<_>>()).expect("there is one");
         let engine = Cpu::with_instructions(set).expect("available");

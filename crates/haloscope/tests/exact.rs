@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use haloscope::denoise::{Denoiser, NetworkDenoiser, NoiseLevel, Pass, denoiser_fn};
-use haloscope::distribute::{agree, distribute, distribute_with};
+use haloscope::distribute::{ShardedNetwork, agree, distribute, distribute_with};
 use haloscope::forecast::{Denoising, PriorWork, Workload};
+use haloscope::image::{Image, Space};
 use haloscope::solve::ProximalGradient;
 use haloscope::tiling::{ShardPlan, Shards, Strategy, Tiles, Tiling};
 use haloscope::{Array, Error};
@@ -65,12 +66,14 @@ fn grids(ranks: usize, model: &Model, shape: &[usize]) -> Vec<Shards> {
     let network = NetworkDenoiser::new(model.clone(), EngineOptions::default()).expect("aligned");
     let grains = network.grains(shape).expect("zero padding");
     let sides = shape.len() - 2;
-    let grid = |rows: usize| {
-        let mut grid = vec![1; sides];
-        (grid[sides - 2], grid[sides - 1]) = (rows, ranks / rows);
-        Shards::Grid(grid)
+    let divisors = |of: usize| (1..=of).filter(move |part| of.is_multiple_of(*part));
+    let planes = divisors(ranks).filter(|planes| sides > 2 || *planes == 1);
+    let grid = |(planes, rows): (usize, usize)| {
+        let mut grid = vec![planes, rows, ranks / planes / rows];
+        Shards::Grid(grid.split_off(3 - sides))
     };
-    let all = (1..=ranks).filter(|rows| ranks.is_multiple_of(*rows)).map(grid);
+    let all = planes.flat_map(|planes| divisors(ranks / planes).map(move |rows| (planes, rows)));
+    let all = all.map(grid);
     let fits = |shards: &Shards| ShardPlan::with_shards(shape, &grains, shards, ranks).is_ok();
     [Shards::Auto].into_iter().chain(all.filter(fits)).collect()
 }
@@ -110,6 +113,73 @@ fn any_number_of_ranks_gives_the_bits_of_the_untiled_network() {
     ] {
         check_bits(&model, &noisy, &level, &[1, 2, 3, 5, 8]);
     }
+}
+
+/// The bytes that each of some ranks sends to denoise an image exactly, beside those of gathering it.
+fn halo_bytes(ranks: usize, model: &Model, noisy: &Array) -> Vec<u64> {
+    let network = NetworkDenoiser::new(model.clone(), EngineOptions::default()).expect("aligned");
+    let parts = network.cut(noisy.shape(), &Shards::Auto, ranks).expect("it can be cut");
+    let exchanges = network.exchanges(&parts, Pass::AtOnce).expect("it can be cut");
+    exchanges.iter().map(|exchange| exchange.bytes_sent).collect()
+}
+
+#[test]
+fn networks_for_volumes_have_the_bits_of_the_untiled_network() {
+    let drunet = Drunet {
+        rank: 3,
+        channels: [8, 12, 16, 24],
+        blocks: 1,
+        image_channels: 1,
+        output_channels: 1,
+        ..Drunet::default()
+    };
+    let drunet = drunet.random(1).expect("valid");
+    let dncnn = Dncnn { rank: 3, depth: 4, channels: 8, image_channels: 2, ..Dncnn::default() };
+    let dncnn = dncnn.random(2).expect("valid");
+    let unet = Unet { rank: 3, channels: vec![8, 12, 16], ..Unet::default() };
+    let unet = unet.random(4).expect("valid");
+    let map = image(&[1, 1, 35, 20, 24]) * 0.2;
+    for (model, noisy, level) in [
+        (&drunet, image(&[1, 1, 35, 20, 24]), NoiseLevel::Map(map)),
+        // More ranks than slabs.
+        (&drunet, image(&[1, 1, 12, 100, 53]), 0.1.into()),
+        (&dncnn, image(&[2, 2, 11, 14, 20]), NoiseLevel::PerImage(vec![0.05, 0.1])),
+        // Channels one by one.
+        (&unet, image(&[1, 2, 18, 9, 50]), 0.1.into()),
+    ] {
+        check_bits(model, &noisy, &level, &[1, 2, 3, 5, 8]);
+    }
+    // Slabs in the middle have two neighbours. A plane of DRUNet costs the same wherever it is cut.
+    let sent = halo_bytes(4, &drunet, &image(&[1, 1, 32, 20, 24]));
+    assert_eq!(sent, [sent[0], 2 * sent[0], 2 * sent[0], sent[0]]);
+}
+
+#[test]
+fn slices_that_are_denoised_one_by_one_need_no_halos_on_slabs() {
+    let model = dncnn_gray();
+    let noisy = image(&[1, 1, 8, 20, 24]);
+    for ranks in [1, 2, 3, 5, 8] {
+        assert!(halo_bytes(ranks, &model, &noisy).iter().all(|sent| *sent == 0), "{ranks} ranks");
+        let (model, noisy) = (model.clone(), noisy.clone());
+        let sent = Context::threads(ranks, move |ctx| {
+            let open = || NetworkDenoiser::new(model.clone(), EngineOptions::default());
+            let network = ctx.share("network", open)?;
+            let plan = network.cut(noisy.shape(), &Shards::Auto, ranks)?;
+            assert_eq!(plan.grid()[1..], [1, 1]);
+            let space = Space::new(ctx, &plan)?;
+            let parts = ShardedNetwork::new(network, &space)?;
+            let part = Image::cut(&space, &noisy)?;
+            let before = ctx.comm().statistics().total().bytes_sent;
+            parts.denoise_image(&part, &0.1.into())?;
+            Ok::<_, Error>(ctx.comm().statistics().total().bytes_sent - before)
+        });
+        // All ranks agree to begin: some bytes for each, whatever the image.
+        let sent = sent.expect("no rank fails");
+        assert!(sent.iter().all(|sent| *sent < 100), "{sent:?}");
+    }
+    // More ranks than slices: the plane is cut as well, and only then something travels.
+    let sent = halo_bytes(16, &model, &image(&[1, 1, 8, 24, 24]));
+    assert!(sent.len() == 16 && sent.iter().all(|sent| *sent > 0), "{sent:?}");
 }
 
 #[test]

@@ -45,7 +45,8 @@ fn network(name: &'static str, model: Model, shape: &[usize]) -> Case {
     let network = NetworkDenoiser::new(model, EngineOptions::default()).expect("a network");
     let mut grains = network.grains(shape).expect("grains");
     // Columns are cut at multiples of 8, too.
-    grains[1].step = multiple_of_8(grains[1].step);
+    let columns = grains.len() - 1;
+    grains[columns].step = multiple_of_8(grains[columns].step);
     let network = Arc::new(network);
     let work = move |image: &Image| match image.layout() {
         Layout::Replicated => network.denoise(image.local(), &0.1.into()),
@@ -97,9 +98,13 @@ fn cases() -> Result<Vec<Case>> {
         output_channels: 1,
         ..Drunet::default()
     };
+    let deep = Dncnn { rank: 3, image_channels: 1, ..dncnn.clone() };
+    let volumes = Drunet { rank: 3, ..drunet.clone() };
     Ok(vec![
         network("dncnn", dncnn.random(2)?, &[1, 3, 31, 50]),
         network("drunet", drunet.random(1)?, &[1, 1, 300, 99]),
+        network("dncnn for volumes", deep.random(2)?, &[1, 1, 5, 14, 20]),
+        network("drunet for volumes", volumes.random(1)?, &[1, 1, 37, 12, 20]),
         normal("circular", vec![blur(Padding::Circular, BlurMethod::Direct)?]),
         normal(
             "frames",

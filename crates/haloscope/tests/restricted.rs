@@ -4,7 +4,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use haloscope::Array;
 use haloscope::array::{distance, norm};
 use haloscope::physics::tomography::{
     ConeBeam, FanBeam, ParallelBeam, ParallelBeam3d, Tomography2d, Tomography3d, evenly_spaced,
@@ -12,6 +11,7 @@ use haloscope::physics::tomography::{
 use haloscope::physics::{
     Blur, Compose, FixedPoint, LinearPhysics, Matrix, Padding, Physics, Scaled, kernels,
 };
+use haloscope::{Array, Result};
 use ndarray::ArrayD;
 
 fn random(shape: &[usize], seed: u64) -> Array {
@@ -50,6 +50,26 @@ fn parts(sides: &[usize]) -> Vec<Vec<Range<usize>>> {
     parts
 }
 
+/// Nothing is measured outside the shadow of a part, and within it the same; the adjoint reads nothing else.
+fn assert_keeps_shadow(operator: &dyn LinearPhysics, part: &[Range<usize>], x: &Array, y: &Array) {
+    let of = |part: Option<Result<Arc<dyn Physics>>>| part.expect("parts exist").expect("a part");
+    let whole = of(operator.restricted(part));
+    let (restricted, shadow) = (of(operator.restricted_to_shadow(part)), operator.shadow(part));
+    let measured = whole.forward(x).expect("forward");
+    let inside = cut(&measured, &shadow);
+    let squares = |array: &Array| norm(samples(array)).powi(2);
+    assert!(squares(&measured) - squares(&inside) <= 1e-12 * squares(&measured), "{operator:?}");
+    let found = restricted.forward(x).expect("forward");
+    let apart = distance(samples(&found), samples(&inside));
+    assert!(apart <= 1e-6 * norm(samples(&inside)), "{operator:?}, {part:?}: {apart}");
+    let adjoint = |operator: &Arc<dyn Physics>, y: &Array| {
+        operator.as_linear().expect("linear").adjoint(y).expect("adjoint")
+    };
+    let (found, expected) = (adjoint(&restricted, &cut(y, &shadow)), adjoint(&whole, y));
+    let apart = distance(samples(&found), samples(&expected));
+    assert!(apart <= 2e-6 * norm(samples(&expected)), "{operator:?}, {part:?}: {apart}");
+}
+
 fn assert_adds_up(operator: &dyn LinearPhysics) {
     let (x, y) = (random(operator.image_shape(), 1), random(operator.measurement_shape(), 2));
     let whole = operator.forward(&x).expect("forward");
@@ -59,6 +79,7 @@ fn assert_adds_up(operator: &dyn LinearPhysics) {
         let restricted = operator.restricted(&part).expect("parts exist").expect("a part");
         terms.push(restricted.forward(&cut(&x, &part)).expect("forward"));
         let own = restricted.as_linear().expect("linear").adjoint(&y).expect("adjoint");
+        assert_keeps_shadow(operator, &part, &cut(&x, &part), &y);
         let expected = cut(&adjoint, &part);
         let apart = distance(samples(&own), samples(&expected));
         assert!(apart <= 2e-6 * norm(samples(&adjoint)), "{operator:?}, {part:?}: {apart}");

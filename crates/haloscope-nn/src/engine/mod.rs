@@ -132,7 +132,7 @@ pub trait Engine: Send + Sync + fmt::Debug {
         self.plan_waves_shard(network, &Shard::whole_of(input), None, options)
     }
 
-    /// As [`plan_waves`](Self::plan_waves), for a part of an image that is cut between columns only, the last side: all parts
+    /// As [`plan_waves`](Self::plan_waves), for a part of an image that is cut between columns, of a volume also between planes: all parts
     /// run their waves in step, and exchange the ghosts of the rows that they have made. The bands have so many rows, if
     /// they are given. Parts that run together need the same: the least that [`outline_waves`](Self::outline_waves) finds for one
     /// of them.

@@ -43,9 +43,12 @@ pub(crate) enum Kinds {
     Any,
 }
 
-/// A random network whose output is as large as its input.
-pub(crate) fn random_network(random: &mut fastrand::Rng, kinds: Kinds) -> Network {
-    let mut builder = NetworkBuilder::new("random", 2).expect("rank");
+/// A random network for images or volumes whose output is as large as its input.
+pub(crate) fn random_network(random: &mut fastrand::Rng, kinds: Kinds, rank: usize) -> Network {
+    let weight = |random: &mut fastrand::Rng, channels: [usize; 2], kernel: usize| {
+        random_tensor(random, &[&channels[..], &vec![kernel; rank]].concat())
+    };
+    let mut builder = NetworkBuilder::new("random", rank).expect("rank");
     let mut at = builder.input(random.usize(1..5)).expect("first");
     let mut skips: Vec<NodeId> = Vec::new();
     let mut count = 0;
@@ -58,7 +61,7 @@ pub(crate) fn random_network(random: &mut fastrand::Rng, kinds: Kinds) -> Networ
         let other = kinds == Kinds::Any && random.usize(0..4) == 0;
         let padding = if other { random.usize(0..4) } else { 1 };
         let kernel = 2 * padding + 1;
-        let weight = random_tensor(random, &[outputs, builder.channels(from), kernel, kernel]);
+        let weight = weight(random, [outputs, builder.channels(from)], kernel);
         let bias = random.bool().then(|| random_tensor(random, &[outputs]));
         let modes = [
             PaddingMode::Zero,
@@ -80,18 +83,17 @@ pub(crate) fn random_network(random: &mut fastrand::Rng, kinds: Kinds) -> Networ
         let channels = builder.channels(at);
         at = match random.usize(0..4) {
             0 => {
-                let weight = random_tensor(random, &[channels, channels, 2, 2]);
-                let conv = Conv::new(weight).stride(2);
+                let conv = Conv::new(weight(random, [channels; 2], 2)).stride(2);
                 builder.conv(name("half"), conv, at).expect("fits")
             }
             1 => {
                 // Reads one row of the neighbour before, none of the one after.
-                let weight = random_tensor(random, &[channels, channels, 3, 3]);
+                let weight = weight(random, [channels; 2], 3);
                 let conv = Conv::new(weight).stride(2).padding(1);
                 builder.conv(name("half"), conv, at).expect("fits")
             }
             2 => {
-                let pool = Op::Pool(Pool::new(PoolKind::Max, 2, 2));
+                let pool = Op::Pool(Pool::new(PoolKind::Max, rank, 2));
                 builder.push(name("pool"), pool, &[at]).expect("fits")
             }
             _ => builder.push(name("unshuffle"), Op::PixelUnshuffle(2), &[at]).expect("fits"),
@@ -99,8 +101,8 @@ pub(crate) fn random_network(random: &mut fastrand::Rng, kinds: Kinds) -> Networ
     }
     let body = conv(&mut builder, random, name("body"), at);
     let sum = conv(&mut builder, random, name("body"), body);
-    let weight = random_tensor(random, &[builder.channels(sum), builder.channels(body), 1, 1]);
-    let one = builder.conv(name("one"), Conv::new(weight), body).expect("fits");
+    let one = weight(random, [builder.channels(sum), builder.channels(body)], 1);
+    let one = builder.conv(name("one"), Conv::new(one), body).expect("fits");
     at = builder.push(name("sum"), Op::Add, &[sum, one]).expect("fits");
     while let Some(skip) = skips.pop() {
         let channels = builder.channels(at);
@@ -113,7 +115,7 @@ pub(crate) fn random_network(random: &mut fastrand::Rng, kinds: Kinds) -> Networ
             }
             kind => {
                 let (kernel, padding) = if kind == 1 { (2, 0) } else { (4, 1) };
-                let weight = random_tensor(random, &[channels, channels, kernel, kernel]);
+                let weight = weight(random, [channels; 2], kernel);
                 let conv = ConvTranspose::new(weight).stride(2).padding(padding);
                 builder.push(name("up"), Op::ConvTranspose(conv), &[at]).expect("fits")
             }

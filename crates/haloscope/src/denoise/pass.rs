@@ -28,7 +28,7 @@ pub enum Pass {
     #[default]
     AtOnce,
     /// From the first rows to the last, each layer some rows behind the one before
-    /// ([`Engine::plan_waves_shard`](haloscope_nn::engine::Engine::plan_waves_shard)). The image is cut between columns only.
+    /// ([`Engine::plan_waves_shard`](haloscope_nn::engine::Engine::plan_waves_shard)). The image is not cut between rows.
     Waves {
         /// Rows that a wave takes.
         band: usize,
@@ -63,7 +63,7 @@ struct InWaves {
 
 impl NetworkDenoiser {
     /// The parts of images of this shape, (batch, channel, spatial…), for so many ranks. Where the parts of [`Shards::Auto`] would
-    /// hold too much at once, the image is cut between columns, so that they run in waves.
+    /// hold too much at once, the image is not cut between rows, so that they run in waves.
     ///
     /// ```
     /// use haloscope::denoise::{NetworkDenoiser, Pass};
@@ -103,10 +103,10 @@ impl NetworkDenoiser {
         if held.bytes <= held.most {
             return Ok(parts);
         }
-        let columns = parts.in_columns(self.rank(), ranks)?;
+        let columns = parts.without_cut_rows(ranks)?;
         if self.engine().1.memory_budget.is_some() {
             // Nothing else can keep a budget. Slices that are shared out leave a rank with wider parts than columns do.
-            let narrow = parts.in_columns(image.len() - 2, ranks)?;
+            let narrow = parts.in_columns(ranks)?;
             return Ok(if self.in_waves(&columns).is_ok() { columns } else { narrow });
         }
         let at_once = self.plan_bytes(&parts)?;
@@ -128,14 +128,14 @@ impl NetworkDenoiser {
         }
         let budget = self.engine().1.memory_budget;
         let grid = shards.grid();
-        if !self.is_in_columns(shards) {
+        if !has_whole_rows(shards) {
             let Some(budget) = budget else { return Ok(Pass::AtOnce) };
-            let columns = shards.in_columns(self.rank(), shards.count())?.grid();
+            let columns = shards.without_cut_rows(shards.count())?.grid();
             return Err(Error::argument(
                 "memory budget",
                 format!(
                     "{budget} bytes; parts in a grid of {grid:?} take {} at once, and waves, which take less, need parts \
-                     that are cut between columns: a grid of {columns:?}",
+                     that are not cut between rows: a grid of {columns:?}",
                     held.bytes
                 ),
             ));
@@ -205,7 +205,7 @@ impl NetworkDenoiser {
 
     /// The bands that all parts can have, and what they take.
     fn in_waves(&self, shards: &ShardPlan) -> Result<InWaves> {
-        if !self.is_in_columns(shards) {
+        if !has_whole_rows(shards) {
             return Err(Error::argument("waves", "parts that are cut between rows"));
         }
         let mut waves = InWaves { band: usize::MAX, bytes: 0 };
@@ -220,21 +220,11 @@ impl NetworkDenoiser {
         Ok(waves)
     }
 
-    /// Whether no side that the network sees is cut but the last.
-    fn is_in_columns(&self, shards: &ShardPlan) -> bool {
-        let grid = shards.grid();
-        grid.iter().rev().skip(1).take(self.rank() - 1).all(|parts| *parts == 1)
-    }
-
     /// The engine, and the options with which ranks find the same whatever threads they have.
     fn deciding(&self) -> (&dyn Engine, EngineOptions) {
         let (engine, options) = self.engine();
         let threads = if options.memory_budget.is_some() { options.threads } else { THREADS };
         (engine, EngineOptions { threads, ..options.clone() })
-    }
-
-    fn rank(&self) -> usize {
-        self.model().network().rank()
     }
 
     /// The bytes of a pass over inputs of this shape.
@@ -274,4 +264,9 @@ impl NetworkDenoiser {
         let shard = Shard::new(whole, own.to_vec())?;
         Ok((shard, image[0] * image[1] * parts / at_once.max(1)))
     }
+}
+
+/// Whether no part is cut between rows, along which waves run.
+fn has_whole_rows(shards: &ShardPlan) -> bool {
+    shards.grid().iter().rev().nth(1).is_none_or(|parts| *parts == 1)
 }

@@ -10,6 +10,7 @@ use haloscope_comm::{Collectives, Context, partition};
 use haloscope_nn::Stop;
 
 use super::agree::agree;
+use super::dealt_rows::DealtRows;
 use super::stack::{DistributedStack, part};
 use super::{ShardedStack, Workers};
 use crate::array::{Array, slice, slice_mut};
@@ -76,6 +77,9 @@ pub fn back_project_shards(
         })
     };
     check()?;
+    if let Some(rows) = DealtRows::of(stack, plan) {
+        return rows.back_project(STRIPE, data);
+    }
     let own = |rank: usize, group: usize| stack.measured()[group].regions()[rank][2].clone();
     let source = Source {
         ctx: stack.context(),
@@ -187,7 +191,8 @@ impl Source<'_> {
             let mut views: Vec<(usize, &[f32])> =
                 all_views.into_iter().flatten().zip(all.chunks_exact(planes * size)).collect();
             views.sort_by_key(|(view, _)| *view);
-            self.workers.run(|| smear(smeared, planes, &views, own.clone(), lines));
+            let rows = 0..plan.detector_rows();
+            self.workers.run(|| smear(smeared, (planes, &rows), &views, own.clone(), lines));
             outcome = outcome.and_then(|()| Ok(Stop::check()?));
         }
         agree(ctx, outcome)
@@ -247,15 +252,16 @@ fn other_views(group: usize, views: usize, plan: &BackProjection, found: &[usize
     }
 }
 
-/// Adds views of all planes to some lines of the image, counted over its planes.
-fn smear(
+/// Adds views of all planes, which have some rows of the detector, to some lines of the image, counted over its planes.
+pub(super) fn smear(
     plan: &BackProjection,
-    planes: usize,
+    (planes, rows): (usize, &Range<usize>),
     views: &[(usize, &[f32])],
     own: Range<usize>,
     mut lines: &mut [f32],
 ) {
-    let (count, size) = (plan.lines(), plan.view_len());
+    let count = plan.lines();
+    let size = plan.view_len() / plan.detector_rows() * rows.len();
     for plane in 0..planes {
         let begin = own.start.max(plane * count);
         let end = own.end.min((plane + 1) * count);
@@ -267,7 +273,7 @@ fn smear(
             .map(|(view, values)| (*view, &values[plane * size..(plane + 1) * size]))
             .collect();
         let (now, rest) = lines.split_at_mut((end - begin) * plan.line_len());
-        plan.smear(&of_plane, begin - plane * count, now);
+        plan.smear_rows(rows.clone(), &of_plane, begin - plane * count, now);
         lines = rest;
     }
 }

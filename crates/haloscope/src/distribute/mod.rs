@@ -8,6 +8,7 @@
 mod agree;
 mod assignment;
 mod back_projection;
+mod dealt_rows;
 mod denoiser;
 mod factory;
 mod fidelity;

@@ -56,6 +56,8 @@ pub struct ShardedStack {
     /// What the operators read of the image, all together, and what their adjoints read of the measurements.
     image_reads: Reads,
     data_reads: Reads,
+    /// For each operator that sees everything what the shadows of parts are, unless they are everywhere.
+    shadow_reads: Vec<Option<Reads>>,
     /// Whether the normal equations of a single operator have a solution pixel by pixel.
     is_pointwise: bool,
 }
@@ -78,8 +80,11 @@ pub struct RankTraffic {
     pub adjoint: u64,
     /// The values that it has of all measurements.
     pub values: usize,
-    /// The values of the largest measurement of which it has all for a while: of operators that see the whole image.
+    /// The most values of a measurement that it has for a while: all, or those in the shadow of its part, of operators that see the
+    /// whole image.
     pub gathered: usize,
+    /// The most partial sums of a measurement that are on their way from it and to it, of parts with shadows.
+    pub in_transit: usize,
     /// The values that its operators read of the image, all together: its part and what lies around it.
     pub read: usize,
     /// The values that their adjoints read of all measurements.
@@ -132,7 +137,10 @@ impl ShardedStack {
             .enumerate()
             .map(|(index, operator)| {
                 let shape = [&[batch], operator.measurement_shape()].concat();
-                let regions = measured_regions(index, operator.window(), &shape, space);
+                let regions = match operator {
+                    Operator::Whole(operator) => whole::regions(index, &shape, operator.shadows()),
+                    Operator::Local(_) => local_regions(operator.window(), &shape, space),
+                };
                 Ok(Arc::new(Space::of_regions(ctx, &shape, regions)?))
             })
             .collect::<Result<_>>()?;
@@ -156,12 +164,27 @@ impl ShardedStack {
         let windows: Vec<_> = operators.iter().map(Operator::window).collect();
         let (of_image, of_data) = needed(&windows, space, &measured);
         let (image_reads, data_reads) = (Reads::new(ctx, of_image), Reads::new(ctx, of_data));
+        let shadow_reads = operators.iter().zip(&measured).map(|(operator, measured)| {
+            let Operator::Whole(operator) = operator else { return None };
+            let needed = whole::needed(operator.shadows(), measured)?;
+            Some(Reads::new(ctx, vec![needed]))
+        });
+        let shadow_reads = shadow_reads.collect();
         let is_pointwise = match &windows[..] {
             [Some(one)] => has_pointwise_solution(*one),
             _ => false,
         };
         let space = space.clone();
-        Self { workers, operators, space, measured, image_reads, data_reads, is_pointwise }
+        Self {
+            workers,
+            operators,
+            space,
+            measured,
+            image_reads,
+            data_reads,
+            shadow_reads,
+            is_pointwise,
+        }
     }
 
     /// The images' space.
@@ -211,10 +234,17 @@ impl ShardedStack {
     }
 
     fn traffic(&self, rank: usize) -> RankTraffic {
-        let is_whole: Vec<bool> =
-            self.operators.iter().map(|operator| operator.window().is_none()).collect();
+        let shadows: Vec<Shadow> = (self.operators.iter().zip(&self.shadow_reads))
+            .map(|(operator, reads)| match operator {
+                Operator::Local(_) => Shadow::Window,
+                Operator::Whole(_) => match reads {
+                    Some(reads) => Shadow::Some(reads.needed[0].clone()),
+                    None => Shadow::Everywhere,
+                },
+            })
+            .collect();
         let (of_image, of_data) = (&self.image_reads.needed, &self.data_reads.needed);
-        traffic_of(&is_whole, &self.measured, of_image, of_data, rank)
+        traffic_of(&shadows, &self.measured, of_image, of_data, rank)
     }
 
     /// What each of so many ranks sends and has of the measurements of these operators on an image in these shards:
@@ -229,21 +259,27 @@ impl ShardedStack {
     ) -> Result<Vec<RankTraffic>> {
         let (ctx, whole) = (Context::solo(), shards.image_shape());
         let space = Space::outline(shards, ranks);
-        let mut measured = Vec::new();
+        let (mut measured, mut shadows) = (Vec::new(), Vec::new());
         for (index, operator) in operators.iter().enumerate() {
-            if operator.as_window().is_none() {
-                check_grains(shards)?;
-                let pixel = vec![0..1; whole.len() - 2];
-                whole::restricted(index, &**operator, &pixel)?;
-            }
             let shape = [&whole[..1], operator.measurement_shape()].concat();
-            let regions = measured_regions(index, operator.as_window(), &shape, &space);
-            measured.push(Arc::new(Space::unaligned(&ctx, &shape, regions)));
+            let of_regions = |regions| Arc::new(Space::unaligned(&ctx, &shape, regions));
+            if operator.as_window().is_some() {
+                measured.push(of_regions(local_regions(operator.as_window(), &shape, &space)));
+                shadows.push(Shadow::Window);
+                continue;
+            }
+            check_grains(shards)?;
+            let pixel = vec![0..1; whole.len() - 2];
+            whole::restricted(index, &**operator, &pixel)?;
+            let of_parts = whole::shadows(&**operator, &space);
+            let regions = of_regions(whole::regions(index, &shape, &of_parts));
+            shadows
+                .push(whole::needed(&of_parts, &regions).map_or(Shadow::Everywhere, Shadow::Some));
+            measured.push(regions);
         }
         let windows: Vec<_> = operators.iter().map(|operator| operator.as_window()).collect();
-        let is_whole: Vec<bool> = windows.iter().map(Option::is_none).collect();
         let (of_image, of_data) = needed(&windows, &space, &measured);
-        let of_rank = |rank| traffic_of(&is_whole, &measured, &of_image, &of_data, rank);
+        let of_rank = |rank| traffic_of(&shadows, &measured, &of_image, &of_data, rank);
         Ok((0..ranks).map(of_rank).collect())
     }
 
@@ -305,6 +341,8 @@ impl ShardedStack {
             let result = match operator {
                 Operator::Whole(operator) => {
                     let failed = std::mem::replace(&mut failed, Ok(()));
+                    let windows = self.shadow_reads[index].as_ref().map(|reads| &reads.plan);
+                    let measured = (&**measured, windows);
                     operator.forward((image, largest), measured, &self.workers, failed)?
                 }
                 Operator::Local(_) if failed.is_err() => continue,
@@ -371,14 +409,17 @@ impl ShardedStack {
         for (index, (operator, window)) in self.operators.iter().zip(windows).enumerate() {
             let _span = ctx.span("adjoint").with("operator", index as f64);
             let gathered = match operator {
-                Operator::Whole(_) => Whole::gather(parts[index], &self.measured[index])?,
+                Operator::Whole(_) => match &self.shadow_reads[index] {
+                    Some(reads) => reads.plan.gather(&[views[index]])?.remove(0),
+                    None => Whole::gather(parts[index], &self.measured[index])?,
+                },
                 Operator::Local(_) => window,
             };
             if is_empty(self.space.own()) || outcome.is_err() {
                 continue;
             }
             let term = self.workers.run(|| match operator {
-                Operator::Whole(operator) => operator.adjoint(&gathered, &own_shape),
+                Operator::Whole(operator) => operator.adjoint(&gathered, &own_shape, ctx.rank()),
                 Operator::Local(operator) => {
                     let operator = windowed(index, &**operator)?;
                     let mut term = Array::zeros(&own_shape[..]);
@@ -435,23 +476,31 @@ fn check_grains(plan: &ShardPlan) -> Result<()> {
     Err(Error::argument("shards", reason))
 }
 
-/// What each rank has of a measurement: what belongs to its part of the image, or a share of it.
-fn measured_regions(
-    index: usize,
+/// What each rank has of a measurement of an operator that works on parts: what belongs to its part of the image.
+fn local_regions(
     window: Option<&dyn WindowPhysics>,
     shape: &[usize],
     space: &Space,
 ) -> Vec<Region> {
-    let parts = space.regions();
-    match window {
-        Some(operator) => parts.iter().map(|part| measured_region(operator, shape, part)).collect(),
-        None => whole::shares(index, shape, parts.len()),
-    }
+    let nothing = || shape.iter().map(|_| 0..0).collect();
+    let of_part =
+        |part| window.map_or_else(nothing, |operator| measured_region(operator, shape, part));
+    space.regions().iter().map(of_part).collect()
+}
+
+/// What an operator needs of its measurement for a part of the image.
+enum Shadow {
+    /// A window, as it says itself.
+    Window,
+    /// What lies in the shadow of the part.
+    Some(Needed),
+    /// Everything.
+    Everywhere,
 }
 
 /// What a rank sends and has, where some operators see the whole image.
 fn traffic_of(
-    is_whole: &[bool],
+    shadows: &[Shadow],
     measured: &[Arc<Space>],
     of_image: &[Needed],
     of_data: &[Needed],
@@ -464,16 +513,29 @@ fn traffic_of(
         adjoint: bytes_sent(of_data, rank, ranks),
         values: measured.iter().map(|space| volume(&space.regions()[rank])).sum(),
         gathered: 0,
+        in_transit: 0,
         read: of_image.iter().map(|needed| needed.window_len(rank)).sum(),
         read_back: of_data.iter().map(|needed| needed.window_len(rank)).sum(),
     };
-    for (_, space) in is_whole.iter().zip(measured).filter(|(is_whole, _)| **is_whole) {
-        let (forward, adjoint) = whole::bytes_sent(space, rank);
+    for (shadow, space) in shadows.iter().zip(measured) {
+        let needed = match shadow {
+            Shadow::Window => continue,
+            Shadow::Some(needed) => Some(needed),
+            Shadow::Everywhere => None,
+        };
+        let (forward, adjoint) = whole::bytes_sent(space, needed, rank);
         all.forward += forward;
         all.adjoint += adjoint;
-        all.gathered = all.gathered.max(space.whole().iter().product());
+        let all_of_it = || space.whole().iter().product();
+        all.gathered = all.gathered.max(needed.map_or_else(all_of_it, |it| it.window_len(rank)));
+        if let Some(needed) = needed {
+            let needed = std::slice::from_ref(needed);
+            let bytes =
+                WindowPlan::bytes_sent(needed, rank) + WindowPlan::bytes_received(needed, rank);
+            all.in_transit = all.in_transit.max(bytes as usize / size_of::<f32>());
+        }
     }
-    if ranks > 1 && is_whole.contains(&true) {
+    if ranks > 1 && shadows.iter().any(|shadow| !matches!(shadow, Shadow::Window)) {
         // The largest value of the image.
         all.forward += traffic::all_reduce(ElementKind::F32, 1, ranks)[rank];
     }

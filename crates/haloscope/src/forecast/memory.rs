@@ -113,13 +113,16 @@ impl Workload<'_> {
                     arrays(data + sum) + measured(largest),
                 ],
                 // What operators read of the image, and what all of them measure; then the residuals, and what adjoints read of
-                // them. Of an operator that sees the whole image there is what a grain gives, and sums of that in 64 bits.
+                // them. Of an operator that sees the whole image there is what a grain gives, and sums of that in 64 bits, of which
+                // some are on their way to other ranks.
                 Some(traffic) => {
                     let all: usize = own.iter().sum();
                     let reads = if several { 2 * traffic.read } else { traffic.read };
                     let gathered = measured(12 * traffic.gathered);
                     vec![
-                        arrays(data) + measured(all + 4 * reads) + gathered,
+                        arrays(data)
+                            + measured(all + 4 * reads + 8 * traffic.in_transit)
+                            + gathered,
                         arrays(data + sum) + measured(all + 4 * traffic.read_back) + gathered,
                     ]
                 }

@@ -177,6 +177,7 @@ mod tests {
                 adjoint: 1000,
                 values,
                 gathered: 0,
+                in_transit: 0,
                 read: values / 3,
                 read_back: values,
             };

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use haloscope_comm::{Collectives, Context};
-use ndarray::ArrayViewD;
+use ndarray::{ArrayD, ArrayViewD, Axis, Slice, Zip};
 
 use super::layout::Space;
 use crate::array::{Array, View};
@@ -85,6 +85,65 @@ impl WindowPlan {
         let values: usize =
             others.flat_map(|to| pieces(needed, rank, to)).map(|piece| piece.len()).sum();
         (values * size_of::<f32>()) as u64
+    }
+
+    /// The bytes that a rank receives each time.
+    pub(crate) fn bytes_received(needed: &[Needed], rank: usize) -> u64 {
+        let ranks = needed.first().map_or(0, |needed| needed.windows.len());
+        let others = (0..ranks).filter(|other| *other != rank);
+        let values: usize =
+            others.flat_map(|from| pieces(needed, from, rank)).map(|piece| piece.len()).sum();
+        (values * size_of::<f32>()) as u64
+    }
+
+    /// The sums over all ranks of what their windows of the only array have in this rank's part, which has this shape: the transpose of
+    /// [`gather`](Self::gather), in integers, so that no order matters. All ranks call it.
+    pub(crate) fn add_up(&self, window: &ArrayD<i64>, shape: &[usize]) -> Result<ArrayD<i64>> {
+        let mut sums = ArrayD::<i64>::zeros(shape);
+        let mut add = |piece: &Piece, values: ArrayViewD<'_, i64>| {
+            let mut to = sums.view_mut();
+            for (axis, range) in piece.from.iter().enumerate() {
+                to.slice_axis_inplace(Axis(axis), Slice::from(range.clone()));
+            }
+            Zip::from(to).and(values).for_each(|to: &mut i64, value| *to = to.wrapping_add(*value));
+        };
+        let of_window = |piece: &Piece| {
+            let mut from = window.view();
+            for (axis, range) in piece.to.iter().enumerate() {
+                from.slice_axis_inplace(Axis(axis), Slice::from(range.clone()));
+            }
+            from
+        };
+        for piece in &self.own {
+            add(piece, of_window(piece));
+        }
+        if self.ctx.size() == 1 {
+            return Ok(sums);
+        }
+        // What is received to fill a window is sent to add it up, as words: integers of either sign are added alike.
+        let packed = |(rank, pieces): &(usize, Vec<Piece>)| {
+            let words = pieces.iter().flat_map(|piece| of_window(piece).into_iter());
+            (*rank, words.map(|value| *value as u64).collect::<Vec<u64>>())
+        };
+        let sends: Vec<(usize, Vec<u64>)> = self.receives.iter().map(packed).collect();
+        let room = |(rank, pieces): &(usize, Vec<Piece>)| {
+            (*rank, vec![0_u64; pieces.iter().map(Piece::len).sum()])
+        };
+        let mut arrived: Vec<(usize, Vec<u64>)> = self.sends.iter().map(room).collect();
+        let sends: Vec<(usize, &[u64])> =
+            sends.iter().map(|(to, words)| (*to, &words[..])).collect();
+        let mut receives: Vec<(usize, &mut [u64])> =
+            arrived.iter_mut().map(|(from, words)| (*from, &mut words[..])).collect();
+        self.ctx.comm().exchange(&sends, &mut receives)?;
+        for ((_, pieces), (_, words)) in self.sends.iter().zip(arrived) {
+            let mut words = words.into_iter().map(|word| word as i64);
+            for piece in pieces {
+                let values: Vec<i64> = words.by_ref().take(piece.len()).collect();
+                let sides: Vec<usize> = piece.from.iter().map(Range::len).collect();
+                add(piece, ArrayViewD::from_shape(sides, &values).expect("its length"));
+            }
+        }
+        Ok(sums)
     }
 
     /// This rank's windows, from its own parts. All ranks call it. Parts cover their array, so they fill the windows.

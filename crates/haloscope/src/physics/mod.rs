@@ -177,6 +177,21 @@ pub trait LinearPhysics: Physics {
         let _ = image;
         None
     }
+
+    /// What of the measurement depends on a part of the image: ranges along the axes behind the channels, none of them empty. By
+    /// default all of it.
+    ///
+    /// Ranks that hold parts of the image exchange no more than this. An operator that says less than everything has
+    /// [`restricted_to_shadow`](Self::restricted_to_shadow), too.
+    fn shadow(&self, image: &[Range<usize>]) -> Vec<Range<usize>> {
+        let _ = image;
+        self.measurement_shape()[1..].iter().map(|side| 0..*side).collect()
+    }
+
+    /// As [`restricted`](Self::restricted), but what is measured is the [`shadow`](Self::shadow) of the part alone.
+    fn restricted_to_shadow(&self, image: &[Range<usize>]) -> Option<Result<Arc<dyn Physics>>> {
+        self.restricted(image)
+    }
 }
 
 /// The batch of an array that must be `shape` behind its first axis.

@@ -118,12 +118,25 @@ impl LinearPhysics for Scaled {
     }
 
     fn restricted(&self, image: &[Range<usize>]) -> Option<Result<Arc<dyn Physics>>> {
-        let part = self.operator.as_linear()?.restricted(image)?;
-        Some(
-            part.map(|operator| {
-                Arc::new(Self { factor: self.factor, operator }) as Arc<dyn Physics>
-            }),
-        )
+        self.of_part(self.operator.as_linear()?.restricted(image)?)
+    }
+
+    fn shadow(&self, image: &[Range<usize>]) -> Vec<Range<usize>> {
+        let everywhere =
+            || self.operator.measurement_shape()[1..].iter().map(|side| 0..*side).collect();
+        self.operator.as_linear().map_or_else(everywhere, |linear| linear.shadow(image))
+    }
+
+    fn restricted_to_shadow(&self, image: &[Range<usize>]) -> Option<Result<Arc<dyn Physics>>> {
+        self.of_part(self.operator.as_linear()?.restricted_to_shadow(image)?)
+    }
+}
+
+impl Scaled {
+    fn of_part(&self, part: Result<Arc<dyn Physics>>) -> Option<Result<Arc<dyn Physics>>> {
+        let scaled =
+            |operator| Arc::new(Self { factor: self.factor, operator }) as Arc<dyn Physics>;
+        Some(part.map(scaled))
     }
 }
 

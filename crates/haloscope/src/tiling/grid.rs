@@ -9,18 +9,27 @@ use crate::error::{Error, Result};
 /// Grids that are shown to who asked for one that does not fit.
 const MOST_SHOWN: usize = 4;
 
-/// The cost of a grid: the pixels of its largest part, then those of that part's faces.
-type Cost = (usize, usize);
+/// The cost of a grid: the pixels of its largest part, then the parts of a plane of a volume, then the pixels of that part's faces.
+type Cost = (usize, usize, usize);
+
+/// How much larger the largest slab of a volume may be than the largest block: an eighth.
+const SLACK: usize = 8;
 
 /// The grid of at most `ranks` parts whose largest part is the smallest, and whose cuts are the shortest then.
+///
+/// Volumes are cut into slabs first, and in the plane only where slabs run out: where the largest part would be more than an eighth
+/// larger than it has to be. Cuts between planes are the ones that operators know how to serve: slices that are denoised one
+/// by one do not see each other, and the rows of a detector follow the planes, where a cut in the plane leaves every rank
+/// with a share of every ray.
 pub(super) fn largest(sides: &[usize], grains: &[Grain], ranks: usize) -> Vec<usize> {
-    let mut best: Option<(Cost, Vec<usize>)> = None;
+    let mut grids = Vec::new();
     each(sides, grains, ranks, &mut vec![1; sides.len()], 0, &mut |grid| {
-        let cost = cost(sides, grains, grid);
-        if best.as_ref().is_none_or(|(least, _)| cost < *least) {
-            best = Some((cost, grid.to_vec()));
-        }
+        grids.push((cost(sides, grains, grid), grid.to_vec()));
     });
+    let least = grids.iter().map(|((volume, ..), _)| *volume).min().unwrap_or(0);
+    let most = if sides.len() == 3 { least + least / SLACK } else { least };
+    let fitting = grids.into_iter().filter(|((volume, ..), _)| *volume <= most);
+    let best = fitting.min_by_key(|((volume, in_plane, faces), _)| (*in_plane, *volume, *faces));
     best.map_or_else(|| vec![1; sides.len()], |(_, grid)| grid)
 }
 
@@ -87,9 +96,10 @@ fn cost(sides: &[usize], grains: &[Grain], grid: &[usize]) -> Cost {
     };
     let lengths: Vec<usize> = (0..sides.len()).map(longest).collect();
     let volume: usize = lengths.iter().product();
+    let in_plane = if sides.len() == 3 { grid[1] * grid[2] } else { 1 };
     // The faces of a part in the middle.
     let face = |axis: usize| (grid[axis] - 1).min(2) * volume / lengths[axis].max(1);
-    (volume, (0..sides.len()).map(face).sum())
+    (volume, in_plane, (0..sides.len()).map(face).sum())
 }
 
 /// Calls `visit` with all grids of at most `ranks` parts from `axis` on.

@@ -19,8 +19,9 @@ pub const COLUMN_STEP: usize = 8;
 /// How an image is cut into parts, one for each rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Shards {
-    /// The largest part is as small as possible, and the cuts are as short as possible then. There may be fewer parts than
-    /// ranks.
+    /// The largest part is as small as possible, and the cuts are as short as possible then. Volumes are cut into slabs of planes
+    /// first, and in the plane where the largest part would otherwise be more than an eighth larger. There may be fewer
+    /// parts than ranks.
     #[default]
     Auto,
     /// So many parts along each spatial axis, as many in all as there are ranks.
@@ -114,13 +115,22 @@ impl ShardPlan {
         Ok(Self { image: image.to_vec(), grains, cuts })
     }
 
-    /// The same image for so many ranks, cut between columns, the last axis, and not along the other axes of the last `axes`. The grains
-    /// are the same.
-    pub(crate) fn in_columns(&self, axes: usize, ranks: usize) -> Result<Self> {
+    /// The same image for so many ranks, not cut between rows, the axis before the last. The grains are the same.
+    pub(crate) fn without_cut_rows(&self, ranks: usize) -> Result<Self> {
+        let rows = self.image.len().saturating_sub(4)..self.image.len() - 3;
+        self.with_whole(rows, ranks)
+    }
+
+    /// The same image for so many ranks, cut between columns, the last axis, alone. The grains are the same.
+    pub(crate) fn in_columns(&self, ranks: usize) -> Result<Self> {
+        self.with_whole(0..self.image.len() - 3, ranks)
+    }
+
+    /// The same image for so many ranks, not cut along some spatial axes.
+    fn with_whole(&self, axes: Range<usize>, ranks: usize) -> Result<Self> {
         let sides = &self.image[2..];
         let mut grains = self.grains.clone();
-        let rows = sides.len().saturating_sub(axes)..sides.len() - 1;
-        for (grain, side) in grains[rows.clone()].iter_mut().zip(&sides[rows]) {
+        for (grain, side) in grains[axes.clone()].iter_mut().zip(&sides[axes]) {
             grain.step = *side;
         }
         let grid = grid::largest(sides, &grains, ranks);
@@ -342,6 +352,29 @@ mod tests {
         assert_eq!(shards.grid(), [1, 5]);
         assert_eq!((shards.neighbour(0, 1, 0), shards.neighbour(0, 1, 1)), (None, Some(1)));
         assert_eq!((shards.neighbour(4, 1, 1), shards.neighbour(4, 0, 0)), (None, None));
+    }
+
+    #[test]
+    fn volumes_are_cut_into_slabs_until_planes_run_out() {
+        let depth = Grain { step: 8, last: 1 };
+        let grid = |sides: [usize; 3], ranks| {
+            let shape = [&[1, 1], &sides[..]].concat();
+            let shards = ShardPlan::new(&shape, &[depth, FINE, FINE], ranks).expect("it fits");
+            (shards.grid(), shards.largest_load(ranks))
+        };
+        // Blocks of 2 × 2 × 2 would have shorter cuts.
+        for ranks in [1, 2, 4, 8] {
+            assert_eq!(grid([64, 96, 96], ranks), (vec![ranks, 1, 1], 1.0));
+        }
+        // More ranks than slabs.
+        assert_eq!(grid([64, 96, 96], 16), (vec![8, 1, 2], 1.0));
+        assert_eq!(grid([16, 96, 192], 8), (vec![2, 2, 2], 1.0));
+        assert_eq!(grid([4, 96, 96], 4), (vec![1, 2, 2], 1.0));
+        assert_eq!(grid([40, 96, 96], 6).0, [5, 1, 1]);
+        // Nine grains of planes for four ranks: a slab would have a third more than a block, and half a slab a ninth. Of 33 grains,
+        // a slab has an eleventh more.
+        assert_eq!(grid([72, 96, 96], 4).0, [2, 1, 2]);
+        assert_eq!(grid([264, 96, 96], 4).0, [4, 1, 1]);
     }
 
     #[test]

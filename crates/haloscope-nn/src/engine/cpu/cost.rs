@@ -18,6 +18,17 @@ pub(crate) enum Method {
     Winograd { tile: usize, form: Form },
 }
 
+impl Method {
+    /// The outputs along an axis (planes, rows, columns) that are computed together, whose grid begins at the first of the image.
+    pub(crate) fn tile(self, axis: usize) -> usize {
+        match self {
+            // Taps along depth are summed one by one.
+            Self::Winograd { tile, .. } if axis > 0 => tile,
+            Self::Winograd { .. } | Self::Direct => 1,
+        }
+    }
+}
+
 /// A way to convolve with its estimated time and memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Choice {

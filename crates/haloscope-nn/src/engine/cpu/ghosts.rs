@@ -1,8 +1,10 @@
 //! Ghosts: the pixels of neighbours next to a cut, in the border that every value has anyway.
 //!
 //! On a true edge the border holds zeros, which is the convolutions' padding. On a cut side it holds the neighbour's pixels,
-//! which are filled in before the first step that reads them; so no kernel knows of cuts. Columns are exchanged first, then
-//! rows together with the ghosts in their columns, which brings the corners along.
+//! which are filled in before the first step that reads them; so no kernel knows of cuts. Along depth, where values have no
+//! border, a value that is read across a cut gets ghost planes, and convolutions count them as planes of their input.
+//! Columns are exchanged first, then rows together with the ghosts in their columns, then planes together with both, which
+//! brings edges and corners along.
 
 use std::ops::Range;
 
@@ -17,9 +19,15 @@ use crate::network::{Network, NodeId};
 use crate::op::{Op, PaddingMode};
 use crate::shape::Shape;
 
-/// The axes of a layout on which values have a border: rows and columns.
+/// The axes of a layout.
+const PLANES: usize = 0;
 const ROWS: usize = 1;
 const COLUMNS: usize = 2;
+/// How many they are.
+const AXES: usize = 3;
+
+/// A number for both sides of each axis.
+type Sides = [[usize; 2]; AXES];
 
 /// Where images of this shape may be cut, when `methods` are those of its convolutions; the shape is the aligned one.
 pub(crate) fn grains(
@@ -29,26 +37,25 @@ pub(crate) fn grains(
     program: &Program,
     methods: &[Method],
 ) -> Result<Vec<Grain>> {
-    let depth_axes = network.rank() - 2;
     (0..network.rank())
         .map(|axis| {
             let (side, whole) = (input.spatial()[axis], aligned.spatial()[axis]);
             let last = whole - side + 1;
-            if axis < depth_axes {
-                // Values have no border along their depth.
-                return Ok(Grain { step: whole, last });
-            }
             let scales = scales(network, axis)?;
-            check(network, axis, &scales)?;
+            let of_layout = axis + AXES - network.rank();
+            match check(network, axis, &scales) {
+                // The plane can be cut all the same.
+                Err(_) if of_layout == PLANES => return Ok(Grain { step: whole, last }),
+                other => other?,
+            }
             let mut step = alignment(&scales);
             let convolutions =
                 program.steps.iter().filter(|step| matches!(step.work, Work::Conv(_)));
             for (draft, method) in convolutions.zip(methods) {
-                if let (Method::Winograd { tile, .. }, Some((above, below))) =
-                    (*method, scales[draft.node.index()])
-                {
+                if let Some((above, below)) = scales[draft.node.index()] {
                     // A cut at n is one at n · above / below there, which must be a multiple of the tile.
-                    step = lcm(step, tile * below / gcd(tile * below, above));
+                    let tile = method.tile(of_layout) * below;
+                    step = lcm(step, tile / gcd(tile, above));
                 }
             }
             Ok(Grain { step, last })
@@ -110,66 +117,77 @@ pub(crate) struct Exchange {
     /// What the neighbours need to know of it.
     pub(crate) round: Round,
     pub(crate) value: usize,
-    /// Rows or columns.
+    /// Planes, rows or columns.
     axis: usize,
     /// The ghosts before and after.
     ghosts: [usize; 2],
-    /// Which sides of rows and columns are cut.
-    cut: [[bool; 2]; 2],
-    /// The ghosts that rows have at both ends.
-    pub(crate) ends: [usize; 2],
+    /// Which sides are cut.
+    cut: [[bool; 2]; AXES],
+    /// The ghosts that the value has on the sides that are cut.
+    ends: Sides,
     /// Rows of the value.
     height: usize,
     /// Whether it is the first one of the value.
     is_first: bool,
 }
 
-/// All exchanges of a part in the order of the steps.
-pub(crate) fn exchanges(network: &Network, shard: &Shard, program: &Program) -> Vec<Exchange> {
-    let depth_axes = network.rank() - 2;
-    let cut = [0, 1].map(|axis| shard.is_cut(depth_axes + axis));
-    if cut == [[false; 2]; 2] {
+/// Gives the values of a part that are read across a cut between planes their ghost planes. Returns all exchanges in the
+/// order of the steps.
+pub(crate) fn add_ghosts(network: &Network, shard: &Shard, program: &mut Program) -> Vec<Exchange> {
+    let missing = AXES - network.rank();
+    let cut: [[bool; 2]; AXES] = std::array::from_fn(|axis| {
+        axis.checked_sub(missing).map_or([false; 2], |axis| shard.is_cut(axis))
+    });
+    if cut == [[false; 2]; AXES] {
         return Vec::new();
     }
-    let reaches: Vec<[[usize; 2]; 2]> = program
+    let reaches: Vec<Sides> = program
         .steps
         .iter()
         .map(|step| reach_of(network, step.node, program, step.inputs[0], step.output))
         .collect();
     // All that is ever read of a value's neighbours is exchanged at once.
-    let mut needed = vec![[[0; 2]; 2]; program.layouts.len()];
+    let mut needed: Vec<Sides> = vec![[[0; 2]; AXES]; program.layouts.len()];
     for (step, reach) in program.steps.iter().zip(&reaches) {
         let needed = needed[step.inputs[0]].as_flattened_mut();
         for (needed, reach) in needed.iter_mut().zip(reach.as_flattened()) {
             *needed = (*needed).max(*reach);
         }
     }
+    let here = |ghosts: usize, cut: bool| if cut { ghosts } else { 0 };
+    let ends_of = |needed: &Sides| -> Sides {
+        std::array::from_fn(|axis| {
+            std::array::from_fn(|side| here(needed[axis][side], cut[axis][side]))
+        })
+    };
+    program.set_ghosts(|value| ends_of(&needed[value])[PLANES]);
     let mut done = vec![false; program.layouts.len()];
     let mut exchanges = Vec::new();
     for (index, (step, reach)) in program.steps.iter().zip(&reaches).enumerate() {
         let value = step.inputs[0];
-        if done[value] || *reach == [[0; 2]; 2] {
+        if done[value] || *reach == [[0; 2]; AXES] {
             continue;
         }
         done[value] = true;
         let layout = &program.layouts[value];
-        let [rows, columns] = needed[value];
-        let here = |ghosts: usize, cut: bool| if cut { ghosts } else { 0 };
-        let ends = std::array::from_fn(|side| here(columns[side], cut[1][side]));
+        let ends = ends_of(&needed[value]);
+        let with_ends = |axis: usize, length: usize| ends[axis][0] + length + ends[axis][1];
         let mut is_first = true;
-        for (axis, ghosts, sides) in [(COLUMNS, columns, cut[1]), (ROWS, rows, cut[0])] {
-            let cross = match axis {
-                COLUMNS => layout.height,
-                _ => ends[0] + layout.width + ends[1],
+        for axis in [COLUMNS, ROWS, PLANES] {
+            let (ghosts, sides) = (needed[value][axis], cut[axis]);
+            let face = match axis {
+                COLUMNS => layout.depth * layout.height,
+                ROWS => layout.depth * with_ends(COLUMNS, layout.width),
+                _ => with_ends(ROWS, layout.height) * with_ends(COLUMNS, layout.width),
             };
-            let line = layout.batch * layout.channels * layout.depth * cross;
+            let line = layout.batch * layout.channels * face;
             // What I need before me, the neighbour after me needs of me.
             let sent = std::array::from_fn(|side| here(ghosts[1 - side], sides[side]) * line);
             let received = std::array::from_fn(|side| here(ghosts[side], sides[side]) * line);
             if sent == [0, 0] && received == [0, 0] {
                 continue;
             }
-            let round = Round { step: index, axis: depth_axes + axis - ROWS, sent, received };
+            let round = Round { step: index, axis: axis - missing, sent, received };
             let height = layout.height;
             exchanges.push(Exchange { round, value, axis, ghosts, cut, ends, height, is_first });
             is_first = false;
@@ -178,18 +196,21 @@ pub(crate) fn exchanges(network: &Network, shard: &Shard, program: &Program) -> 
     exchanges
 }
 
-/// How far a step reads its first input beyond rows and columns.
+/// How far a step reads its first input beyond planes, rows and columns.
 fn reach_of(
     network: &Network,
     node: NodeId,
     program: &Program,
     input: usize,
     output: usize,
-) -> [[usize; 2]; 2] {
-    let sides = |layout: &Layout| [layout.height, layout.width];
+) -> Sides {
+    let sides = |layout: &Layout| [layout.depth, layout.height, layout.width];
     let (inputs, outputs) = (sides(&program.layouts[input]), sides(&program.layouts[output]));
-    let (op, depth_axes) = (network.node(node).op(), network.rank() - 2);
-    std::array::from_fn(|axis| reach(op, depth_axes + axis, inputs[axis], outputs[axis]))
+    let (op, missing) = (network.node(node).op(), AXES - network.rank());
+    std::array::from_fn(|axis| {
+        axis.checked_sub(missing)
+            .map_or([0; 2], |of_network| reach(op, of_network, inputs[axis], outputs[axis]))
+    })
 }
 
 impl Exchange {
@@ -198,14 +219,20 @@ impl Exchange {
         0..self.height
     }
 
-    /// The round of an exchange of columns in which some rows of the value take part, before another step.
+    /// The ghosts that rows have at both ends.
+    pub(crate) fn row_ends(&self) -> [usize; 2] {
+        self.ends[COLUMNS]
+    }
+
+    /// The round of an exchange of planes or columns in which some rows of the value take part, before another step. Rows are
+    /// not cut.
     pub(crate) fn round_of(&self, rows: &Range<usize>, step: usize) -> Round {
         let part = |values: [usize; 2]| values.map(|count| count / self.height * rows.len());
         let Round { axis, sent, received, .. } = self.round;
         Round { step, axis, sent: part(sent), received: part(received) }
     }
 
-    /// Fills the ghosts of a value; of columns, those beside some rows. `faces` has room for those of the round.
+    /// Fills the ghosts of a value; of planes and columns, those beside some rows. `faces` has room for those of the round.
     ///
     /// # Safety
     /// The tensor is valid, has the layout of the exchange's value, is complete in these rows, and nobody else uses it.
@@ -248,17 +275,21 @@ impl Exchange {
         Ok(())
     }
 
+    /// The length of the axis.
+    fn length(&self, layout: &Layout) -> isize {
+        signed([layout.depth, layout.height, layout.width][self.axis])
+    }
+
     /// Copies what the neighbour on one side needs.
     ///
     /// # Safety
     /// The tensor is valid, has the layout of the exchange's value, and nobody writes it.
     unsafe fn pack(&self, tensor: &Tensor, rows: &Range<usize>, side: usize, face: &mut [f32]) {
-        let length =
-            signed(if self.axis == ROWS { tensor.layout.height } else { tensor.layout.width });
+        let length = self.length(&tensor.layout);
         let count = signed(self.ghosts[1 - side]);
         let lines = if side == 0 { 0..count } else { length - count..length };
         let mut face = face.iter_mut();
-        self.for_each_pixel(tensor, rows, lines, |pixel, lanes| {
+        self.for_each_pixel(tensor, rows, &lines, |pixel, lanes| {
             for (value, lane) in face.by_ref().take(lanes).zip(0..) {
                 // SAFETY: a pixel of the value, or one of its ghosts that were received before.
                 *value = unsafe { *pixel.add(lane) };
@@ -266,17 +297,24 @@ impl Exchange {
         });
     }
 
-    /// Puts what the neighbour on one side sent into the border.
+    /// Puts what the neighbour on one side sent into the border, or into the ghost planes, whose own border is cleared.
     ///
     /// # Safety
     /// As for [`pack`](Self::pack), and nobody else uses the tensor.
     unsafe fn unpack(&self, tensor: &Tensor, rows: &Range<usize>, side: usize, face: &[f32]) {
-        let length =
-            signed(if self.axis == ROWS { tensor.layout.height } else { tensor.layout.width });
+        let length = self.length(&tensor.layout);
         let count = signed(self.ghosts[side]);
         let lines = if side == 0 { -count..0 } else { length..length + count };
+        if self.axis == PLANES {
+            for_each_ghost(tensor, &lines, |tensor, image, block, plane| {
+                for row in rows.clone() {
+                    // SAFETY: the border of a ghost plane.
+                    unsafe { tensor.clear_border(image, block, plane, row) };
+                }
+            });
+        }
         let mut face = face.iter();
-        self.for_each_pixel(tensor, rows, lines, |pixel, lanes| {
+        self.for_each_pixel(tensor, rows, &lines, |pixel, lanes| {
             for lane in 0..BLOCK {
                 let value = if lane < lanes { face.next().copied().unwrap_or(0.0) } else { 0.0 };
                 // SAFETY: a pixel in the border of the value.
@@ -285,34 +323,47 @@ impl Exchange {
         });
     }
 
-    /// Calls `visit` with each pixel of some lines, which are rows, or columns of some rows, and the number of its channels.
+    /// Calls `visit` with each pixel of some lines, which are planes, rows, or columns of some rows, and the number of its
+    /// channels.
     fn for_each_pixel(
         &self,
         tensor: &Tensor,
         rows: &Range<usize>,
-        lines: Range<isize>,
+        lines: &Range<isize>,
         mut visit: impl FnMut(*mut f32, usize),
     ) {
         let layout = &tensor.layout;
-        let [before, after] = self.ends.map(signed);
+        let lanes = |block: usize| BLOCK.min(layout.channels - block * BLOCK);
+        let [before, after] = self.ends[COLUMNS].map(signed);
+        let columns = -before..signed(layout.width) + after;
+        if self.axis == PLANES {
+            let [above, below] = self.ends[ROWS].map(signed);
+            for_each_ghost(tensor, lines, |tensor, image, block, plane| {
+                for row in signed(rows.start) - above..signed(rows.end) + below {
+                    for column in columns.clone() {
+                        visit(tensor.at(image, block, plane, row, column), lanes(block));
+                    }
+                }
+            });
+            return;
+        }
         let cross = match self.axis {
             COLUMNS => signed(rows.start)..signed(rows.end),
-            _ => -before..signed(layout.width) + after,
+            _ => columns,
         };
         for plane in 0..layout.planes() {
             let (image, block, depth) = layout.plane(plane);
-            let lanes = BLOCK.min(layout.channels - block * BLOCK);
             for line in lines.clone() {
                 for at in cross.clone() {
                     let (row, column) = if self.axis == ROWS { (line, at) } else { (at, line) };
-                    visit(tensor.at(image, block, depth, row, column), lanes);
+                    visit(tensor.at(image, block, depth, row, column), lanes(block));
                 }
             }
         }
     }
 
-    /// Fills the border on cut sides with NaN before the first exchange of a value, so that no result depends on what was
-    /// not exchanged. Only where assertions are on.
+    /// Fills the border on cut sides and the ghost planes with NaN before the first exchange of a value, so that no result
+    /// depends on what was not exchanged. Only where assertions are on.
     ///
     /// # Safety
     /// As for [`unpack`](Self::unpack).
@@ -325,21 +376,53 @@ impl Exchange {
             let start = if before { -signed(BORDER) } else { signed(inside.start) };
             start..signed(if after { end } else { inside.end })
         };
-        let rows = range(self.cut[0], rows, layout.rows_after());
-        let columns = range(self.cut[1], &(0..layout.width), layout.columns_after());
+        let fill = |pixel: *mut f32| {
+            // SAFETY: a pixel in the border of the value, or of a ghost plane.
+            unsafe { pixel.cast::<[f32; BLOCK]>().write([f32::NAN; BLOCK]) };
+        };
+        let cut_rows = range(self.cut[ROWS], rows, layout.rows_after());
+        let columns = range(self.cut[COLUMNS], &(0..layout.width), layout.columns_after());
         let (height, width) = (signed(layout.height), signed(layout.width));
         for plane in 0..layout.planes() {
             let (image, block, depth) = layout.plane(plane);
-            for row in rows.clone() {
+            for row in cut_rows.clone() {
                 for column in columns.clone() {
                     if (0..height).contains(&row) && (0..width).contains(&column) {
                         continue;
                     }
-                    let pixel = tensor.at(image, block, depth, row, column);
-                    // SAFETY: a pixel in the border of the value.
-                    unsafe { pixel.cast::<[f32; BLOCK]>().write([f32::NAN; BLOCK]) };
+                    fill(tensor.at(image, block, depth, row, column));
                 }
             }
+        }
+        // Of ghost planes all that these rows touch, their border on true edges included.
+        let depth = signed(layout.depth);
+        let [before, after] = layout.ghosts.map(signed);
+        let all = [rows.start == 0, rows.end == layout.height];
+        for lines in [-before..0, depth..depth + after] {
+            for_each_ghost(tensor, &lines, |tensor, image, block, plane| {
+                for row in range(all, rows, layout.rows_after()) {
+                    for column in -signed(BORDER)..signed(layout.columns_after()) {
+                        fill(tensor.at(image, block, plane, row, column));
+                    }
+                }
+            });
+        }
+    }
+}
+
+/// Calls `visit` with image, block and plane of some planes of a tensor, of which those before plane 0 and those after the last
+/// are ghosts, and with the tensor that has them as planes.
+fn for_each_ghost(
+    tensor: &Tensor,
+    planes: &Range<isize>,
+    mut visit: impl FnMut(&Tensor, usize, usize, usize),
+) {
+    let layout = &tensor.layout;
+    let with_ghosts = tensor.with_ghosts();
+    for at in 0..layout.batch * layout.blocks() {
+        for plane in planes.clone() {
+            let plane = (signed(layout.ghosts[0]) + plane).cast_unsigned();
+            visit(&with_ghosts, at / layout.blocks(), at % layout.blocks(), plane);
         }
     }
 }

@@ -3,7 +3,8 @@
 //! `[image][channel / 8][depth][row][column][channel % 8]`. Each plane has one row and column of
 //! border before the image and enough after it for whole Winograd tiles of any size, so that no
 //! kernel branches at an edge. The border holds zeros, which is also the convolutions' padding.
-//! Depth has no border: kernels skip the planes that are not there.
+//! Depth has no border: kernels skip the planes that are not there. Only where a volume is cut between planes, a value that is
+//! read across the cut has ghost planes, which hold the neighbour's.
 
 use std::ops::Range;
 
@@ -21,6 +22,8 @@ pub(crate) struct Layout {
     pub(crate) depth: usize,
     pub(crate) height: usize,
     pub(crate) width: usize,
+    /// Planes of the neighbours that memory holds before the first plane and after the last.
+    pub(crate) ghosts: [usize; 2],
     /// Rows that a plane has in memory with their border: all of them, or a window that moves down the image.
     pub(crate) stored: usize,
 }
@@ -28,7 +31,13 @@ pub(crate) struct Layout {
 impl Layout {
     /// The layout of whole images.
     pub(crate) fn new(batch: usize, channels: usize, [depth, height, width]: [usize; 3]) -> Self {
-        Self { batch, channels, depth, height, width, stored: with_border(height) }
+        let stored = with_border(height);
+        Self { batch, channels, depth, height, width, ghosts: [0; 2], stored }
+    }
+
+    /// The same memory with the ghost planes as planes like any other: plane 0 is the first ghost.
+    pub(crate) fn with_ghosts(self) -> Self {
+        Self { depth: self.stored_planes(), ghosts: [0; 2], ..self }
     }
 
     /// The same images, of which memory holds so many rows at a time.
@@ -49,8 +58,13 @@ impl Layout {
         self.stored * self.row_stride()
     }
 
+    /// Planes of a channel block in memory, those of the neighbours included.
+    fn stored_planes(&self) -> usize {
+        self.ghosts[0] + self.depth + self.ghosts[1]
+    }
+
     pub(crate) fn block_stride(&self) -> usize {
-        self.depth * self.plane_stride()
+        self.stored_planes() * self.plane_stride()
     }
 
     pub(crate) fn image_stride(&self) -> usize {
@@ -76,12 +90,12 @@ impl Layout {
     pub(crate) fn row_offset(&self, image: usize, block: usize, plane: usize, row: usize) -> usize {
         image * self.image_stride()
             + block * self.block_stride()
-            + plane * self.plane_stride()
+            + (self.ghosts[0] + plane) * self.plane_stride()
             + (row + BORDER) * self.row_stride()
             + BORDER * BLOCK
     }
 
-    /// Planes of rows in all: images × channel blocks × depth.
+    /// Planes of rows in all, without ghosts: images × channel blocks × depth.
     pub(crate) fn planes(&self) -> usize {
         self.batch * self.blocks() * self.depth
     }
@@ -126,6 +140,11 @@ unsafe impl Send for Tensor {}
 unsafe impl Sync for Tensor {}
 
 impl Tensor {
+    /// The same memory with the ghost planes as planes like any other: plane 0 is the first ghost.
+    pub(crate) fn with_ghosts(self) -> Self {
+        Self { layout: self.layout.with_ghosts(), ..self }
+    }
+
     /// Pointer to the first channel of the block at a pixel. The pixel may lie in the border.
     pub(crate) fn at(
         &self,

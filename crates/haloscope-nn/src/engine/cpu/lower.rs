@@ -22,6 +22,22 @@ pub(crate) struct Program {
     pub(crate) output: usize,
 }
 
+impl Program {
+    /// Gives values ghost planes, before methods are chosen or with those of the whole.
+    pub(crate) fn set_ghosts(&mut self, ghosts: impl Fn(usize) -> [usize; 2]) {
+        for (value, layout) in self.layouts.iter_mut().enumerate() {
+            layout.ghosts = ghosts(value);
+        }
+        // Other operations count planes of the image only, and find them by the layout of the value in memory.
+        for step in &mut self.steps {
+            if let Work::Conv(conv) = &mut step.work {
+                conv.problem.input = self.layouts[step.inputs[0]];
+                conv.problem.output = self.layouts[step.output];
+            }
+        }
+    }
+}
+
 /// A step whose values are known.
 pub(crate) struct Draft {
     pub(crate) name: String,

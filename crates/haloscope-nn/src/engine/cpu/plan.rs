@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::build::{Builder, bytes_with, choose_methods, fastest_bytes};
 use super::convert::three;
 use super::cost::Method;
-use super::ghosts::{Exchange, exchanges, grains};
+use super::ghosts::{Exchange, add_ghosts, grains};
 use super::kernels::InstructionSet;
 use super::layout::Layout;
 use super::lower::lower;
@@ -82,8 +82,8 @@ impl Cut {
             return Ok(HaloPlan::default());
         }
         let aligned = Self::of(network, shard.whole(), options)?.part(shard)?;
-        let program = lower(network, &aligned.run, options.threads)?;
-        Ok(halo_of(&exchanges(network, shard, &program)))
+        let mut program = lower(network, &aligned.run, options.threads)?;
+        Ok(halo_of(&add_ghosts(network, shard, &mut program)))
     }
 
     /// The bytes that a plan for a part would take, without the cost of making one.
@@ -93,8 +93,8 @@ impl Cut {
         options: &EngineOptions,
     ) -> Result<usize> {
         let cut = Self::of(network, shard.whole(), options)?;
-        let program = lower(network, &cut.part(shard)?.run, options.threads)?;
-        let faces = halo_of(&exchanges(network, shard, &program)).faces_len();
+        let mut program = lower(network, &cut.part(shard)?.run, options.threads)?;
+        let faces = halo_of(&add_ghosts(network, shard, &mut program)).faces_len();
         Ok(bytes_with(&program, &cut.methods, options.threads) + faces * size_of::<f32>())
     }
 
@@ -136,7 +136,7 @@ impl CpuPlan {
         };
         let output =
             aligned.output(&shape_of(&program.layouts[program.output], network.rank())?)?;
-        let exchanges = exchanges(&network, shard, &program);
+        let exchanges = add_ghosts(&network, shard, &mut program);
         let name = network.name().to_owned();
         // From here on only the program holds the weights of a network that is consumed.
         drop(network);

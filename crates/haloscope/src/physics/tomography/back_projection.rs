@@ -87,6 +87,11 @@ impl BackProjection {
         self.circle.detector.iter().product()
     }
 
+    /// The rows of the detector.
+    pub(crate) fn detector_rows(&self) -> usize {
+        self.circle.detector[0]
+    }
+
     /// The shape of an image, (channel, spatial…).
     #[must_use]
     pub fn image_shape(&self) -> &[usize] {
@@ -105,11 +110,64 @@ impl BackProjection {
         self.image.x.len()
     }
 
+    /// The rows of the detector that the image is taken from, whatever the view: for a [part](Self::of_part) often only some.
+    #[must_use]
+    pub fn rows_read(&self) -> Range<usize> {
+        let Circle { source, spacing, detector: [rows, _], .. } = self.circle;
+        let middle = (rows as f64 - 1.0) / 2.0 - self.circle.offset[0];
+        let place = |z: f64, near: f64| z * near / spacing[0] + middle;
+        let ends = |axis: &[f64]| [axis.first().copied(), axis.last().copied()];
+        let mut hull: Option<Range<f64>> = None;
+        let mut take = |begin: f64, end: f64| {
+            let all = hull.get_or_insert(begin..end);
+            *all = all.start.min(begin)..all.end.max(end);
+        };
+        match source {
+            // As in `smear`, so that a row is known to be of no weight.
+            None => self.image.z.iter().for_each(|&z| {
+                let row = place(z, 1.0);
+                take(row.floor(), row.ceil() + 1.0);
+            }),
+            Some(source) => {
+                for (sin, cos) in &self.turns {
+                    for (x, y) in ends(&self.image.x).into_iter().flatten().flat_map(|x| {
+                        ends(&self.image.y).into_iter().flatten().map(move |y| (x, y))
+                    }) {
+                        let reach = 1.0 + (y * cos - x * sin) / source;
+                        if reach < 1e-6 {
+                            return 0..rows;
+                        }
+                        for z in ends(&self.image.z).into_iter().flatten() {
+                            // A row more on both sides, for rounding.
+                            let row = place(z, 1.0 / reach);
+                            take(row.floor() - 1.0, row.floor() + 3.0);
+                        }
+                    }
+                }
+            }
+        }
+        let Some(hull) = hull else { return 0..rows };
+        let last = rows.saturating_sub(1) as f64;
+        let begin = hull.start.clamp(0.0, last) as usize;
+        begin..(hull.end.clamp(0.0, rows as f64) as usize).max(begin + 1)
+    }
+
     /// Weights and filters views, of which `values` has one after the other; `view` gives their numbers.
     pub fn filter(&self, values: &mut [f32], view: impl Fn(usize) -> usize + Sync) -> Result<()> {
-        let [rows, columns] = self.circle.detector;
+        let rows = self.circle.detector[0];
+        self.filter_rows(values, |i| (view(i / rows), i % rows))
+    }
+
+    /// Weights and filters rows of views, of which `values` has one after the other; `place` gives the number of the view and of the
+    /// row in it.
+    pub(crate) fn filter_rows(
+        &self,
+        values: &mut [f32],
+        place: impl Fn(usize) -> (usize, usize) + Sync,
+    ) -> Result<()> {
+        let columns = self.circle.detector[1];
         values.par_chunks_mut(columns).enumerate().for_each(|(i, values)| {
-            let (row, view) = (i % rows, view(i / rows));
+            let (view, row) = place(i);
             for (column, value) in values.iter_mut().enumerate() {
                 let [v, u] = self.circle.place(row, column);
                 let weight = self.shares.at(view, u) * self.circle.obliqueness(u, v) / self.factor;
@@ -122,6 +180,17 @@ impl BackProjection {
     /// Adds to lines of the image, from `first` on, what some filtered views show of them: numbers and values, in the order
     /// in which they are added.
     pub fn smear(&self, views: &[(usize, &[f32])], first: usize, lines: &mut [f32]) {
+        self.smear_rows(0..self.circle.detector[0], views, first, lines);
+    }
+
+    /// The same with views that have some rows of the detector, all that [are read](Self::rows_read).
+    pub(crate) fn smear_rows(
+        &self,
+        there: Range<usize>,
+        views: &[(usize, &[f32])],
+        first: usize,
+        lines: &mut [f32],
+    ) {
         let Circle { source, spacing, detector: [rows, columns], .. } = self.circle;
         let middle: [f64; 2] = std::array::from_fn(|i| {
             (self.circle.detector[i] as f64 - 1.0) / 2.0 - self.circle.offset[i]
@@ -151,7 +220,7 @@ impl BackProjection {
                     let value = if rows == 1 {
                         read(values, columns, u)
                     } else {
-                        read_pixel(values, rows, columns, v, u)
+                        read_pixel((values, &there), [rows, columns], v, u)
                     };
                     *to += (near * near) as f32 * value;
                 }
@@ -193,19 +262,29 @@ fn read(row: &[f32], columns: usize, u: f64) -> f32 {
     left + fraction * (right - left)
 }
 
-/// A pixel at a place between rows and columns, zero outside.
+/// A pixel at a place between rows and columns, zero outside, of values that have some rows.
 #[inline]
-fn read_pixel(values: &[f32], rows: usize, columns: usize, v: f64, u: f64) -> f32 {
+fn read_pixel(
+    (values, there): (&[f32], &Range<usize>),
+    [rows, columns]: [usize; 2],
+    v: f64,
+    u: f64,
+) -> f32 {
     let below = v.floor();
     if !(below >= -1.0 && below < rows as f64) {
         return 0.0;
     }
     let fraction = (v - below) as f32;
     let i = below as isize;
-    let row = |i: isize| match usize::try_from(i).ok().filter(|&i| i < rows) {
-        Some(i) => read(&values[i * columns..], columns, u),
+    let row = |i: isize| match usize::try_from(i).ok().filter(|i| there.contains(i)) {
+        Some(i) => read(&values[(i - there.start) * columns..], columns, u),
         None => 0.0,
     };
+    debug_assert!(
+        fraction == 0.0
+            || !(0..rows as isize - 1).contains(&i)
+            || there.contains(&((i + 1) as usize))
+    );
     let (low, high) = (row(i), row(i + 1));
     low + fraction * (high - low)
 }

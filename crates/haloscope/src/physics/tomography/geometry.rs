@@ -65,6 +65,11 @@ pub struct View3d {
 }
 
 impl View3d {
+    /// The view of a detector whose middle is so many rows further up.
+    pub(super) fn moved_up(&self, rows: f64) -> Self {
+        Self { centre: std::array::from_fn(|i| self.centre[i] + rows * self.v[i]), ..*self }
+    }
+
     /// The view as seen from another origin.
     pub(super) fn seen_from(&self, origin: [f64; 3]) -> Self {
         let (rays, centre) = (self.rays.seen_from(origin), minus(self.centre, origin));

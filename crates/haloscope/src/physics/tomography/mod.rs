@@ -12,6 +12,7 @@ mod planar;
 mod prepare;
 mod reconstruct;
 mod resample;
+mod shadow;
 mod space;
 mod spatial;
 mod strip;

@@ -12,7 +12,7 @@ use haloscope_nn::Stop;
 use super::geometry::{Grouping, Rays, Scan3d, check_finite, check_lengths, middle_of};
 use super::norm::unit_factor;
 use super::space::{Place, Space};
-use super::{oblique, upright};
+use super::{oblique, shadow, upright};
 use crate::error::{Error, Result};
 use crate::physics::window::check_restriction;
 use crate::physics::{LinearPhysics, Physics};
@@ -145,6 +145,23 @@ impl Tomography3d {
     }
 }
 
+impl Tomography3d {
+    /// The operator on a part of the volume, as far as some rows of the detector see it.
+    fn part(&self, image: &[Range<usize>], rows: &Range<usize>) -> Result<Arc<dyn Physics>> {
+        check_restriction(self.name(), &self.shape, image)?;
+        let Space { size, voxel, detector, factor, .. } = self.space;
+        // (x, y, z), the last axis first.
+        let origin = [2, 1, 0].map(|i| middle_of(&image[i], size[i]) * voxel[i]);
+        let up = middle_of(rows, detector[0]);
+        let views = self.scan.views();
+        let views = views.iter().map(|view| view.moved_up(up).seen_from(origin)).collect();
+        let mut shape = vec![self.shape[0]];
+        shape.extend(image.iter().map(Range::len));
+        let scan = Scan3d::Views { views, detector: [rows.len(), detector[1]] };
+        Ok(Arc::new(Self::with_voxels(&shape, voxel, scan)?.scaled(factor)?))
+    }
+}
+
 impl Physics for Tomography3d {
     fn name(&self) -> &'static str {
         "tomography"
@@ -197,16 +214,28 @@ impl LinearPhysics for Tomography3d {
 
     /// The same rays through the part alone, whose middle is the origin of their coordinates.
     fn restricted(&self, image: &[Range<usize>]) -> Option<Result<Arc<dyn Physics>>> {
-        let part = || {
-            check_restriction(self.name(), &self.shape, image)?;
-            let Space { size, voxel, detector, factor, .. } = self.space;
-            // (x, y, z), the last axis first.
-            let origin = [2, 1, 0].map(|i| middle_of(&image[i], size[i]) * voxel[i]);
-            let views = self.scan.views().iter().map(|view| view.seen_from(origin)).collect();
-            let mut shape = vec![self.shape[0]];
-            shape.extend(image.iter().map(Range::len));
-            Self::with_voxels(&shape, voxel, Scan3d::Views { views, detector })?.scaled(factor)
+        Some(self.part(image, &(0..self.measurement[2])))
+    }
+
+    /// All views and columns, and the rows that rays through the part meet.
+    fn shadow(&self, image: &[Range<usize>]) -> Vec<Range<usize>> {
+        let [_, views, rows, columns] = self.measurement;
+        let Space { size, voxel, .. } = self.space;
+        let rows = match image {
+            [_, _, _] => {
+                // A voxel is seen by rays that pass it at less than its width; (x, y, z), the last axis first.
+                let extent = [2, 1, 0].map(|i| {
+                    let at = |place: f64| (place - (size[i] as f64 - 1.0) / 2.0) * voxel[i];
+                    (at(image[i].start as f64 - 1.0), at(image[i].end as f64))
+                });
+                shadow::rows(&self.scan.views(), rows, &extent)
+            }
+            _ => 0..rows,
         };
-        Some(part().map(|part| Arc::new(part) as Arc<dyn Physics>))
+        vec![0..views, rows, 0..columns]
+    }
+
+    fn restricted_to_shadow(&self, image: &[Range<usize>]) -> Option<Result<Arc<dyn Physics>>> {
+        Some(self.part(image, &self.shadow(image)[1]))
     }
 }

@@ -49,7 +49,7 @@ pub(crate) struct Product {
 /// The planes of depth that are summed; all ones for images.
 #[derive(Clone, Copy)]
 pub(crate) struct Depth {
-    /// The first output plane.
+    /// The first output plane, counted as the input planes are.
     pub(crate) first: usize,
     /// Output planes.
     pub(crate) planes: usize,

@@ -2,7 +2,7 @@
 //!
 //! A transposed convolution with stride `s` is `s` ordinary ones per axis, one for each position of
 //! an output pixel modulo the stride (its *phase*), whose results interleave. An item is one row of
-//! the output. Taps that fall on planes outside the volume are skipped; rows and columns outside are
+//! the output. Taps that fall on planes outside the volume and its ghosts are skipped; rows and columns outside are
 //! the border's zeros, so whoever makes the plan sees to it that the border is wide enough.
 
 use std::ops::Range;
@@ -125,7 +125,7 @@ impl DirectConv {
     /// The taps of a phase that fall on planes of the input, and the first of those.
     fn clip_depth(&self, phase: &PhaseTaps, first: isize) -> (Range<usize>, usize) {
         let skipped = (-first).max(0).cast_unsigned();
-        let left = (signed(self.input.depth) - first).max(0).cast_unsigned();
+        let left = (signed(self.input.with_ghosts().depth) - first).max(0).cast_unsigned();
         let end = phase.taps[0].len().min(left);
         (skipped.min(end)..end, (first.max(0)).cast_unsigned())
     }
@@ -229,6 +229,7 @@ struct OutputRow {
     at: usize,
     /// The phase of plane and row.
     phase: usize,
+    /// The plane of the input under the first tap, counted from the first ghost.
     input_plane: isize,
     /// The row of the input under the first tap.
     source: isize,
@@ -251,13 +252,14 @@ impl Operation for DirectConv {
     }
 
     unsafe fn run(&self, item: usize, operands: &Operands<'_>, _scratch: *mut f32) {
-        let (input, output) = (operands.input(0), operands.output());
+        let (input, output) = (operands.input(0).with_ghosts(), operands.output());
         let adds: [Option<Tensor>; 2] =
             std::array::from_fn(|index| (index < self.adds).then(|| operands.input(1 + index)));
         let (depth, rows) = (self.output.depth, &operands.rows);
         let (image, plane) = (item / rows.len() / depth, item / rows.len() % depth);
         let row = rows.start + item % rows.len();
         let (plane_phase, input_plane) = self.axes[0].first_input(plane);
+        let input_plane = input_plane + signed(self.input.ghosts[0]);
         let (row_phase, input_row) = self.axes[1].first_input(row);
         let phase = plane_phase * self.axes[1].phases() + row_phase;
         let target = OutputRow { image, plane, at: row, phase, input_plane, source: input_row };

@@ -5,8 +5,8 @@
 //! of rows (`ring.rs`): some rows at the lower end of each value, and as many as the delay where a skip connection reads
 //! them. Steps compute the tiles that they compute for a whole image, each once, so the result has the same bits.
 //!
-//! A part of an image that is cut between columns only runs in waves beside its neighbours. As soon as rows of a value are
-//! made, their ghosts are exchanged, and kept with them in the ring, so each row travels once. Cuts between rows would make
+//! A part of an image that is cut between columns, or of a volume that is cut between columns and planes, runs in waves beside
+//! its neighbours. As soon as rows of a value are made, their ghosts are exchanged, and kept with them in the ring, so each row travels once. Cuts between rows would make
 //! a part wait for the last wave of the part above.
 
 mod flow;
@@ -24,7 +24,7 @@ use size::Places;
 use super::build::{Builder, choose_methods};
 use super::convert::three;
 use super::cost::Method;
-use super::ghosts::{Exchange, exchanges};
+use super::ghosts::{Exchange, add_ghosts};
 use super::kernels::InstructionSet;
 use super::lower::{Program, Work, lower};
 use super::operation::Value;
@@ -55,8 +55,8 @@ pub(crate) struct WavesPlan {
     bands: [usize; 2],
     steps: Vec<PlanStep>,
     stages: Vec<Stage>,
-    /// For each value how its ghosts are exchanged.
-    ghosts: Vec<Option<Exchange>>,
+    /// For each value how its ghosts are exchanged, axis by axis.
+    ghosts: Vec<Vec<Exchange>>,
     halo: HaloPlan,
     waves: Waves,
     room: Room,
@@ -83,7 +83,7 @@ pub(crate) struct WavesDraft {
     output: Shape,
     program: Program,
     methods: Vec<Method>,
-    ghosts: Vec<Option<Exchange>>,
+    ghosts: Vec<Vec<Exchange>>,
     flow: Flow,
     places: Places,
     halo: HaloPlan,
@@ -99,9 +99,9 @@ impl WavesDraft {
         band: Option<usize>,
         options: &EngineOptions,
     ) -> Result<Self> {
-        check_columns(shard)?;
+        check_rows(shard)?;
         let unlimited = EngineOptions { memory_budget: None, ..options.clone() };
-        let (aligned, program, methods) = if shard.is_whole() {
+        let (aligned, mut program, methods) = if shard.is_whole() {
             let aligned = Aligned::of(network, shard.shape())?;
             let program = lower(network, &aligned.run, options.threads)?;
             let methods = choose_methods(&program, &unlimited)?;
@@ -114,10 +114,9 @@ impl WavesDraft {
         };
         let output =
             aligned.output(&shape_of(&program.layouts[program.output], network.rank())?)?;
-        let mut ghosts = vec![None; program.layouts.len()];
-        for exchange in exchanges(network, shard, &program) {
-            let value = exchange.value;
-            ghosts[value] = Some(exchange);
+        let mut ghosts = vec![Vec::new(); program.layouts.len()];
+        for exchange in add_ghosts(network, shard, &mut program) {
+            ghosts[exchange.value].push(exchange);
         }
         let input = aligned.input;
         let flow = Flow::new(&program, &methods, three(input.spatial(), 1)[1]);
@@ -199,7 +198,7 @@ impl WavesDraft {
     /// Follows the waves of bands of so many rows.
     fn set_band(&mut self, band: usize, threads: usize) {
         self.flow.set_band(band);
-        let ends = |ghosts: &Option<Exchange>| ghosts.as_ref().map_or([0; 2], |own| own.ends);
+        let ends = |ghosts: &Vec<Exchange>| ghosts.first().map_or([0; 2], Exchange::row_ends);
         let ends: Vec<[usize; 2]> = self.ghosts.iter().map(ends).collect();
         self.places = Places::of(&self.flow, &self.program.layouts, &ends, self.program.output);
         self.halo = halo_of(&self.flow, &self.ghosts);
@@ -277,7 +276,7 @@ impl WavesPlan {
             return Ok(());
         }
         compute(bench, &fresh)?;
-        if let Some(exchange) = &self.ghosts[value] {
+        for exchange in &self.ghosts[value] {
             let round = exchange.round_of(&fresh, next);
             // SAFETY: the rows are complete, and only this thread uses the value between two steps.
             unsafe { exchange.run(&round, &fresh, &tensor, &mut bench.faces, halo) }
@@ -489,13 +488,14 @@ fn band_bytes(shapes: [&Shape; 2], bands: [usize; 2]) -> usize {
 }
 
 /// Refuses parts that are cut between rows.
-fn check_columns(shard: &Shard) -> Result<()> {
-    let sides = shard.region().len();
-    if (0..sides - 1).all(|axis| shard.is_cut(axis) == [false; 2]) {
+fn check_rows(shard: &Shard) -> Result<()> {
+    let rows = shard.region().len() - 2;
+    if shard.is_cut(rows) == [false; 2] {
         return Ok(());
     }
+    let accepted = if rows == 0 { "columns" } else { "planes and columns" };
     let reason = format!(
-        "the part {:?} of {}; waves run from the first rows to the last, so only columns, the last side, can be cut",
+        "the part {:?} of {}; waves run from the first rows to the last, so only {accepted} can be cut",
         shard.region(),
         shard.whole()
     );
@@ -503,17 +503,17 @@ fn check_columns(shard: &Shard) -> Result<()> {
 }
 
 /// What is exchanged in all waves: the ghosts of the rows that each makes, value by value.
-fn halo_of(flow: &Flow, ghosts: &[Option<Exchange>]) -> HaloPlan {
+fn halo_of(flow: &Flow, ghosts: &[Vec<Exchange>]) -> HaloPlan {
     let mut rounds = Vec::new();
-    if ghosts.iter().any(Option::is_some) {
+    if ghosts.iter().any(|exchanges| !exchanges.is_empty()) {
         let mut wave = flow.start();
         while flow.advance(&mut wave) {
             let made = std::iter::once(0).chain(flow.steps().iter().map(|step| step.output));
             for (next, value) in made.enumerate() {
-                if let (Some(exchange), rows) = (&ghosts[value], &wave.fresh[value])
-                    && !rows.is_empty()
-                {
-                    rounds.push(exchange.round_of(rows, next));
+                let rows = &wave.fresh[value];
+                if !rows.is_empty() {
+                    let exchanges = ghosts[value].iter();
+                    rounds.extend(exchanges.map(|exchange| exchange.round_of(rows, next)));
                 }
             }
         }

@@ -89,11 +89,14 @@ impl Ring {
         debug_assert!(rows.len() <= self.rows, "the plan found the most rows");
         while !rows.is_empty() {
             let piece = self.piece(&rows);
-            let ring = self.value(&piece).tensor(memory);
-            team.for_each(self.layout.planes(), &|_, index| {
-                let (image, block, plane) = self.layout.plane(index);
+            // Ghost planes are kept as all others.
+            let (ring, value) =
+                (self.value(&piece).tensor(memory).with_ghosts(), value.with_ghosts());
+            let layout = self.layout.with_ghosts();
+            team.for_each(layout.planes(), &|_, index| {
+                let (image, block, plane) = layout.plane(index);
                 for row in piece.clone() {
-                    copy(&ring, value, image, block, plane, row);
+                    copy(&ring, &value, image, block, plane, row);
                 }
             });
             rows.start = piece.end;

@@ -54,7 +54,7 @@ impl Item<'_> {
         let conv = self.conv;
         let (channels, stride) = (conv.channels(), conv.input_stride());
         let row_stride = input.layout.row_stride();
-        let first_plane = signed(self.planes.start) - signed(conv.depth_padding);
+        let first_plane = signed(conv.ghosts + self.planes.start) - signed(conv.depth_padding);
         for slot in 0..self.planes.len() + conv.weights.depth_taps() - 1 {
             let plane = first_plane + signed(slot);
             if plane < 0 || plane >= signed(input.layout.depth) {
@@ -104,7 +104,7 @@ impl Item<'_> {
             tail,
             blocks: channels / BLOCK,
             depth: Depth {
-                first: self.planes.start,
+                first: conv.ghosts + self.planes.start,
                 planes: self.planes.len(),
                 inputs: conv.input.depth,
                 taps: conv.weights.depth_taps(),

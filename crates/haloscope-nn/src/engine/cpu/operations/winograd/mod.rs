@@ -44,7 +44,10 @@ pub(crate) struct Blocking {
 
 /// The convolution of one layer for one shape.
 pub(crate) struct WinogradConv {
+    /// With the ghost planes as planes of the input.
     input: Layout,
+    /// Ghost planes before the first.
+    ghosts: usize,
     output: Layout,
     tile: usize,
     /// Zero padding of rows and columns: 0 or 1.
@@ -75,7 +78,8 @@ impl WinogradConv {
         let even = |count: usize, most: usize| count.div_ceil(count.div_ceil(most));
         let planes = even(output.depth, blocking.planes);
         Self {
-            input,
+            input: input.with_ghosts(),
+            ghosts: input.ghosts[0],
             output,
             tile,
             padding: [padding[1], padding[2]],
@@ -168,7 +172,7 @@ impl Operation for WinogradConv {
     }
 
     unsafe fn run(&self, item: usize, operands: &Operands<'_>, scratch: *mut f32) {
-        let (input, output) = (operands.input(0), operands.output());
+        let (input, output) = (operands.input(0).with_ghosts(), operands.output());
         let group = item % self.blocking.channel_groups;
         let slab = item / self.blocking.channel_groups % self.slabs;
         let block = item / self.blocking.channel_groups / self.slabs;
