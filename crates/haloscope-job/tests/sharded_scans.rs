@@ -59,6 +59,10 @@ fn scans(folder: &Path) -> Vec<(&'static str, JobBuilder)> {
             let job = slice().start("fbp", |it| it).solver("cg", |it| it);
             job.stop(|it| it.set("iterations", 3))
         }),
+        ("a slice, os-sart", {
+            let job = slice().solver("os-sart", |it| it.set("subsets", 2));
+            job.stop(|it| it.set("iterations", 3))
+        }),
         ("one file, fbp", measured("sinogram.npy").solver("fbp", |it| it)),
         ("a fan, pgd", weight(fan, "pgd")),
         ("a cone, primal-dual", weight(cone, "primal-dual")),
