@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use haloscope::Result;
-use haloscope::denoise::{NetworkDenoiser, TotalVariation};
+use haloscope::denoise::{Axes, NetworkDenoiser, TotalVariation};
 use haloscope::image::Space;
 use haloscope::solve::{self, PriorForms, TotalVariationPrior};
 use haloscope::tiling::Strategy;
@@ -108,7 +108,12 @@ impl PriorPlan {
             PriorKind::TotalVariation { .. } => "total variation".into(),
             PriorKind::Network(network) => {
                 let name = Path::new(&network.model).file_name();
-                name.map_or_else(|| network.model.clone(), |name| name.display().to_string())
+                let name =
+                    name.map_or_else(|| network.model.clone(), |name| name.display().to_string());
+                match network.axes {
+                    Axes::Axial => name,
+                    Axes::All => name + " along all axes",
+                }
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use haloscope::denoise::{Denoiser, NetworkDenoiser};
+use haloscope::denoise::{AllAxes, Axes, Denoiser, NetworkDenoiser};
 use haloscope::distribute::{ShardedNetwork, distribute_with};
 use haloscope::image::Space;
 use haloscope::solve::{Plug, PriorForms, Range};
@@ -43,6 +43,9 @@ pub(crate) struct NetworkPlan {
     accuracy: Accuracy,
     /// What is said of an ONNX file.
     file: FileOptions,
+    /// The slices of a volume that a network of pictures sees.
+    pub axes: Axes,
+    axes_place: Place,
     pub(super) device: DeviceChoice,
 }
 
@@ -158,6 +161,8 @@ impl NetworkPlan {
             memory_budget,
             accuracy: section.choose("accuracy", &accuracies)?.unwrap_or(Accuracy::Fast),
             file: section.section("onnx", read_file_options)?.unwrap_or_default(),
+            axes: section.choose("axes", &Axes::NAMES)?.unwrap_or_default(),
+            axes_place: section.place_of("axes"),
             device: read_device(section)?,
         })
     }
@@ -195,7 +200,13 @@ impl NetworkPlan {
     ) -> Result<PriorForms> {
         let shared: Arc<dyn Denoiser> = match space {
             Some(space) => Arc::new(ShardedNetwork::new(denoiser, space)?),
-            None => Arc::new(distribute_with(denoiser, ctx, self.tiling())?),
+            None => {
+                let dealt = distribute_with(denoiser, ctx, self.tiling())?;
+                match self.axes {
+                    Axes::Axial => Arc::new(dealt),
+                    Axes::All => Arc::new(AllAxes::new(dealt)),
+                }
+            }
         };
         let range = Range::of(clamp, self.scale == Scale::Range);
         let plug = Plug::new(shared, self.level.sigma).range(range);
@@ -211,6 +222,7 @@ impl NetworkPlan {
             (denoiser.model().image_channels(), denoiser.model().network().rank());
         let fits_whole = image.len() == rank + 2 && image[1] == channels;
         if fits_whole || channels == 1 && image.len() >= rank + 2 {
+            self.axes.check(denoiser, image).map_err(|error| self.axes_place.refuse(error))?;
             return self.check_budget(denoiser, image);
         }
         let advice = match image {
