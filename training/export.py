@@ -13,6 +13,13 @@ from safetensors.torch import save_file
 from model import IMAGE_CHANNELS, SIGMA_MAX, drunet
 from train import newest
 
+# What each kind was trained on.
+DATA = {
+    "color": "the photographs of training/photos.tsv",
+    "gray": "the photographs of training/photos.tsv",
+    "volume": "the weights of gray, and the volumes of training/volumes.py",
+}
+
 LICENCE = "MIT OR Apache-2.0"
 
 
@@ -44,7 +51,7 @@ def main():
         "cpu_hours": f"{state['cpu'] / 3600:.2f}",
         "annealed": str(bool(state["annealing"])).lower(),
         "licence": LICENCE,
-        "data": "the photographs of training/photos.tsv",
+        "data": DATA[state["kind"]],
     }
     save_file(weights, options.output, about)
     print(options.output, options.output.stat().st_size, "bytes;", about)

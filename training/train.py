@@ -27,6 +27,8 @@ from model import (
     denoise,
     drunet,
     gray_from_color,
+    inflate,
+    memory_format,
     start_from_identity,
     widen,
 )
@@ -60,6 +62,34 @@ class Patches:
         return clean, clean + noise * sigma.view(-1, 1, 1, 1), sigma
 
 
+class Volumes:
+    """Random crops of the cubes of volumes.py, half as deep as wide, in any of 48 orientations, some inverted."""
+
+    def __init__(self, path, seed, focus):
+        self.cubes = np.load(path)
+        self.focus = focus
+        self.random = np.random.default_rng(seed)
+        self.noise = torch.Generator().manual_seed(seed)
+
+    def batch(self, count, size):
+        random = self.random
+        crops = []
+        for index in random.integers(len(self.cubes), size=count):
+            cube = self.cubes[index].transpose(random.permutation(3))
+            sides = (size // 2, size, size)
+            begins = (random.integers(length - side + 1) for length, side in zip(cube.shape, sides))
+            crop = cube[tuple(slice(begin, begin + side) for begin, side in zip(begins, sides))]
+            crop = crop[tuple(slice(None, None, random.choice([1, -1])) for _ in range(3))]
+            crop = crop / np.float32(255)
+            if random.integers(4) == 0:
+                crop = 1 - crop
+            crops.append(crop * np.float32(random.uniform(0.5, 1)))
+        clean = torch.from_numpy(np.stack(crops))[:, None]
+        sigma = torch.rand(count, generator=self.noise) ** self.focus * SIGMA_MAX
+        noise = torch.randn(clean.shape, generator=self.noise)
+        return clean, clean + noise * sigma.view(-1, 1, 1, 1, 1), sigma
+
+
 def luma(color):
     """ITU-R 601, as the gray test images were made."""
     return (color * torch.tensor([0.299, 0.587, 0.114]).view(1, 3, 1, 1)).sum(1, keepdim=True)
@@ -73,7 +103,10 @@ class Run:
         self.channels, self.blocks = options.channels, options.blocks
         self.network = drunet(self.kind, self.channels, self.blocks)
         start_from_identity(self.network, torch.Generator().manual_seed(options.seed))
-        self.data = Patches(options.folder / "training.npy", self.kind, options.seed)
+        if self.kind == "volume":
+            self.data = Volumes(options.folder / "volumes-training.npy", options.seed, options.focus)
+        else:
+            self.data = Patches(options.folder / "training.npy", self.kind, options.seed)
         self.average = None
         self.step, self.wall, self.cpu = 0, 0.0, 0.0
         self.annealing = None
@@ -81,7 +114,7 @@ class Run:
 
     def prepare(self, rate):
         """After the weights are in place: the average starts as a copy, and the optimiser."""
-        self.network = self.network.to(memory_format=torch.channels_last)
+        self.network = self.network.to(memory_format=memory_format(self.kind))
         self.average = copy.deepcopy(self.network).requires_grad_(False)
         self.optimiser = torch.optim.Adam(self.network.parameters(), rate, (0.9, 0.99), fused=True)
 
@@ -136,8 +169,12 @@ class Run:
         for group in self.optimiser.param_groups:
             group["lr"] = self.rate(options)
         clean, noisy, sigma = self.data.batch(options.batch, options.patch)
-        noisy = noisy.contiguous(memory_format=torch.channels_last)
-        loss = (denoise(self.network, noisy, sigma) - clean).abs().mean()
+        noisy = noisy.contiguous(memory_format=memory_format(self.kind))
+        errors = (denoise(self.network, noisy, sigma) - clean).abs().flatten(1).mean(1)
+        if options.focus != 1:
+            # Of crops with little noise there is little error, which would count for nothing.
+            errors = errors / (sigma + 3 / 255).sqrt() * 0.4
+        loss = errors.mean()
         self.optimiser.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), options.clip)
@@ -153,7 +190,10 @@ class Run:
     @torch.no_grad()
     def validate(self, patches):
         """PSNR of the averaged weights on fixed patches with fixed noise."""
-        clean = torch.from_numpy(patches).permute(0, 3, 1, 2).float().div(255)
+        if self.kind == "volume":
+            clean = torch.from_numpy(patches)[:, None].float().div(255)
+        else:
+            clean = torch.from_numpy(patches).permute(0, 3, 1, 2).float().div(255)
         if self.kind == "gray":
             clean = luma(clean)
         result = []
@@ -209,7 +249,10 @@ def begin(options):
     run = Run(options)
     if state is None and options.start_from:
         kind, weights = weights_of(options.start_from)
-        widen(run.network, weights if kind == run.kind else gray_from_color(weights))
+        if run.kind == "volume" != kind:
+            inflate(run.network, weights)
+        else:
+            widen(run.network, weights if kind == run.kind else gray_from_color(weights))
     run.prepare(options.rate)
     if state is not None:
         run.restore(state)
@@ -218,13 +261,13 @@ def begin(options):
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kind", choices=["color", "gray"], required=True)
+    parser.add_argument("--kind", choices=["color", "gray", "volume"], required=True)
     parser.add_argument("--folder", type=Path, required=True, help="patches and checkpoints")
     parser.add_argument("--name", help="folder of the checkpoints within, if not the kind")
     parser.add_argument(
         "--start-from",
         type=Path,
-        help="checkpoints or exported weights, colour or narrower, that a new run starts as",
+        help="checkpoints or exported weights that a new run starts as: colour, narrower, or gray for volumes",
     )
     parser.add_argument("--decay-steps", type=int, default=0, help="anneal over so many steps")
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long")
@@ -234,6 +277,12 @@ def parse():
     parser.add_argument("--patch", type=int, default=64)
     parser.add_argument("--rate", type=float, default=1e-3)
     parser.add_argument("--warmup", type=int, default=200)
+    parser.add_argument(
+        "--focus",
+        type=float,
+        default=1,
+        help="for volumes: levels are this power of uniform ones, and above 1 low levels count more in the loss",
+    )
     parser.add_argument("--clip", type=float, default=0.1)
     parser.add_argument("--channels", type=int, nargs=4, default=CHANNELS)
     parser.add_argument("--blocks", type=int, default=BLOCKS)
@@ -247,7 +296,8 @@ def main():
     options = parse()
     torch.set_num_threads(options.threads)
     run, target = begin(options)
-    validation = np.load(options.folder / "validation.npy")
+    cubes = "volumes-" if options.kind == "volume" else ""
+    validation = np.load(options.folder / f"{cubes}validation.npy")
     stopping = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.append(True))

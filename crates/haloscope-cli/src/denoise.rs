@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use anyhow::Result;
+use haloscope::denoise::Axes as Slices;
 use haloscope::io::Axes;
 use haloscope::words::{count, sides};
 use haloscope_job::{DenoisedFile, Deviation, Event, FileDenoising, Observer, WhitePoint};
@@ -29,7 +30,7 @@ pub(crate) struct Arguments {
     #[arg(long, short)]
     out: PathBuf,
 
-    /// Network: builtin:color, builtin:gray, weights as .safetensors or as .pth/.pt from torch.save, or a whole network as
+    /// Network: builtin:color, builtin:gray, builtin:volume, weights as .safetensors or as .pth/.pt from torch.save, or a whole network as
     /// .onnx; by default the built-in network for gray or colour
     #[arg(long, short)]
     model: Option<String>,
@@ -63,6 +64,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum)]
     axes: Option<AxesArgument>,
 
+    /// Slices of a volume that a network of pictures sees. The mean over all three axes takes three times the work
+    #[arg(long, value_enum, default_value = "axial")]
+    slices: SlicesArgument,
+
     /// Number of threads; by default all cores
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<usize>,
@@ -88,6 +93,14 @@ enum AccuracyArgument {
     Fast,
     /// As accurate as plain sums
     Strict,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum SlicesArgument {
+    /// Those along depth, one by one
+    Axial,
+    /// Those along depth, height and width; the result is the mean of the three
+    All,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -147,6 +160,10 @@ impl Arguments {
                 AxesArgument::ChannelFirst => Axes::ChannelFirst,
                 AxesArgument::ChannelLast => Axes::ChannelLast,
             }),
+            slices: match self.slices {
+                SlicesArgument::Axial => Slices::Axial,
+                SlicesArgument::All => Slices::All,
+            },
             engine: EngineOptions {
                 threads: threads::or_all_cores(self.threads),
                 accuracy: match self.accuracy {
@@ -161,13 +178,14 @@ impl Arguments {
 }
 
 /// What the library names, and the options that are called otherwise or stand for it.
-const OPTIONS: [(&str, &str); 7] = [
+const OPTIONS: [(&str, &str); 8] = [
     ("axes", "--axes"),
     ("entry", "--entry"),
     ("memory_budget", "--memory-budget"),
     ("noise", "--noise"),
     ("normalise", "--normalise"),
     ("output", "--out"),
+    ("slices", "--slices"),
     ("white", "--white"),
 ];
 

@@ -59,7 +59,12 @@ impl Expected {
             (PriorKind::Network(plan), Some(denoiser)) => {
                 let (has_range, own) = (job.prior.has_range(), || plan.tiling());
                 let tiling = tiling.cloned().unwrap_or_else(own);
-                forecast::PriorWork::Network(Denoising { denoiser, tiling, has_range })
+                forecast::PriorWork::Network(Denoising {
+                    denoiser,
+                    tiling,
+                    has_range,
+                    axes: plan.axes,
+                })
             }
             (PriorKind::TotalVariation { denoiser, .. }, _) => {
                 forecast::PriorWork::TotalVariation {

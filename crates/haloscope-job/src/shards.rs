@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use haloscope::denoise::NetworkDenoiser;
+use haloscope::denoise::{Axes, NetworkDenoiser};
 use haloscope::distribute::{ShardedStack, agree};
 use haloscope::image::{Image, Region, Space};
 use haloscope::noise::NoiseSource;
@@ -133,6 +133,15 @@ impl Job {
             return Some(format!(
                 "a network on an image in shards is exact and has the image's parts, and [prior] has `{key}`: leave it out"
             ));
+        }
+        if let PriorKind::Network(network) = &self.prior.kind
+            && network.axes == Axes::All
+        {
+            return Some(
+                "a network along all axes sees slices that no part of the image holds whole, and [prior] has \
+                 axes = \"all\": take \"axial\", or image = \"replicated\""
+                    .into(),
+            );
         }
         if let Source::Files(files) = &self.measurements
             && files.has_frames()

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use haloscope_nn::engine::{Accuracy, Cpu, Engine, EngineOptions};
 use haloscope_nn::models::{
-    Architecture, BatchNorm, Dncnn, DncnnNames, Downsampling, Drunet, Fdncnn, Sigma, Unet,
+    Architecture, BatchNorm, Depth, Dncnn, DncnnNames, Downsampling, Drunet, Fdncnn, Sigma, Unet,
     Upsampling,
 };
 use haloscope_nn::weights::{Limits, StateDict};
@@ -90,7 +90,9 @@ fn drunet_matches_deepinv() {
             ..gray.clone()
         },
     );
-    check("drunet_3d", &Drunet { rank: 3, channels: [4, 5, 6, 7], blocks: 2, ..gray });
+    let volume = Drunet { rank: 3, channels: [4, 5, 6, 7], blocks: 2, ..gray };
+    check("drunet_3d", &volume);
+    check("drunet_kept_depth", &Drunet { depth: Depth::Kept, ..volume });
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod allocated;
 use std::sync::Arc;
 use std::time::Duration;
 
-use haloscope::denoise::{Denoiser, NetworkDenoiser};
+use haloscope::denoise::{Axes, Denoiser, NetworkDenoiser};
 use haloscope::distribute::distribute_with;
 use haloscope::forecast::{Denoising, PriorWork, Workload};
 use haloscope::tiling::{Batch, Strategy, Tiling};
@@ -118,7 +118,7 @@ fn forecasts_tell_the_memory_of_a_device_apart() {
             batch: Batch::AtMost(2),
             ..Tiling::new(Strategy::Overlap)
         };
-        let prior = Denoising { denoiser: &denoiser, tiling, has_range: false };
+        let prior = Denoising { denoiser: &denoiser, tiling, has_range: false, axes: Axes::Axial };
         let workload = Workload {
             image: vec![1, 3, 48, 64],
             measurements: vec![vec![3, 48, 64]],

@@ -7,7 +7,7 @@ mod pnp;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use haloscope::denoise::{Denoiser, NetworkDenoiser, NoiseLevel, Pass, denoiser_fn};
+use haloscope::denoise::{Axes, Denoiser, NetworkDenoiser, NoiseLevel, Pass, denoiser_fn};
 use haloscope::distribute::{ShardedNetwork, agree, distribute, distribute_with};
 use haloscope::forecast::{Denoising, PriorWork, Workload};
 use haloscope::image::{Image, Space};
@@ -308,6 +308,7 @@ fn a_reconstruction_sends_what_was_foretold_and_computes_nothing_twice() {
                 denoiser: &denoiser,
                 tiling: exact(),
                 has_range: false,
+                axes: Axes::Axial,
             }),
         };
         let forecast = job.forecast().expect("a forecast");

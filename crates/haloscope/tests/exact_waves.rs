@@ -5,7 +5,7 @@ mod pnp;
 
 use std::sync::Arc;
 
-use haloscope::denoise::{Denoiser, NetworkDenoiser, NoiseLevel, Pass};
+use haloscope::denoise::{Axes, Denoiser, NetworkDenoiser, NoiseLevel, Pass};
 use haloscope::distribute::{ShardedNetwork, distribute, distribute_with};
 use haloscope::forecast::{Denoising, Forecast, PriorWork, Workload};
 use haloscope::image::{Image, Space};
@@ -135,6 +135,7 @@ fn forecast(small: &Small, ranks: usize) -> Forecast {
             denoiser: &denoiser,
             tiling: small.tiling.clone(),
             has_range: false,
+            axes: Axes::Axial,
         }),
     };
     job.forecast().expect("a forecast")

@@ -2,7 +2,7 @@
 
 mod pnp;
 
-use haloscope::denoise::{Denoiser, TotalVariation};
+use haloscope::denoise::{Axes, Denoiser, TotalVariation};
 use haloscope::distribute::DistributedTotalVariation;
 use haloscope::forecast::{Denoising, Forecast, PriorWork, Workload};
 use haloscope::solve::{ConjugateGradient, METHODS};
@@ -28,6 +28,7 @@ fn forecast(small: &Small, ranks: usize) -> Forecast {
                     denoiser: &denoiser,
                     tiling: small.tiling.clone(),
                     has_range: small.clamp.is_some(),
+                    axes: Axes::Axial,
                 })
             }
             _ => PriorWork::TotalVariation {

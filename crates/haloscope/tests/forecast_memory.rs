@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::Arc;
 
-use haloscope::denoise::{NetworkDenoiser, TotalVariation};
+use haloscope::denoise::{Axes, NetworkDenoiser, TotalVariation};
 use haloscope::distribute::{DistributedTotalVariation, distribute, distribute_with};
 use haloscope::fidelity::{Fidelities, L1, L2, Poisson};
 use haloscope::forecast::{self, Denoising};
@@ -142,6 +142,7 @@ impl Case {
                     denoiser: &network,
                     tiling: Self::tiling(),
                     has_range: self.clamp,
+                    axes: Axes::Axial,
                 }),
             },
         };

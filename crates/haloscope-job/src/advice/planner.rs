@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use haloscope::Result;
-use haloscope::denoise::TotalVariation;
+use haloscope::denoise::{Axes, TotalVariation};
 use haloscope::forecast::{Denoising, Method, PriorWork, Workload};
 use haloscope::solve::PrimalDual;
 use haloscope::tiling::{Shards, Strategy, Tiling};
@@ -109,9 +109,12 @@ impl<'a> Planner<'a> {
         let tiling = tiling.clone();
         match (self.what.denoiser, self.method) {
             // The jobs of all templates clamp or scale images around their network.
-            (Some(denoiser), _) => {
-                PriorWork::Network(Denoising { denoiser, tiling, has_range: true })
-            }
+            (Some(denoiser), _) => PriorWork::Network(Denoising {
+                denoiser,
+                tiling,
+                has_range: true,
+                axes: Axes::Axial,
+            }),
             (None, method) if method.takes_no_prior() => PriorWork::None,
             (None, _) => {
                 PriorWork::TotalVariation { denoiser: TotalVariation::default(), has_range: true }

@@ -1,7 +1,7 @@
 //! Denoising of files: an image, a stack or a volume through one network.
 //!
 //! Values are brought to 0…1, where networks are trained, and written back in the units of the input; [`Scale`](crate::scale::Scale)
-//! has the rules. A network for pictures takes a volume slice by slice. An image that is too large for memory is read, denoised and
+//! has the rules. A network for pictures takes a volume slice by slice, or the slices along all three axes. An image that is too large for memory is read, denoised and
 //! written by bands of rows, with the same result.
 
 mod denoised;
@@ -13,6 +13,7 @@ mod target;
 
 use std::path::PathBuf;
 
+use haloscope::denoise::Axes as Slices;
 use haloscope::io::Axes;
 use haloscope::{Error, Result};
 use haloscope_nn::engine::EngineOptions;
@@ -69,6 +70,8 @@ pub struct FileDenoising {
     pub entry: Option<String>,
     /// The meaning of the axes of formats that do not say it. Without it, arrays that may be colour pictures or volumes are refused.
     pub axes: Option<Axes>,
+    /// The slices of a volume that a network of pictures sees.
+    pub slices: Slices,
     /// Threads, accuracy, and the bytes that weights and values may take; by default what is free.
     pub engine: EngineOptions,
 }
@@ -111,6 +114,7 @@ impl FileDenoising {
             white: WhitePoint::default(),
             entry: None,
             axes: None,
+            slices: Slices::default(),
             engine: EngineOptions::default(),
         }
     }
@@ -166,6 +170,9 @@ impl FileDenoising {
 
     /// The files, if they can be read and written by bands and the whole image is too large for memory; and what it would take.
     fn needs_stream(&self) -> Result<Option<(Stream, usize)>> {
+        if self.slices == Slices::All {
+            return Ok(None);
+        }
         let Some(stream) = Stream::open(self) else { return Ok(None) };
         let shape = stream.shape();
         let OpenedModel { model, engine, .. } = self.open_model(shape[1])?;

@@ -5,10 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use haloscope::denoise::{AllAxes, Axes, Denoiser, NetworkDenoiser};
 use haloscope::memory::{peak_resident_bytes, resident_bytes};
 use haloscope::{Array, Error, Result, io};
 use haloscope_nn::engine::{EngineOptions, EnginePlan, InstructionSet};
-use haloscope_nn::models::Model;
+use haloscope_nn::models::{Model, Sigma};
 use haloscope_nn::{Shape, Tensor};
 
 use super::FileDenoising;
@@ -37,6 +38,8 @@ pub struct DenoisingPlan {
 enum Source {
     /// Memory: all pieces, and the network's input of the first.
     Memory(Pieces, Tensor),
+    /// Memory: a volume whose slices along all axes are denoised.
+    Axes(Box<AllSlices>),
     /// The file, band by band.
     Bands(Box<Stream>, Fit),
 }
@@ -69,6 +72,20 @@ impl DenoisingPlan {
         let sigma = denoising.sigma(&picture)?;
         let opened = denoising.open_model(shape[1])?;
         let values = std::mem::take(&mut picture.image.array);
+        if denoising.slices == Axes::All {
+            let values = picture.scale.apply(values);
+            let (slices, network) = AllSlices::new(denoising, opened, values, sigma)?;
+            let whole_bytes = network.plan.memory().total();
+            return Ok(Self {
+                denoising: denoising.clone(),
+                source: Source::Axes(Box::new(slices)),
+                picture,
+                shape,
+                network,
+                sigma,
+                whole_bytes,
+            });
+        }
         let pieces = Pieces::new(picture.scale.apply(values), &opened.model)?;
         let input = pieces.input(&opened.model, sigma)?;
         let before = held_without(&opened.model);
@@ -131,6 +148,7 @@ impl DenoisingPlan {
     pub fn flops(&self) -> f64 {
         let runs = match &self.source {
             Source::Memory(pieces, _) => pieces.count(),
+            Source::Axes(slices) => return slices.flops,
             Source::Bands(..) => 1,
         };
         self.network.plan.flops() * runs as f64
@@ -173,6 +191,15 @@ impl DenoisingPlan {
                 io::write(&denoising.output, &result, &target.options)?;
                 (pieces.fit.has_map, pieces.count(), seconds, measured)
             }
+            Source::Axes(slices) => {
+                predicted = slices.bytes()?;
+                let (scaled, seconds) = slices.denoise(sigma, observer)?;
+                let measured = network.measured();
+                let result = target.convert(scaled);
+                warn(&target, observer);
+                io::write(&denoising.output, &result, &target.options)?;
+                (slices.has_map, slices.count, seconds, measured)
+            }
             Source::Bands(stream, fit) => {
                 let level = (&picture.scale, sigma);
                 let output = &denoising.output;
@@ -211,6 +238,71 @@ impl DenoisingPlan {
             written_as: target.describe(),
             network: network.name,
         })
+    }
+}
+
+/// A volume, and the network for its slices along all axes.
+struct AllSlices {
+    values: Array,
+    denoiser: AllAxes<NetworkDenoiser>,
+    /// The operations of all slices, and the steps that they take.
+    flops: f64,
+    steps: usize,
+    /// How many slices there are.
+    count: usize,
+    /// Whether the network takes the noise level.
+    has_map: bool,
+}
+
+impl AllSlices {
+    fn new(
+        denoising: &FileDenoising,
+        opened: OpenedModel,
+        values: Array,
+        sigma: f32,
+    ) -> Result<(Self, NetworkPlan)> {
+        let warning = InstructionSet::doubt().filter(|_| opened.engine.name() == "cpu");
+        let (note, before) = (opened.note.clone(), held_without(&opened.model));
+        let begin = Instant::now();
+        let has_map = opened.model.sigma() == Sigma::Map;
+        if has_map {
+            opened.model.check_level(sigma)?;
+        }
+        let denoiser = opened.into_denoiser(denoising.engine.clone())?;
+        Axes::All.check(&denoiser, values.shape()).map_err(|error| match error {
+            Error::Argument { reason, .. } => Error::argument("slices", reason),
+            other => other,
+        })?;
+        let (mut flops, mut steps, mut count) = (0.0, 0, 0);
+        for shape in Axes::All.shapes(values.shape()) {
+            let plan = denoiser.plan(&shape)?;
+            let runs = shape.iter().product::<usize>() / plan.output_shape().count();
+            flops += plan.flops() * runs as f64;
+            steps += plan.steps().len() * runs;
+            count += shape[0] * shape[2];
+        }
+        let (name, plan) = (denoiser.name().to_owned(), denoiser.plan(values.shape())?);
+        let seconds = begin.elapsed().as_secs_f64();
+        let network = NetworkPlan { name, plan, seconds, before, note, warning };
+        let denoiser = AllAxes::new(denoiser);
+        Ok((Self { values, denoiser, flops, steps, count, has_map }, network))
+    }
+
+    /// What the network and the volumes around it take.
+    fn bytes(&self) -> Result<usize> {
+        let bytes = self.denoiser.memory(self.values.shape())?.unwrap_or(0);
+        Ok(bytes + size_of::<f32>() * self.values.len())
+    }
+
+    fn denoise(&self, sigma: f32, observer: &mut dyn Observer) -> Result<(Array, Duration)> {
+        if observer.stop().is_some() {
+            return Err(Error::Interrupted);
+        }
+        let begin = Instant::now();
+        let flops = self.flops / self.steps.max(1) as f64;
+        let mut step = |_: &str, _| observer.event(Event::Worked { flops });
+        let result = self.denoiser.denoise_observed(&self.values, &sigma.into(), &mut step)?;
+        Ok((result, begin.elapsed()))
     }
 }
 

@@ -36,6 +36,19 @@ pub struct Drunet {
     pub downsampling: Downsampling,
     /// How a scale becomes the next larger one (`upsample_mode`).
     pub upsampling: Upsampling,
+    /// What the scales are along the depth of volumes; of no effect on images.
+    pub depth: Depth,
+}
+
+/// What the scales of a network for volumes are along their depth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Depth {
+    /// As along the other sides: cubic kernels, and each scale has half the planes (`dim = 3` in deepinv).
+    #[default]
+    Halved,
+    /// All scales have all planes. Kernels lie in the plane, but for the first of each block at the two finest scales, which
+    /// is 3 planes deep: a network for images whose slices see their neighbours.
+    Kept,
 }
 
 /// How a scale becomes the next smaller one.
@@ -61,6 +74,9 @@ pub enum Upsampling {
     Upconv,
 }
 
+/// The stages of the two finest scales.
+const FINE_STAGES: [&str; 4] = ["m_down1", "m_down2", "m_up1", "m_up2"];
+
 /// Far beyond any use.
 const MOST_BLOCKS: usize = 1000;
 
@@ -75,6 +91,7 @@ impl Default for Drunet {
             activation: Activation::Relu,
             downsampling: Downsampling::StridedConv,
             upsampling: Upsampling::ConvTranspose,
+            depth: Depth::Halved,
         }
     }
 }
@@ -92,6 +109,18 @@ impl Architecture for Drunet {
                 "pixel shuffling in three dimensions; transposed and nearest upsampling are \
                  possible there"
                     .into(),
+            ));
+        }
+        if self.keeps_depth()
+            && (self.downsampling, self.upsampling)
+                != (Downsampling::StridedConv, Upsampling::ConvTranspose)
+        {
+            return Err(bad_option(
+                "drunet",
+                format!(
+                    "{:?} and {:?} with scales that keep the depth; StridedConv and ConvTranspose are possible there",
+                    self.downsampling, self.upsampling
+                ),
             ));
         }
         let mut layers = Layers {
@@ -116,6 +145,17 @@ impl Architecture for Drunet {
     }
 }
 
+impl Drunet {
+    fn keeps_depth(&self) -> bool {
+        self.rank == 3 && self.depth == Depth::Kept
+    }
+
+    /// The same on all sides, or in the plane with so much along the depth.
+    fn sizes(&self, plane: usize, depth: usize) -> Vec<usize> {
+        if self.keeps_depth() { vec![depth, plane, plane] } else { vec![plane; self.rank] }
+    }
+}
+
 struct Layers<'a, 'b> {
     options: &'a Drunet,
     parameters: &'a mut Parameters<'b>,
@@ -130,8 +170,9 @@ impl Layers<'_, '_> {
         let pool = match self.options.downsampling {
             Downsampling::StridedConv => {
                 let layer = member(stage, blocks, blocks == 0);
-                let kernel = vec![2; self.options.rank];
-                let conv = self.parameters.conv(&layer, channels, &kernel, false)?.stride(2);
+                let window = self.options.sizes(2, 1);
+                let mut conv = self.parameters.conv(&layer, channels, &window, false)?;
+                conv.stride = window;
                 return self.builder.conv(layer, conv, x);
             }
             Downsampling::AveragePool => PoolKind::Average,
@@ -157,9 +198,10 @@ impl Layers<'_, '_> {
         let (x, taken) = match self.options.upsampling {
             Upsampling::ConvTranspose => {
                 let layer = member(stage, 0, self.options.blocks == 0);
-                let kernel = vec![2; self.options.rank];
-                let conv = self.parameters.conv_transpose(&layer, channels, &kernel, false)?;
-                (self.builder.conv_transpose(layer, conv.stride(2), x)?, 1)
+                let window = self.options.sizes(2, 1);
+                let mut conv = self.parameters.conv_transpose(&layer, channels, &window, false)?;
+                conv.stride = window;
+                (self.builder.conv_transpose(layer, conv, x)?, 1)
             }
             Upsampling::PixelShuffle => {
                 let x =
@@ -189,7 +231,9 @@ impl Layers<'_, '_> {
 
     /// `x + conv(activation(conv(x)))`
     fn block(&mut self, name: &str, channels: usize, input: NodeId) -> Result<NodeId> {
-        let x = self.conv(&format!("{name}.res.0"), [channels; 2], input)?;
+        let stage = name.split('.').next().unwrap_or_default();
+        let planes = if FINE_STAGES.contains(&stage) { 3 } else { 1 };
+        let x = self.conv_through(&format!("{name}.res.0"), [channels; 2], planes, input)?;
         let activation = self.options.activation;
         let x = self.builder.activation(format!("{name}.res.1"), activation, x)?;
         let x = self.conv(&format!("{name}.res.2"), [channels; 2], x)?;
@@ -197,8 +241,20 @@ impl Layers<'_, '_> {
     }
 
     fn conv(&mut self, layer: &str, channels: [usize; 2], input: NodeId) -> Result<NodeId> {
-        let kernel = vec![3; self.options.rank];
-        let conv = self.parameters.conv(layer, channels, &kernel, false)?.padding(1);
+        self.conv_through(layer, channels, 1, input)
+    }
+
+    /// A convolution that keeps all sides, through so many planes where the scales keep the depth.
+    fn conv_through(
+        &mut self,
+        layer: &str,
+        channels: [usize; 2],
+        planes: usize,
+        input: NodeId,
+    ) -> Result<NodeId> {
+        let kernel = self.options.sizes(3, planes);
+        let mut conv = self.parameters.conv(layer, channels, &kernel, false)?;
+        conv.padding = kernel.iter().map(|size| size / 2).collect();
         self.builder.conv(layer, conv, input)
     }
 
@@ -240,6 +296,22 @@ mod tests {
         assert_eq!(footprint.radius, [18 + 2 * 16 + 4 * 16 + 8 * 8 + 7; 2]);
         let cost = NetworkCost::of(model.network(), &Shape::new([1, 4, 256, 256]).expect("small"));
         assert_eq!(cost.expect("aligned").multiply_adds, 138_776_936_448);
+    }
+
+    #[test]
+    fn kept_depth_needs_no_alignment_and_the_first_convolutions_of_fine_blocks_see_neighbours() {
+        let options = Drunet { rank: 3, depth: Depth::Kept, blocks: 2, ..Drunet::default() };
+        let model = options.build(&mut Parameters::listing()).expect("good options");
+        let footprint = Footprint::of(model.network()).expect("same size");
+        assert_eq!(footprint.alignment, [1, 8, 8]);
+        // Two blocks on the way down and two on the way up, at two scales.
+        assert_eq!(footprint.radius[0], 8);
+        let flat =
+            Drunet { rank: 2, ..options.clone() }.build(&mut Parameters::listing()).expect("good");
+        assert_eq!(footprint.radius[1..], Footprint::of(flat.network()).expect("same size").radius);
+        let pooled = Drunet { downsampling: Downsampling::MaxPool, ..options.clone() };
+        let error = pooled.parameters().expect_err("halves the depth").to_string();
+        assert!(error.contains("MaxPool") && error.contains("StridedConv"), "{error}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ mod unet;
 
 pub use builtin::Builtin;
 pub use dncnn::{Dncnn, DncnnNames};
-pub use drunet::{Downsampling, Drunet, Upsampling};
+pub use drunet::{Depth, Downsampling, Drunet, Upsampling};
 pub use fdncnn::Fdncnn;
 pub use name::ModelName;
 pub use parameters::Parameters;

@@ -5,8 +5,8 @@
 //! The result is a guess until the weights have been loaded, which checks everything strictly.
 
 use super::{
-    Architecture, BatchNorm, Dncnn, DncnnNames, Downsampling, Drunet, Fdncnn, Model, Parameters,
-    Unet, Upsampling,
+    Architecture, BatchNorm, Depth, Dncnn, DncnnNames, Downsampling, Drunet, Fdncnn, Model,
+    Parameters, Unet, Upsampling,
 };
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
@@ -225,6 +225,10 @@ fn drunet(weights: &Weights<'_>) -> Guess<Recognized> {
         } else {
             Upsampling::ConvTranspose
         },
+        depth: match weights.sizes("m_head.weight") {
+            Some([_, _, 1, ..]) => Depth::Kept,
+            _ => Depth::Halved,
+        },
         ..Drunet::default()
     }))
 }
@@ -348,6 +352,8 @@ mod tests {
                         assert_eq!(found(&options), Recognized::Drunet(options));
                     }
                 }
+                let kept = Drunet { rank: 3, blocks, depth: Depth::Kept, ..Drunet::default() };
+                assert_eq!(found(&kept), Recognized::Drunet(kept));
             }
         }
     }

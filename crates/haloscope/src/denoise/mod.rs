@@ -3,6 +3,7 @@
 //! A [`Denoiser`] takes images and their noise level. Tiling, distribution and solvers are built on
 //! this trait and work with networks, classical methods and closures alike.
 
+mod axes;
 pub(crate) mod differences;
 mod function;
 mod level;
@@ -20,6 +21,7 @@ use crate::array::{Array, View};
 use crate::error::{Error, Result};
 use crate::image::{Image, Layout};
 
+pub use axes::{AllAxes, Axes};
 pub use function::{FunctionDenoiser, denoiser_fn};
 pub use level::NoiseLevel;
 pub use network::NetworkDenoiser;

@@ -1,6 +1,7 @@
 //! A network on one part of an image, whose neighbours run at the same time.
 
 use std::fmt;
+use std::ops::Add;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -32,6 +33,18 @@ pub struct Exchanges {
     pub messages: usize,
     /// Bytes that it sends.
     pub bytes_sent: u64,
+}
+
+impl Add for Exchanges {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            rounds: self.rounds + other.rounds,
+            messages: self.messages + other.messages,
+            bytes_sent: self.bytes_sent + other.bytes_sent,
+        }
+    }
 }
 
 impl Exchanges {

@@ -287,6 +287,8 @@ impl DistributedDenoiser {
         {
             return Ok(planned.clone());
         }
+        // The plan of another shape goes before a new one takes memory.
+        *planned = None;
         let choice = self.choice(image)?;
         if let Some(choice) = choice.as_ref().filter(|choice| choice.is_exact()) {
             let made = self.cut_exactly(image, &choice.tiling.shards)?;

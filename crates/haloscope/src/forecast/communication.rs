@@ -18,14 +18,14 @@ pub(super) enum DataTerm {
     Subsets { count: usize },
 }
 
-/// What each rank sends in an iteration, at most, with a denoiser to which the ranks contribute `parts` elements, if there
-/// is one. `terms` are the operators of each rank; the image has so many elements in rows of `row`.
+/// What each rank sends in an iteration, at most, with a denoiser to which the ranks contribute so many elements in each of its
+/// `passes`, if there is one. `terms` are the operators of each rank; the image has so many elements in rows of `row`.
 pub(super) fn iteration(
     elements: usize,
     row: usize,
     terms: &[usize],
     data_term: DataTerm,
-    parts: Option<&[usize]>,
+    passes: &[Vec<usize>],
 ) -> Vec<u64> {
     let ranks = terms.len();
     if ranks == 1 {
@@ -77,7 +77,7 @@ pub(super) fn iteration(
         DataTerm::Dual => add(1, agree()),
         DataTerm::Prox { .. } | DataTerm::Normal | DataTerm::Subsets { .. } => (),
     }
-    if let Some(parts) = parts {
+    for parts in passes {
         add(1, agree());
         add(1, traffic::all_gather(&parts.iter().map(|part| 4 * part).collect::<Vec<_>>()));
     }

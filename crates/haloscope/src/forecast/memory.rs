@@ -3,7 +3,7 @@
 use std::ops::Add;
 
 use super::{Denoised, PriorWork, Workload};
-use crate::denoise::{NetworkDenoiser, NetworkShard};
+use crate::denoise::{Axes, NetworkDenoiser, NetworkShard};
 use crate::distribute::RankTraffic;
 use crate::error::Result;
 use crate::solve::{Arrays, DataUse};
@@ -145,10 +145,12 @@ impl Workload<'_> {
             let copies = |has_range: bool| f64::from(u8::from(has_range && held.prior_copies));
             match (&self.prior, denoised) {
                 (PriorWork::Network(network_prior), Some(denoised)) => {
-                    let held = prior + copies(network_prior.has_range);
+                    // A volume that is turned for its other slices, and the sum of what was denoised before.
+                    let turned = if network_prior.axes == Axes::All { 2.0 } else { 0.0 };
+                    let held = prior + copies(network_prior.has_range) + turned;
                     let part = 4 * denoised.ranks[rank].elements;
-                    let all: usize =
-                        4 * denoised.ranks.iter().map(|part| part.elements).sum::<usize>();
+                    let all = denoised.passes.iter().map(|parts| parts.iter().sum::<usize>());
+                    let all = 4 * all.max().unwrap_or(0);
                     if self.ranks == 1 && denoised.tiles.is_some() {
                         // Tiles go to their places as they come.
                         moments.push(arrays(held + 1.0) + tiles(network.batch));
@@ -225,6 +227,25 @@ pub(super) struct Network {
 }
 
 impl Network {
+    /// The most of two, which are not there at once.
+    pub(super) fn most(self, other: Self) -> Self {
+        let (own, others) = (self.resident, other.resident);
+        Self {
+            resident: Memory {
+                weights: own.weights.max(others.weights),
+                activations: own.activations.max(others.activations),
+                device: own.device.max(others.device),
+                ..own
+            },
+            batch: self.batch.max(other.batch),
+        }
+    }
+
+    /// Both, of which one works at a time.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self { resident: self.resident + other.resident, batch: self.batch.max(other.batch) }
+    }
+
     /// Whether a part of it is in the memory of a device.
     pub(super) fn has_device(&self) -> bool {
         self.resident.device > 0

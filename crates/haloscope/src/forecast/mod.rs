@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use haloscope_comm::partition;
 
-use crate::denoise::{Exchanges, NetworkDenoiser, NetworkShard, Pass, TotalVariation};
+use crate::denoise::{Axes, Exchanges, NetworkDenoiser, NetworkShard, Pass, TotalVariation};
 use crate::distribute::Dealing;
 use crate::error::{Error, Result};
 use crate::solve::{DataUse, PriorKind, Priors};
@@ -46,7 +46,7 @@ const MOST_ELEMENTS: f64 = 1e13;
 ///     method: "pgd".parse()?,
 ///     inner_iterations: 0,
 ///     subsets: 1,
-///     prior: PriorWork::Network(Denoising { denoiser: &denoiser, tiling, has_range: false }),
+///     prior: PriorWork::Network(Denoising { denoiser: &denoiser, tiling, has_range: false, axes: Axes::Axial }),
 /// };
 /// let forecast = job.forecast()?;
 /// assert_eq!(forecast.ranks[0].operators, 2);
@@ -97,6 +97,8 @@ pub struct Denoising<'a> {
     pub tiling: Tiling,
     /// Whether images are clamped or scaled around the network ([`Range`](crate::solve::Range)), which takes a copy of them.
     pub has_range: bool,
+    /// The slices of volumes that a network of pictures sees.
+    pub axes: Axes,
 }
 
 /// What a [`Workload`] will take.
@@ -200,6 +202,8 @@ struct Denoised {
     batch: usize,
     flops: f64,
     ranks: Vec<DenoisedPart>,
+    /// The elements that each rank contributes to the image, for each time that it is denoised.
+    passes: Vec<Vec<usize>>,
 }
 
 /// What one rank does of it.
@@ -207,7 +211,7 @@ struct DenoisedPart {
     /// Its tiles, or its part of the image.
     tiles: usize,
     load: f64,
-    /// The elements that it contributes to the image.
+    /// The most elements that it contributes to the image at once.
     elements: usize,
     exchanges: Exchanges,
     /// The bytes to a device and back.
@@ -225,14 +229,13 @@ impl Workload<'_> {
         let denoised = self.network().map(|network| self.cut(network)).transpose()?;
         let elements: usize = self.image.iter().product();
         let part = |rank: usize| denoised.as_ref().map(|denoised| &denoised.ranks[rank]);
-        let parts: Option<Vec<usize>> =
-            (0..self.ranks).map(|rank| part(rank).map(|part| part.elements)).collect();
+        let passes = denoised.as_ref().map_or(&[][..], |denoised| &denoised.passes);
         let mut sent = if self.method.data_term == DataUse::Nothing {
             // Every rank computes it for itself.
             vec![0; self.ranks]
         } else {
             let row = self.image.last().copied().unwrap_or(1);
-            communication::iteration(elements, row, &terms, self.data_term(), parts.as_deref())
+            communication::iteration(elements, row, &terms, self.data_term(), passes)
         };
         if let Some(denoiser) = self.shared_variation() {
             let more = communication::total_variation(&self.image, self.ranks, denoiser.iterations);
@@ -319,8 +322,39 @@ impl Workload<'_> {
         }
     }
 
-    /// The tiles or parts, dealt as [`DistributedDenoiser`](crate::distribute::DistributedDenoiser) deals them.
+    /// What all slices that the network sees take. The tiles or parts are those of the slices along depth.
     fn cut(&self, network: &Denoising<'_>) -> Result<Denoised> {
+        network.axes.check(network.denoiser, &self.image)?;
+        let mut all = self.cut_along(network)?;
+        let window =
+            |denoised: &Denoised| denoised.tiles.as_ref().map(|plan| plan.window().to_vec());
+        let mut windows = vec![window(&all)];
+        for image in network.axes.shapes(&self.image).into_iter().skip(1) {
+            let turned = Workload { image, ..self.clone() }.cut_along(network)?;
+            let own = window(&turned);
+            // A network keeps its plans for tiles of some shapes; parts of the image have one plan at a time.
+            let is_kept = own.is_some() && !windows.contains(&own);
+            windows.push(own);
+            all.flops += turned.flops;
+            all.passes.extend(turned.passes);
+            for (sum, more) in all.ranks.iter_mut().zip(turned.ranks) {
+                sum.tiles += more.tiles;
+                sum.load += more.load;
+                sum.elements = sum.elements.max(more.elements);
+                sum.exchanges = sum.exchanges + more.exchanges;
+                sum.device_traffic += more.device_traffic;
+                sum.memory = if is_kept {
+                    sum.memory.and(more.memory)
+                } else {
+                    sum.memory.most(more.memory)
+                };
+            }
+        }
+        Ok(all)
+    }
+
+    /// The tiles or parts, dealt as [`DistributedDenoiser`](crate::distribute::DistributedDenoiser) deals them.
+    fn cut_along(&self, network: &Denoising<'_>) -> Result<Denoised> {
         let choice = network.tiling.choose(&self.image, network.denoiser)?;
         if choice.is_exact() {
             return self.cut_exactly(network.denoiser, choice);
@@ -346,9 +380,10 @@ impl Workload<'_> {
                 device_traffic: moved * share.len() as u64,
                 memory: memory.for_tiles(share.len(), batch),
             })
-            .collect();
+            .collect::<Vec<DenoisedPart>>();
+        let passes = vec![ranks.iter().map(|part| part.elements).collect()];
         let flops = run.flops() * runs as f64 / batch.max(1) as f64 * plan.len() as f64;
-        Ok(Denoised { choice, tiles: Some(plan), shards: None, batch, flops, ranks })
+        Ok(Denoised { choice, tiles: Some(plan), shards: None, batch, flops, ranks, passes })
     }
 
     /// One part of the image for each rank, as far as there are enough.
@@ -395,8 +430,9 @@ impl Workload<'_> {
                 memory: Self::shard_memory(denoiser, Some(own), elements),
             });
         }
+        let passes = vec![ranks.iter().map(|part| part.elements).collect()];
         let shards = Some((shards, pass));
-        Ok(Denoised { choice, tiles: None, shards, batch: 1, flops, ranks })
+        Ok(Denoised { choice, tiles: None, shards, batch: 1, flops, ranks, passes })
     }
 
     /// The shape of so many windows at once.

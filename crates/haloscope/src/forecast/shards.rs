@@ -6,10 +6,10 @@ use haloscope_comm::{ElementKind, traffic};
 
 use super::communication::DataTerm;
 use super::{Denoised, DenoisedPart, Forecast, PriorWork, Share, Workload};
-use crate::denoise::NetworkShard;
 use crate::denoise::differences::on_images;
+use crate::denoise::{Axes, NetworkShard};
 use crate::distribute::RankTraffic;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::image::{Space, Sum};
 use crate::solve::DataUse;
 use crate::tiling::{Choice, ShardPlan, Strategy, Tiles, Tiling};
@@ -26,6 +26,12 @@ impl Workload<'_> {
         self.check()?;
         let all_values: usize = messages.iter().map(|of_rank| of_rank.values).sum();
         let network = self.network();
+        if network.is_some_and(|network| network.axes == Axes::All) {
+            return Err(Error::argument(
+                "axes",
+                "\"all\" for an image in shards, of which no rank has all slices; replicate the image, or take \"axial\"",
+            ));
+        }
         let pass = network.map(|network| network.denoiser.pass(shards)).transpose()?;
         let pass = pass.unwrap_or_default();
         let mut flops = 0.0;
@@ -67,6 +73,7 @@ impl Workload<'_> {
                     batch: 1,
                     flops: 0.0,
                     ranks: vec![own_part],
+                    passes: vec![vec![elements]],
                 });
             }
             let sides = region.iter().map(Range::len);
