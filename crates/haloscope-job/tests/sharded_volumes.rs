@@ -79,7 +79,9 @@ fn the_plan_of_a_volume_says_what_travels() -> Result<()> {
         .folder(folder.path())
         .measurements(|it| it.set("files", vec!["volume.npy"]))
         .operator("identity", |it| it);
-    for model in ["random:drunet:8-12-16-24:1", "builtin:gray"] {
+    // The second one denoises slices one by one.
+    let models = ["random:drunet:8-12-16-24:1", "builtin:gray"];
+    for model in &models[..if cfg!(feature = "builtin") { 2 } else { 1 }] {
         let job = sharded(with_network(job.clone(), model)).build()?;
         for ranks in RANKS {
             let plan = job.check(ranks)?;
@@ -87,8 +89,8 @@ fn the_plan_of_a_volume_says_what_travels() -> Result<()> {
             let foretold = plan.expected.forecast.bytes_sent() * outcome.iterations() as u64;
             assert_eq!(outcome.bytes_moved, foretold, "{model}, {ranks} ranks");
             let text = plan.to_string();
-            // Slices that are denoised one by one do not see each other.
-            assert_eq!(text.contains("halos"), ranks > 1 && model != "builtin:gray", "{text}");
+            // Slices do not see each other.
+            assert_eq!(text.contains("halos"), ranks > 1 && *model != "builtin:gray", "{text}");
         }
     }
     Ok(())

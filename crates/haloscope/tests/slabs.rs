@@ -166,6 +166,8 @@ fn back_projections_of_slabs_have_the_bits_of_a_volume_and_send_rows_that_are_re
         grids.push((4, Shards::Grid(vec![2, 2, 1])));
         for (ranks, shards) in grids {
             let is_slabs = shards == Shards::Auto;
+            // To gather all views would take this much from a rank with an even share.
+            let all = 4 * views.len() as u64 * (ranks as u64 - 1) / ranks as u64;
             let (views, shape) = (views.clone(), shape.clone());
             let found = Context::threads(ranks, move |ctx| {
                 let groups = scan()?.split(3, Grouping::Interleaved)?;
@@ -188,8 +190,6 @@ fn back_projections_of_slabs_have_the_bits_of_a_volume_and_send_rows_that_are_re
             });
             let found = found.expect("no rank fails");
             assert!(found.iter().all(|(volume, _)| *volume == expected), "{name}, {ranks} ranks");
-            // To gather all views would take this much from a rank with an even share.
-            let all = 4 * views.len() as u64 * (ranks as u64 - 1) / ranks as u64;
             let most = found.iter().map(|(_, sent)| *sent).max().unwrap_or(0);
             match (name, is_slabs && ranks > 1) {
                 (_, false) => (),

@@ -382,19 +382,16 @@ pub(super) fn bytes_sent(measured: &Space, needed: Option<&Needed>, rank: usize)
     }
     let agreement = traffic::all_gather(&vec![1; ranks])[rank];
     let most = traffic::all_reduce(ElementKind::F32, 1, ranks)[rank];
-    let (sums, samples) = match needed {
-        Some(needed) => {
-            let needed = std::slice::from_ref(needed);
-            // A sum has twice the bytes of a sample.
-            let sums = 2 * WindowPlan::bytes_received(needed, rank);
-            (sums, WindowPlan::bytes_sent(needed, rank))
-        }
-        None => {
-            let counts: Vec<usize> = regions.iter().map(|region| volume(region)).collect();
-            let others = counts.iter().sum::<usize>() - counts[rank];
-            let bytes: Vec<usize> = counts.iter().map(|count| 4 * count).collect();
-            (8 * others as u64, traffic::all_gather(&bytes)[rank])
-        }
+    let (sums, samples) = if let Some(needed) = needed {
+        let needed = std::slice::from_ref(needed);
+        // A sum has twice the bytes of a sample.
+        let sums = 2 * WindowPlan::bytes_received(needed, rank);
+        (sums, WindowPlan::bytes_sent(needed, rank))
+    } else {
+        let counts: Vec<usize> = regions.iter().map(|region| volume(region)).collect();
+        let others = counts.iter().sum::<usize>() - counts[rank];
+        let bytes: Vec<usize> = counts.iter().map(|count| 4 * count).collect();
+        (8 * others as u64, traffic::all_gather(&bytes)[rank])
     };
     (agreement + most + sums, samples)
 }

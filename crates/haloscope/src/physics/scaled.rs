@@ -118,7 +118,7 @@ impl LinearPhysics for Scaled {
     }
 
     fn restricted(&self, image: &[Range<usize>]) -> Option<Result<Arc<dyn Physics>>> {
-        self.of_part(self.operator.as_linear()?.restricted(image)?)
+        Some(self.of_part(self.operator.as_linear()?.restricted(image)?))
     }
 
     fn shadow(&self, image: &[Range<usize>]) -> Vec<Range<usize>> {
@@ -128,15 +128,16 @@ impl LinearPhysics for Scaled {
     }
 
     fn restricted_to_shadow(&self, image: &[Range<usize>]) -> Option<Result<Arc<dyn Physics>>> {
-        self.of_part(self.operator.as_linear()?.restricted_to_shadow(image)?)
+        Some(self.of_part(self.operator.as_linear()?.restricted_to_shadow(image)?))
     }
 }
 
 impl Scaled {
-    fn of_part(&self, part: Result<Arc<dyn Physics>>) -> Option<Result<Arc<dyn Physics>>> {
+    /// As many times what is measured of a part.
+    fn of_part(&self, part: Result<Arc<dyn Physics>>) -> Result<Arc<dyn Physics>> {
         let scaled =
             |operator| Arc::new(Self { factor: self.factor, operator }) as Arc<dyn Physics>;
-        Some(part.map(scaled))
+        part.map(scaled)
     }
 }
 
