@@ -70,8 +70,8 @@ def level_of(sigma: float | Sequence[float] | ArrayLike, axes: int) -> Any:
 class Network(Denoiser):
     """A convolutional network on haloscope's own CPU engine: DRUNet, DnCNN, FDnCNN or UNet, in 2-D or 3-D.
 
-    ``weights`` is ``"builtin:color"`` or ``"builtin:gray"``, a ``.pth``, ``.pt`` or ``.safetensors`` file, a state dict, or a torch
-    module that has one of these networks' state dict. The architecture is detected from the weights. ``memory_budget`` (bytes, or
+    ``weights`` is ``"builtin:color"``, ``"builtin:gray"`` or ``"builtin:volume"``, a ``.pth``, ``.pt`` or ``.safetensors`` file, a state
+    dict, or a torch module that has one of these networks' state dict. The architecture is detected from the weights. ``memory_budget`` (bytes, or
     ``"450MB"``) trades time for memory, and ``accuracy="strict"`` time for the last digits.
 
     A package that was built with ONNX Runtime also takes ``.onnx`` files of other networks, and runs any network on a GPU with

@@ -14,7 +14,7 @@ use crate::plan::{Sides, parse_sides};
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("images").required(true).args(["size", "dynamic"])))]
 pub(crate) struct Arguments {
-    /// Network: builtin:color, builtin:gray, or weights as .safetensors or as .pth/.pt from torch.save
+    /// Network: builtin:color, builtin:gray, builtin:volume, or weights as .safetensors or as .pth/.pt from torch.save
     model: ModelName,
 
     /// File for the network

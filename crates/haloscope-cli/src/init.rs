@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..=16_384))]
     size: Option<u32>,
 
-    /// Prior: `tv` for total variation, or `builtin:color`, `builtin:gray` or a file with weights for a denoising network;
+    /// Prior: `tv` for total variation, or `builtin:color`, `builtin:gray`, `builtin:volume` or a file with weights for a denoising network;
     /// the default depends on the problem
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,

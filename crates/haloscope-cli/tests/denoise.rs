@@ -178,7 +178,7 @@ fn built_in_models_say_what_they_are_for() {
     let [noisy, _] = write_ramps(folder.path());
     let output = folder.path().join("out.png").display().to_string();
     for (model, sigma, words) in [
-        ("builtin:colour", "0.1", "builtin:color and builtin:gray"),
+        ("builtin:colour", "0.1", "builtin:gray and builtin:volume"),
         ("builtin:color", "0.5", "for 0 to 0.294"),
     ] {
         let arguments = ["denoise", &noisy, "--out", &output, "--sigma", sigma, "--model", model];

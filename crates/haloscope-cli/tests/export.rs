@@ -35,7 +35,7 @@ fn mistakes_are_one_line_and_write_nothing() {
     let path = folder.path().join("model.onnx").display().to_string();
     for (arguments, words) in [
         (&["builtin:gray", "--size", "8x8x8"][..], "drunet takes height and width"),
-        (&["builtin:grey", "--dynamic"], "builtin:color and builtin:gray"),
+        (&["builtin:grey", "--dynamic"], "builtin:gray and builtin:volume"),
         (&["builtin:gray"], "--size"),
         (&["builtin:gray", "--size", "8x8", "--batch", "0"], "at least 1 of each"),
     ] {

@@ -58,6 +58,24 @@ fn the_gray_one_denoises_the_channels_of_a_colour_image_one_by_one() {
 }
 
 #[test]
+fn the_volume_one_refuses_pictures() {
+    let error = builtin(Builtin::Volume).denoise(&Array::zeros(vec![1, 1, 16, 16]), &0.1.into());
+    let error = error.expect_err("a picture").to_string();
+    assert!(error.contains("(batch, 1, depth, height, width)"), "{error}");
+}
+
+#[test]
+fn the_volume_one_takes_any_number_of_slices() {
+    let denoiser = builtin(Builtin::Volume);
+    for depth in [1, 2, 3, 7] {
+        let volume = Array::from_elem(vec![1, 1, depth, 13, 21], 0.5);
+        let result = denoiser.denoise(&volume, &0.05.into()).expect("denoised");
+        let quality = psnr(&result, &volume, 1.0).expect("one shape")[0];
+        assert!(quality > 25.0, "{depth} slices: {quality:.2} dB");
+    }
+}
+
+#[test]
 fn levels_beyond_those_of_the_training_are_refused() {
     let denoiser = builtin(Builtin::Color);
     let image = Array::zeros(vec![2, 3, 16, 16]);

@@ -105,7 +105,7 @@ pub(super) struct ReconstructionArguments {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub sizes: Vec<usize>,
 
-    /// Denoiser: builtin:color, builtin:gray, a file with weights, or drunet, unet or dncnn with random weights and sizes as
+    /// Denoiser: builtin:color, builtin:gray, builtin:volume, a file with weights, or drunet, unet or dncnn with random weights and sizes as
     /// in drunet:32-64-128-256:2
     #[arg(long, value_name = "NAME")]
     pub model: Option<ModelName>,

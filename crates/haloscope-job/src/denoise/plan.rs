@@ -166,6 +166,7 @@ impl DenoisingPlan {
         }
         let repeats = match &source {
             Source::Memory(pieces, _) => pieces.fit.repeats,
+            Source::Axes(_) => 1,
             Source::Bands(_, fit) => fit.repeats,
         };
         if repeats > 1 {

@@ -1,4 +1,4 @@
-//! The built-in denoisers: two compact `DRUNet`s that we trained.
+//! The built-in denoisers: three compact `DRUNet`s that we trained.
 //!
 //! Their weights are part of the program, at half precision, so nothing has to be downloaded.
 //! `training/` describes how they were trained, `docs/model-card.md` what they are suited for.
@@ -16,11 +16,12 @@ const PREFIX: &str = "builtin:";
 const LARGEST_LEVEL: f32 = 75.0 / 255.0;
 
 /// Their weights, in the order of [`Builtin`].
-const FILES: Option<[&[u8]; 2]> = {
+const FILES: Option<[&[u8]; 3]> = {
     #[cfg(feature = "builtin")]
     let files = Some([
         include_bytes!("../../weights/color.safetensors") as &[u8],
         include_bytes!("../../weights/gray.safetensors"),
+        include_bytes!("../../weights/volume.safetensors"),
     ]);
     #[cfg(not(feature = "builtin"))]
     let files = None;
@@ -45,11 +46,13 @@ pub enum Builtin {
     Color,
     /// For gray images, and for volumes slice by slice.
     Gray,
+    /// For gray volumes, whose slices see their neighbours.
+    Volume,
 }
 
 impl Builtin {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Color, Self::Gray];
+    pub const ALL: [Self; 3] = [Self::Color, Self::Gray, Self::Volume];
 
     /// The one that `name` asks for, if it begins with `builtin:`.
     #[must_use]
@@ -58,7 +61,9 @@ impl Builtin {
         let found = Self::ALL.into_iter().find(|builtin| builtin.name() == short);
         Some(found.ok_or_else(|| Error::Argument {
             what: "model",
-            reason: format!("there is no `{name}`; builtin:color and builtin:gray are there"),
+            reason: format!(
+                "there is no `{name}`; builtin:color, builtin:gray and builtin:volume are there"
+            ),
         }))
     }
 
@@ -68,6 +73,7 @@ impl Builtin {
         match self {
             Self::Color => "color",
             Self::Gray => "gray",
+            Self::Volume => "volume",
         }
     }
 

@@ -1,6 +1,6 @@
 //! Models by name, wherever one is named: built in, from a file, or with random weights of a fixed seed.
 //!
-//! `builtin:color` and `builtin:gray` ship with the build; the path of a file stands for its weights, which tell the
+//! `builtin:color`, `builtin:gray` and `builtin:volume` ship with the build; the path of a file stands for its weights, which tell the
 //! architecture. `drunet`, `unet`, `dncnn` and `fdncnn` are networks of the published sizes with random weights, for
 //! measuring work, which does not depend on the weights: `drunet:32-64-128-256` has other channels,
 //! `drunet:32-64-128-256:2` other blocks too, `dncnn:64:20` channels and depth. Job files write `random:drunet`, so that
@@ -144,8 +144,8 @@ impl ModelName {
             return Err(Error::Argument {
                 what: "model",
                 reason: format!(
-                    "`{name}` names a network without trained weights; a file with weights, builtin:color or \
-                     builtin:gray is expected, or {PREFIX}{name} for a measurement"
+                    "`{name}` names a network without trained weights; a file with weights, builtin:color, \
+                     builtin:gray or builtin:volume is expected, or {PREFIX}{name} for a measurement"
                 ),
             });
         }
@@ -182,7 +182,7 @@ impl FromStr for ModelName {
             what: "model",
             reason: format!(
                 "there is no file `{name}`, and no network of that name; there are files with weights, builtin:color, \
-                 builtin:gray, and, with random weights for measurements, drunet, unet, dncnn and fdncnn with channels \
+                 builtin:gray, builtin:volume, and, with random weights for measurements, drunet, unet, dncnn and fdncnn with channels \
                  as in drunet:32-64-128-256, blocks as in drunet:32-64-128-256:2, depth as in dncnn:64:20"
             ),
         };
@@ -293,6 +293,7 @@ mod tests {
             "dncnn:64:5",
             "fdncnn:64:5",
             "builtin:color",
+            "builtin:volume",
             "weights/drunet.safetensors",
         ] {
             assert_eq!(name.parse::<ModelName>().expect("a network").to_string(), name);
