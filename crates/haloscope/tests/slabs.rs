@@ -18,6 +18,9 @@ use haloscope_nn::engine::Grain;
 
 const RANKS: [usize; 5] = [1, 2, 3, 5, 8];
 
+/// How a volume is scanned.
+type Scan = fn() -> Result<Tomography3d>;
+
 fn random(shape: &[usize], seed: u64) -> Array {
     let mut random = fastrand::Rng::with_seed(seed);
     Array::from_shape_simple_fn(shape, || random.f32() - 0.3)
@@ -156,8 +159,7 @@ fn slabs_of_cone_beams_send_what_lies_in_the_shadow_of_others() {
 
 #[test]
 fn back_projections_of_slabs_have_the_bits_of_a_volume_and_send_rows_that_are_read() {
-    let scans: [(&str, fn() -> Result<Tomography3d>); 2] =
-        [("planes", || parallel(16, 16)), ("cones", || cone(16))];
+    let scans: [(&str, Scan); 2] = [("planes", || parallel(16, 16)), ("cones", || cone(16))];
     for (name, scan) in scans {
         let whole = scan().expect("a scan");
         let views = random(&[&[2], whole.measurement_shape()].concat(), 2);
