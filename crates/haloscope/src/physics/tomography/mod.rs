@@ -11,6 +11,7 @@ mod oblique;
 mod planar;
 mod reconstruct;
 mod resample;
+mod slabs;
 mod space;
 mod spatial;
 mod strip;
