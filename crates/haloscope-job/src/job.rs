@@ -17,6 +17,7 @@ use crate::document::{Document, Place, Section};
 use crate::saving::Resuming;
 use crate::sections::files::{CheckpointPlan, OutputPlan, StartPlan};
 use crate::sections::measurements::{ImageFile, Source};
+use crate::sections::memory::MemoryPlan;
 use crate::sections::operators::Entry;
 use crate::sections::prior::{PriorKind, PriorPlan};
 use crate::sections::solver::{FidelityPlan, SolverPlan, StopPlan};
@@ -38,7 +39,7 @@ const PLACES: [&str; 6] = [
 ];
 
 /// All sections that a job file may have.
-pub(crate) const SECTIONS: [&str; 11] = [
+pub(crate) const SECTIONS: [&str; 12] = [
     "image",
     "measurements",
     "operators",
@@ -50,6 +51,7 @@ pub(crate) const SECTIONS: [&str; 11] = [
     "truth",
     "output",
     "checkpoint",
+    "memory",
 ];
 
 /// A reconstruction: what is measured, how, what is known of the image, and what is to be made of it.
@@ -72,6 +74,7 @@ pub struct Job {
     pub(crate) truth: Option<TruthPlan>,
     pub(crate) output: OutputPlan,
     pub(crate) checkpoint: CheckpointPlan,
+    pub(crate) memory: MemoryPlan,
     pub(crate) resuming: Resuming,
     /// The keys and values of the file, for reports.
     pub(crate) settings: Vec<(String, String)>,
@@ -258,6 +261,7 @@ impl Job {
         let checkpoint = top
             .section("checkpoint", |section| CheckpointPlan::read(section, &standard))?
             .unwrap_or(standard);
+        let memory = top.section("memory", MemoryPlan::read)?.unwrap_or_default();
         let fingerprint =
             top.fingerprint(&DECISIVE, &PLACES) + &solver.fingerprint(stop.iterations);
         let name = document.name.clone();
@@ -274,6 +278,7 @@ impl Job {
             truth,
             output,
             checkpoint,
+            memory,
             resuming: Resuming::Refuse,
             settings: top.settings(),
             notices: Vec::new(),
