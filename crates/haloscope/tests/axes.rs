@@ -90,6 +90,7 @@ fn forecast(image: &[usize], ranks: usize, tiling: &Tiling, axes: Axes) -> Forec
         ranks,
         method: "pgd".parse().expect("a method"),
         inner_iterations: 0,
+        subsets: 1,
         prior: PriorWork::Network(Denoising {
             denoiser: &denoiser,
             tiling: tiling.clone(),
