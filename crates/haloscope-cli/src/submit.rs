@@ -161,7 +161,8 @@ impl Arguments {
             return Err(Misuse::error(reason));
         }
         let ranks = nodes * tasks_per_node;
-        if ranks > 1 && self.launch() == Launch::Ranks && !cfg!(feature = "mpi") {
+        let runs = !self.dry_run && self.grid.is_none() && self.launch() == Launch::Ranks;
+        if ranks > 1 && runs && !cfg!(feature = "mpi") {
             let reason = format!(
                 "this build has no MPI and refuses to run as {ranks} ranks; rebuild with `cargo build --release --features mpi`"
             );

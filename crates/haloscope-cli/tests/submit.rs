@@ -17,10 +17,30 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+const JOB: &str = "[measurements]\nphantom = 'landscape'\nsize = [16, 16]\n\n[[operators]]\nkind = 'identity'\n\n\
+                   [solver]\nmethod = 'cg'\n\n[output]\nfile = 'image.npy'\n";
+
+/// What the queue would only find out hours later.
+#[test]
+fn jobs_that_cannot_run_are_not_submitted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let wrong = JOB.replace("landscape", "landscope");
+    std::fs::write(folder.path().join("job.toml"), JOB).expect("a file");
+    std::fs::write(folder.path().join("wrong.toml"), wrong).expect("a file");
+    for (arguments, words) in [
+        (&["submit", "wrong.toml", "--dry-run"][..], "landscope"),
+        (&["submit", "job.toml", "--dry-run", "--time", "abc"], "--time: abc is given"),
+    ] {
+        let output = haloscope(folder.path(), arguments);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains(words), "{}", text(&output.stderr));
+    }
+}
+
 #[test]
 fn a_dry_run_prints_the_script_of_a_job_file() {
     let folder = tempfile::tempdir().expect("a folder");
-    std::fs::write(folder.path().join("job.toml"), "").expect("a file");
+    std::fs::write(folder.path().join("job.toml"), JOB).expect("a file");
     let output = haloscope(
         folder.path(),
         &[

@@ -20,7 +20,7 @@ fn forecast(small: &Small, ranks: usize) -> Forecast {
         ranks,
         method: small.method,
         inner_iterations: small.inner_iterations,
-        subsets: 1,
+        subsets: small.method.subsets(None, small.operators),
         prior: match small.method {
             method if method.takes_no_prior() => PriorWork::None,
             method if method.takes_network() && small.has_network => {

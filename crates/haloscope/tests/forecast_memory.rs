@@ -15,10 +15,10 @@ use haloscope::forecast::{self, Denoising};
 use haloscope::memory::peak_resident_bytes;
 use haloscope::physics::{LinearPhysics, Physics};
 use haloscope::solve::{
-    Admm, Algorithm, Backtracking, ConjugateGradient, DouglasRachford, Fista, HalfQuadratic,
-    Landweber, METHODS, Method, Plug, PrimalDual, Prior, PriorKind, Problem, ProxPrimalDual,
-    ProximalGradient, Range, RedFixedPoint, RedGradient, Schedule, State, Stopping,
-    TotalVariationPrior, solve,
+    Admm, Algorithm, Backtracking, ConjugateGradient, DouglasRachford, ExpectationMaximisation,
+    Fista, HalfQuadratic, Landweber, METHODS, Method, Plug, PrimalDual, Prior, PriorKind, Problem,
+    ProxPrimalDual, ProximalGradient, Range, RedFixedPoint, RedGradient, Schedule, Sirt, State,
+    Stopping, TotalVariationPrior, solve,
 };
 use haloscope::tiling::{Batch, Strategy, Tiling};
 use haloscope::{Array, Image, Result};
@@ -131,7 +131,7 @@ impl Case {
             ranks: self.ranks,
             method: self.method,
             inner_iterations: INNER,
-            subsets: 1,
+            subsets: self.method.subsets(None, self.operators),
             prior: match self.prior {
                 PriorKind::None => forecast::PriorWork::None,
                 PriorKind::TotalVariation => forecast::PriorWork::TotalVariation {
@@ -159,12 +159,15 @@ impl Case {
         let data = physics.forward_terms(&start)?.into_local()?;
         let fidelities = match self.method {
             method if method == ProxPrimalDual::METHOD => Fidelities::from(L1),
+            method if matches!(method.name, "mlem" | "osem") => {
+                Fidelities::from(Poisson::new(0.1, 1.0)?)
+            }
             method if backtracking().contains(&method) => Fidelities::from(Poisson::new(0.1, 1.0)?),
             _ => Fidelities::from(L2::default()),
         };
         let problem =
             Problem::new(physics, data, distribute(fidelities, ctx)?)?.with_inner(0.0, INNER);
-        let algorithm = self.algorithm(ctx)?;
+        let algorithm = self.algorithm(ctx, &problem)?;
         // Momentum begins after a few iterations of backtracking.
         let iterations = if backtracking().contains(&self.method) { 12 } else { 2 };
         let stopping = Stopping { iterations, ..Stopping::default() };
@@ -172,7 +175,7 @@ impl Case {
         Ok(())
     }
 
-    fn algorithm(&self, ctx: &Context) -> Result<Box<dyn Algorithm>> {
+    fn algorithm(&self, ctx: &Context, problem: &Problem) -> Result<Box<dyn Algorithm>> {
         let clamp = self.clamp.then_some((0.0, 1.0));
         let range = clamp.map_or(Range::AsIs, |(low, high)| Range::Clamp(low, high));
         let (step, weight) = (0.01, 0.05);
@@ -225,6 +228,14 @@ impl Case {
             "primal-dual" => Box::new(PrimalDual { lipschitz: 3.0, weight, range: clamp }),
             "cg" => Box::new(ConjugateGradient),
             "landweber" => Box::new(Landweber { step, range: clamp }),
+            "sirt" | "os-sart" => {
+                let subsets = method.subsets(None, self.operators);
+                Box::new(Sirt::new(problem, 1.0, subsets, clamp)?)
+            }
+            "mlem" | "osem" => {
+                let subsets = method.subsets(None, self.operators);
+                Box::new(ExpectationMaximisation::new(problem, subsets, clamp)?)
+            }
             name => return Err(haloscope::Error::argument("method", name)),
         })
     }

@@ -50,6 +50,8 @@ static OSEM: Traits = Traits {
     aliases: &[],
     summary: "the same with ordered subsets",
     keys: &[SUBSETS],
+    // With subsets also the image between two of them.
+    holds: Held::images(4, 0, 5),
     make: |from| {
         Ok(Box::new(ExpectationMaximisation::from_keys(
             from,

@@ -7,14 +7,15 @@ use std::sync::Arc;
 use haloscope::Result;
 use haloscope::denoise::{NetworkDenoiser, TotalVariation};
 use haloscope::distribute::{DistributedTotalVariation, distribute, distribute_with};
-use haloscope::fidelity::{Fidelities, L2};
+use haloscope::fidelity::{Fidelities, L2, Poisson};
 use haloscope::noise::Noise;
 use haloscope::phantom::landscape;
 use haloscope::physics::{Blur, Padding, Physics, kernels};
 use haloscope::solve::{
-    Admm, Algorithm, ConjugateGradient, DouglasRachford, Fista, HalfQuadratic, Landweber, Method,
-    Outcome, Plug, PrimalDual, Prior, Problem, ProximalGradient, Range, RedFixedPoint, RedGradient,
-    Schedule, Start, State, Stopping, TotalVariationPrior, solve,
+    Admm, Algorithm, ConjugateGradient, DouglasRachford, ExpectationMaximisation, Fista,
+    HalfQuadratic, Landweber, Method, Outcome, Plug, PrimalDual, Prior, Problem, ProximalGradient,
+    Range, RedFixedPoint, RedGradient, Schedule, Sirt, Start, State, Stopping, TotalVariationPrior,
+    solve,
 };
 use haloscope::tiling::{Batch, Strategy, Tiling};
 use haloscope_comm::Context;
@@ -80,19 +81,25 @@ impl Small {
         let operators = (0..self.operators).map(blur).collect::<Result<Vec<_>>>()?;
         let physics = distribute(operators, ctx)?;
         let truth = landscape(self.side, self.side)?;
-        let noise = [Noise::gaussian(0.03)?];
+        // Counts are not negative.
+        let counts = matches!(self.method.name, "mlem" | "osem");
+        let noise = [Noise::gaussian(if counts { 0.0 } else { 0.03 })?];
         let data = physics.measure_terms(&truth, &noise, 1)?.into_local()?;
         drop(truth);
-        let fidelity = distribute(Fidelities::from(L2::default()), ctx)?;
+        let fidelity = match counts {
+            true => Fidelities::from(Poisson::new(1.0, 0.1)?),
+            false => Fidelities::from(L2::default()),
+        };
+        let fidelity = distribute(fidelity, ctx)?;
         let problem = Problem::new(physics, data, fidelity)?.with_inner(0.0, self.inner_iterations);
-        let method = self.algorithm(ctx)?;
+        let method = self.algorithm(ctx, &problem)?;
         let start = State::new(problem.start(&Start::Adjoint)?);
         let stopping = Stopping { iterations, ..Stopping::default() };
         ctx.comm().reset_statistics();
         solve(&problem, &*method, start, &stopping, None)
     }
 
-    fn algorithm(&self, ctx: &Context) -> Result<Box<dyn Algorithm>> {
+    fn algorithm(&self, ctx: &Context, problem: &Problem) -> Result<Box<dyn Algorithm>> {
         let step = 0.1;
         let range = self.clamp.map_or(Range::AsIs, |(low, high)| Range::Clamp(low, high));
         let plug = || -> Result<Plug> {
@@ -126,6 +133,14 @@ impl Small {
             }
             "cg" => Box::new(ConjugateGradient),
             "landweber" => Box::new(Landweber { step, range: self.clamp }),
+            "sirt" | "os-sart" => {
+                let subsets = self.method.subsets(None, self.operators);
+                Box::new(Sirt::new(problem, 1.0, subsets, self.clamp)?)
+            }
+            "mlem" | "osem" => {
+                let subsets = self.method.subsets(None, self.operators);
+                Box::new(ExpectationMaximisation::new(problem, subsets, self.clamp)?)
+            }
             name => return Err(haloscope::Error::argument("method", name)),
         })
     }

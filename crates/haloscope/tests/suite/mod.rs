@@ -442,7 +442,9 @@ fn defaults(ctx: &Context, facts: &mut Facts) -> Result<()> {
         assert!(denoiser.tiles(shape)?.count() > 1, "{shape:?} is one tile");
         add("fdncnn", &denoiser, shape)?;
         let denoiser = distribute(network(channels)?, ctx)?;
-        assert_eq!(denoiser.tiles(shape)?.count(), ctx.size(), "{shape:?}");
+        // Slabs of a volume may be one fewer, if they are hardly larger.
+        let parts = denoiser.tiles(shape)?.count();
+        assert!(parts <= ctx.size() && 8 * parts >= 7 * ctx.size(), "{shape:?}: {parts}");
         add("fdncnn by default", &denoiser, shape)?;
     }
     Ok(())

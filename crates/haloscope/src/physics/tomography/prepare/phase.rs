@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn a_wave_is_damped_as_the_formula_says() {
         let [rows, columns] = [12, 20];
-        let (pixel, distance, energy, ratio) = (1e-6, 0.05, 20.0, 500.0);
+        let (pixel, distance, energy, ratio) = (1e-6, 0.05, 20.0, 5.0);
         let filter = PhaseFilter::new([rows, columns], pixel, distance, energy, ratio);
         let filter = filter.expect("numbers above 0");
         let wave = |row: usize, column: usize| {

@@ -71,7 +71,7 @@ mod tests {
     fn ends_are_mirrored() {
         let at = |shifted| mirrored(shifted, 3, 4);
         assert_eq!([0, 1, 2, 3, 6, 7, 8, 9].map(at), [2, 1, 0, 0, 3, 3, 2, 1]);
-        assert_eq!(mirrored(0, 9, 4), 1, "(0 1 2 3 3 2 1 0 0 1 …) nine before the first");
+        assert_eq!(mirrored(0, 9, 4), 0, "0, 0 1 2 3 3 2 1 0, then the first");
     }
 
     #[test]
