@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use haloscope_nn::models::{
-    BatchNorm, Dncnn, DncnnNames, Downsampling, Drunet, Fdncnn, Model, Recognized, Unet,
+    BatchNorm, Depth, Dncnn, DncnnNames, Downsampling, Drunet, Fdncnn, Model, Recognized, Unet,
     Upsampling, recognize,
 };
 use haloscope_nn::weights::{Limits, StateDict};
@@ -50,6 +50,16 @@ fn expected(name: &str) -> (Recognized, bool) {
         ),
         "drunet_3d" => (
             Recognized::Drunet(Drunet { rank: 3, channels: [4, 5, 6, 7], blocks: 2, ..drunet }),
+            true,
+        ),
+        "drunet_kept_depth" => (
+            Recognized::Drunet(Drunet {
+                rank: 3,
+                channels: [4, 5, 6, 7],
+                blocks: 2,
+                depth: Depth::Kept,
+                ..drunet
+            }),
             true,
         ),
         "dncnn_color" => {
@@ -141,7 +151,7 @@ fn fixtures_are_recognized_as_what_they_are() {
         }
         models += 1;
     }
-    assert_eq!(models, 15);
+    assert_eq!(models, 16);
 }
 
 #[test]

@@ -95,7 +95,8 @@ impl Workload<'_> {
             // `Aᵀy`, which proxes keep.
             let kept = f64::from(u8::from(self.method.has_prox()));
             let largest = own.iter().copied().max().unwrap_or(0);
-            let several = own.len() > 1;
+            // At once, and not one subset after the other.
+            let several = own.len() > self.subsets.max(1);
             let mut data = count(held.data) + kept;
             if self.method.has_prox() {
                 let is_shared = self.ranks > 1 && self.measurements.len() > 1;
@@ -117,13 +118,15 @@ impl Workload<'_> {
                 // some are on their way to other ranks.
                 Some(traffic) => {
                     let all: usize = own.iter().sum();
+                    // Duals are what adjoints are taken of.
+                    let residuals = if self.method.data_term == DataUse::Dual { 0 } else { all };
                     let reads = if several { 2 * traffic.read } else { traffic.read };
                     let gathered = measured(12 * traffic.gathered);
                     vec![
                         arrays(data)
                             + measured(all + 4 * reads + 8 * traffic.in_transit)
                             + gathered,
-                        arrays(data + sum) + measured(all + 4 * traffic.read_back) + gathered,
+                        arrays(data + sum) + measured(residuals + 4 * traffic.read_back) + gathered,
                     ]
                 }
             };
@@ -134,7 +137,9 @@ impl Workload<'_> {
                 // the points of all measurements at once.
                 base = base + base_measurements;
                 let points = traffic.map_or(largest, |_| own.iter().sum());
-                moments.push(arrays(count(held.prior)) + measured(points + largest));
+                // The image, the point ahead and the dual of total variation.
+                moments.push(arrays(count(held.data) + 1.0) + measured(points + largest));
+                moments.push(arrays(count(held.prior)));
             }
             if let DataUse::Subsets { has_weights } = self.method.data_term {
                 // What an operator expects, and the residual in its place or beside it.

@@ -4,7 +4,7 @@ use super::algorithm::{Algorithm, Setting};
 use super::ingredients::Ingredients;
 use super::keys::SUBSETS;
 use super::method::{DataUse, Held, Method, Priors, Taken, Traits, any_keys};
-use super::ordered_subsets::{self, Sums};
+use super::ordered_subsets::{self, column_sums};
 use super::problem::Problem;
 use super::state::State;
 use crate::distribute::Residual;
@@ -68,7 +68,7 @@ impl ExpectationMaximisation {
     pub const SUBSETS_METHOD: Method = Method::new(&OSEM);
 
     /// MLEM, or OSEM with several subsets, of a problem with so many operators at least and a fidelity of counts. All ranks
-    /// call it: the sums take a projection and a back-projection.
+    /// call it: the sums take a back-projection.
     pub fn new(problem: &Problem, subsets: usize, range: Option<(f32, f32)>) -> Result<Self> {
         let name = if subsets > 1 { OSEM.name } else { MLEM.name };
         Self::named(problem, subsets, range, name)
@@ -86,7 +86,7 @@ impl ExpectationMaximisation {
         name: &'static str,
     ) -> Result<Self> {
         ordered_subsets::check(problem, subsets)?;
-        let Sums { mut columns, .. } = Sums::of(problem)?;
+        let mut columns = column_sums(problem)?;
         columns.scale(subsets as f32);
         Ok(Self { subsets, range, columns, name })
     }

@@ -13,49 +13,51 @@ use crate::measurements::Measurements;
 /// Sums below this part of the largest one are those of rays that miss the image, and of pixels that no ray meets.
 const LEAST: f32 = 1e-6;
 
-/// One over the sums of rows and of columns, and 0 where there is nothing to sum.
-pub(super) struct Sums {
-    pub(super) rows: Measurements,
-    pub(super) columns: Image,
+/// One over the sums of columns, and 0 where there is nothing to sum: by a back-projection of ones. All ranks call it.
+pub(super) fn column_sums(problem: &Problem) -> Result<Image> {
+    let ones = problem.data().map(|_, part| Ok(Array::ones(part.raw_dim())))?;
+    let mut columns = problem.adjoint_of(&ones)?;
+    drop(ones);
+    let (low, high) = columns.extremes()?;
+    check_sums(low, high)?;
+    columns.map(move |sum| inverse(sum, high));
+    Ok(columns)
 }
 
-impl Sums {
-    /// By a projection and a back-projection of ones. All ranks call it.
-    pub(super) fn of(problem: &Problem) -> Result<Self> {
-        let mut ones = problem.start(&Start::Zeros)?;
-        ones.map(|_| 1.0);
-        let mut rows = problem.forward(&ones)?;
-        drop(ones);
-        let all = rows.map(|_, part| Ok(Array::ones(part.raw_dim())))?;
-        let mut columns = problem.adjoint_of(&all)?;
-        drop(all);
-        let extremes = |part: &Array| {
-            part.iter().fold((0.0_f32, 0.0_f32), |(low, high), v| (low.min(*v), high.max(*v)))
-        };
-        let (low, high) = rows
-            .iter()
-            .map(|(_, part)| extremes(part))
-            .fold((0.0_f32, 0.0_f32), |all, part| (all.0.min(part.0), all.1.max(part.1)));
-        let mut most = [high, -low];
-        problem.context().comm().all_reduce(Reduction::Max, &mut most)?;
-        let [most, negative] = most;
-        let (low, high) = columns.extremes()?;
-        if !(most > 0.0 && high > 0.0 && most.is_finite() && high.is_finite()) {
-            let reason = "the operators map constant images to nothing, or to no finite numbers";
-            return Err(Error::argument("solver", reason));
-        }
-        if negative > LEAST * most || low < -LEAST * high {
-            let reason = "operators with negative weights, which it cannot divide by the sums of; use cg or landweber";
-            return Err(Error::argument("solver", reason));
-        }
-        let invert = |most: f32| move |sum: f32| if sum > LEAST * most { sum.recip() } else { 0.0 };
-        let of_row = invert(most);
-        for (_, part) in rows.iter_mut() {
-            slice_mut(part).iter_mut().for_each(|sum| *sum = of_row(*sum));
-        }
-        columns.map(invert(high));
-        Ok(Self { rows, columns })
+/// The same of rows, for what this rank has of the measurements: by a projection of ones.
+pub(super) fn row_sums(problem: &Problem) -> Result<Measurements> {
+    let mut ones = problem.start(&Start::Zeros)?;
+    ones.map(|_| 1.0);
+    let mut rows = problem.forward(&ones)?;
+    drop(ones);
+    let (mut low, mut high) = (0.0_f32, 0.0_f32);
+    for value in rows.iter().flat_map(|(_, part)| part.iter()) {
+        (low, high) = (low.min(*value), high.max(*value));
     }
+    let mut most = [high, -low];
+    problem.context().comm().all_reduce(Reduction::Max, &mut most)?;
+    let [high, negative] = most;
+    check_sums(-negative, high)?;
+    for (_, part) in rows.iter_mut() {
+        slice_mut(part).iter_mut().for_each(|sum| *sum = inverse(*sum, high));
+    }
+    Ok(rows)
+}
+
+/// Refuses operators whose sums cannot be divided by.
+fn check_sums(low: f32, high: f32) -> Result<()> {
+    let reason = if !(high > 0.0 && high.is_finite() && low.is_finite()) {
+        "the operators map constant images to nothing, or to no finite numbers"
+    } else if low < -LEAST * high {
+        "operators with negative weights, which it cannot divide by the sums of; use cg or landweber"
+    } else {
+        return Ok(());
+    };
+    Err(Error::argument("solver", reason))
+}
+
+fn inverse(sum: f32, most: f32) -> f32 {
+    if sum > LEAST * most { sum.recip() } else { 0.0 }
 }
 
 /// Refuses a number of subsets that leaves one without an operator.

@@ -5,7 +5,7 @@ use super::algorithm::{Algorithm, Setting};
 use super::ingredients::Ingredients;
 use super::keys::{CORRECTION, SUBSETS};
 use super::method::{DataUse, Held, Method, Priors, Taken, Traits, any_keys};
-use super::ordered_subsets::{self, Sums};
+use super::ordered_subsets::{self, column_sums, row_sums};
 use super::problem::Problem;
 use super::state::State;
 use crate::distribute::Residual;
@@ -93,7 +93,8 @@ impl Sirt {
         name: &'static str,
     ) -> Result<Self> {
         ordered_subsets::check(problem, subsets)?;
-        let Sums { rows, mut columns } = Sums::of(problem)?;
+        let mut columns = column_sums(problem)?;
+        let rows = row_sums(problem)?;
         columns.scale(subsets as f32);
         Ok(Self { relaxation, subsets, range, rows, columns, name })
     }
