@@ -108,14 +108,16 @@ fn found(ctx: &Context, is_sirt: bool, subsets: usize, iterations: usize) -> Res
     let measured = Measurements::new(measured.collect());
     let operators = matrices.into_iter().map(|matrix| Arc::new(matrix) as Arc<dyn Physics>);
     let physics = distribute(Stack::new(operators.collect())?, ctx)?;
-    let fidelity = match is_sirt {
-        true => Fidelities::from(L2::new(0.5)?),
-        false => Fidelities::from(Poisson::new(1.0, 0.1)?),
+    let fidelity = if is_sirt {
+        Fidelities::from(L2::new(0.5)?)
+    } else {
+        Fidelities::from(Poisson::new(1.0, 0.1)?)
     };
     let problem = Problem::new(physics, measured, distribute(fidelity, ctx)?)?;
-    let method: Box<dyn Algorithm> = match is_sirt {
-        true => Box::new(Sirt::new(&problem, 0.9, subsets, None)?),
-        false => Box::new(ExpectationMaximisation::new(&problem, subsets, None)?),
+    let method: Box<dyn Algorithm> = if is_sirt {
+        Box::new(Sirt::new(&problem, 0.9, subsets, None)?)
+    } else {
+        Box::new(ExpectationMaximisation::new(&problem, subsets, None)?)
     };
     let mut start = problem.start(&Start::Zeros)?;
     start.map(|_| 1.0);

@@ -171,7 +171,7 @@ struct Rows {
     views: usize,
     columns: usize,
     /// The rows that each rank works on.
-    rows: Vec<Range<usize>>,
+    dealt: Vec<Range<usize>>,
     all: usize,
 }
 
@@ -187,7 +187,7 @@ impl Rows {
             views += own.len();
             of_rank[physics.owners()[index]].push((index, own));
         }
-        Self { of_rank, views, columns, rows: partition::even(all, ranks), all }
+        Self { of_rank, views, columns, dealt: partition::even(all, ranks), all }
     }
 
     /// The values that a rank has of some rows.
@@ -206,8 +206,8 @@ impl Rows {
         let (ctx, rank) = (physics.context(), physics.context().rank());
         let ranks = 0..ctx.size();
         let mut sent: Vec<Vec<f32>> =
-            ranks.clone().map(|to| self.pack(rank, &self.rows[to], data)).collect();
-        let mine = &self.rows[rank];
+            ranks.clone().map(|to| self.pack(rank, &self.dealt[to], data)).collect();
+        let mine = &self.dealt[rank];
         let mut arrived: Vec<Vec<f32>> =
             ranks.map(|from| vec![0.0; self.len(from, mine)]).collect();
         arrived[rank] = std::mem::take(&mut sent[rank]);
@@ -221,7 +221,7 @@ impl Rows {
         sent[rank] = std::mem::take(&mut arrived[rank]);
         exchange(ctx, &arrived, &mut sent)?;
         for (to, values) in sent.iter().enumerate() {
-            self.unpack(rank, &self.rows[to], values, data);
+            self.unpack(rank, &self.dealt[to], values, data);
         }
         Ok(())
     }

@@ -39,7 +39,9 @@ pub(super) fn row_sums(problem: &Problem) -> Result<Measurements> {
     let [high, negative] = most;
     check_sums(-negative, high)?;
     for (_, part) in rows.iter_mut() {
-        slice_mut(part).iter_mut().for_each(|sum| *sum = inverse(*sum, high));
+        for sum in slice_mut(part) {
+            *sum = inverse(*sum, high);
+        }
     }
     Ok(rows)
 }

@@ -86,9 +86,10 @@ impl Small {
         let noise = [Noise::gaussian(if counts { 0.0 } else { 0.03 })?];
         let data = physics.measure_terms(&truth, &noise, 1)?.into_local()?;
         drop(truth);
-        let fidelity = match counts {
-            true => Fidelities::from(Poisson::new(1.0, 0.1)?),
-            false => Fidelities::from(L2::default()),
+        let fidelity = if counts {
+            Fidelities::from(Poisson::new(1.0, 0.1)?)
+        } else {
+            Fidelities::from(L2::default())
         };
         let fidelity = distribute(fidelity, ctx)?;
         let problem = Problem::new(physics, data, fidelity)?.with_inner(0.0, self.inner_iterations);

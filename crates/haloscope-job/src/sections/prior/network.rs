@@ -198,14 +198,13 @@ impl NetworkPlan {
         clamp: Option<(f32, f32)>,
         space: Option<&Arc<Space>>,
     ) -> Result<PriorForms> {
-        let shared: Arc<dyn Denoiser> = match space {
-            Some(space) => Arc::new(ShardedNetwork::new(denoiser, space)?),
-            None => {
-                let dealt = distribute_with(denoiser, ctx, self.tiling())?;
-                match self.axes {
-                    Axes::Axial => Arc::new(dealt),
-                    Axes::All => Arc::new(AllAxes::new(dealt)),
-                }
+        let shared: Arc<dyn Denoiser> = if let Some(space) = space {
+            Arc::new(ShardedNetwork::new(denoiser, space)?)
+        } else {
+            let dealt = distribute_with(denoiser, ctx, self.tiling())?;
+            match self.axes {
+                Axes::Axial => Arc::new(dealt),
+                Axes::All => Arc::new(AllAxes::new(dealt)),
             }
         };
         let range = Range::of(clamp, self.scale == Scale::Range);

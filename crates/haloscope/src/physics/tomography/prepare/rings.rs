@@ -19,7 +19,7 @@ use rayon::prelude::*;
 /// assert!((0..20).all(|view| (sinogram[view * 30 + 12] - smooth(view, 12)).abs() <= 1.0));
 /// ```
 pub fn remove_rings(sinogram: &mut [f32], views: usize, width: usize) {
-    let bins = if views == 0 { 0 } else { sinogram.len() / views };
+    let bins = sinogram.len().checked_div(views).unwrap_or(0);
     if bins == 0 {
         return;
     }
@@ -41,7 +41,7 @@ pub fn remove_rings(sinogram: &mut [f32], views: usize, width: usize) {
             (0..views)
                 .map(|place| {
                     window.clear();
-                    let around = (0..2 * reach + 1).map(|at| mirrored(bin + at, reach, bins));
+                    let around = (0..=2 * reach).map(|at| mirrored(bin + at, reach, bins));
                     window.extend(around.map(|bin| sorted[bin][place].0));
                     let (_, median, _) = window.select_nth_unstable_by(reach, f32::total_cmp);
                     *median
