@@ -36,7 +36,8 @@ def test_bench_measures_in_processes_of_its_own(tmp_path: pathlib.Path) -> None:
 
 
 def test_submit_starts_the_command_of_this_package(tmp_path: pathlib.Path) -> None:
-    (tmp_path / "job.toml").write_text("")
+    job = "[measurements]\nphantom = 'landscape'\nsize = [16, 16]\n\n[[operators]]\nkind = 'identity'\n\n"
+    (tmp_path / "job.toml").write_text(job + "[solver]\nmethod = 'cg'\n\n[output]\nfile = 'image.npy'\n")
     done = run("submit", "job.toml", "--tasks-per-node", "2", "--dry-run", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("srun ")]
