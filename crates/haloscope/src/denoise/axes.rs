@@ -80,7 +80,10 @@ const ORDERS: [[usize; 5]; 3] = [[0, 1, 2, 3, 4], [0, 1, 3, 2, 4], [0, 1, 4, 2, 
 ///     let mut result = volume.to_owned();
 ///     result.outer_iter_mut().for_each(|mut image| {
 ///         image.outer_iter_mut().for_each(|mut channel| {
-///             channel.outer_iter_mut().for_each(|mut slice| slice.fill(slice.mean().unwrap_or(0.0)));
+///             for mut slice in channel.outer_iter_mut() {
+///                 let mean = slice.mean().unwrap_or(0.0);
+///                 slice.fill(mean);
+///             }
 ///         });
 ///     });
 ///     Ok(result)

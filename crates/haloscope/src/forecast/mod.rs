@@ -30,7 +30,7 @@ const MOST_ELEMENTS: f64 = 1e13;
 /// A reconstruction as it would be asked for. Operators are dealt to the ranks one after the other.
 ///
 /// ```
-/// use haloscope::denoise::NetworkDenoiser;
+/// use haloscope::denoise::{Axes, NetworkDenoiser};
 /// use haloscope::forecast::{Denoising, Workload, PriorWork};
 /// use haloscope::tiling::{Strategy, Tiling};
 /// use haloscope_nn::engine::EngineOptions;
