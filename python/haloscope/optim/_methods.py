@@ -202,8 +202,7 @@ class OSEM(MLEM):
 #: Methods that take no prior.
 PRIORLESS: tuple[type[Optim], ...] = (CG, Landweber, SIRT, OSSART, MLEM, OSEM)
 
+_WITH_PRIOR: tuple[type[Optim], ...] = (PGD, FISTA, ADMM, DRS, HQS, REDGradient, REDFixedPoint, PDCP)
+
 #: By their names in job files.
-METHODS: dict[str, type[Optim]] = {
-    method._method: method
-    for method in (PGD, FISTA, ADMM, DRS, HQS, REDGradient, REDFixedPoint, PDCP, *PRIORLESS)
-}
+METHODS: dict[str, type[Optim]] = {method._method: method for method in _WITH_PRIOR + PRIORLESS}
