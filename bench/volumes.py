@@ -1,6 +1,6 @@
 """Quality of denoisers on volumes: plain denoising, and reconstructions from few cone-beam views.
 
-    bench/volumes.py --binary target/release/haloscope --data $HALOSCOPE_DATA --folder /tmp/volumes --out bench/runs/…/volumes
+    bench/volumes.py --binary target/release/haloscope --data $HALOSCOPE_DATA --folder target/bench-volumes --out bench/runs/…/volumes
 
 Nothing of these volumes was trained on: `mni152_t1` is left out by training/volumes.py, and of `ch2better` the planes from 226 on. Both
 are cubes of 96 voxels from the middle of what is left, 1 being the value that one voxel in a thousand is above. The phantom is that of
@@ -210,7 +210,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--binary", type=Path, default="target/release/haloscope")
     parser.add_argument("--data", type=Path, default=os.environ.get("HALOSCOPE_DATA", "."))
-    parser.add_argument("--folder", type=Path, default="/tmp/volumes", help="for files that come and go")
+    parser.add_argument("--folder", type=Path, default="target/bench-volumes", help="for files that come and go")
     parser.add_argument("--out", type=Path, required=True, help="for results, which are added to those that are there")
     parser.add_argument("--keep", action="store_true", help="keep reconstructions in FOLDER")
     everything = ["noisy", "fdk", "total variation", "gray", "gray, in turn", "gray, all axes", "volume"]
