@@ -19,7 +19,7 @@ use crate::threads::{self, parse_threads};
 
 /// The options of `haloscope denoise`.
 #[derive(clap::Args)]
-#[command(group(clap::ArgGroup::new("level").required(true).args(["sigma", "noise"])))]
+#[command(group(clap::ArgGroup::new("level").args(["sigma", "noise"])))]
 pub(crate) struct Arguments {
     /// Noisy image, stack or volume: PNG, JPEG, TIFF, NPY, NPZ, NIfTI, FITS, HDF5 or Zarr
     input: PathBuf,
@@ -38,7 +38,8 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     onnx: OnnxArguments,
 
-    /// Standard deviation of the noise on a scale where white is 1, as a number or a fraction: 0.1 or 25/255
+    /// Standard deviation of the noise on a scale where white is 1, as a number or a fraction: 0.1 or 25/255. Without it and
+    /// without --noise, it is estimated from the image
     #[arg(long, short, value_parser = parse_sigma)]
     sigma: Option<f32>,
 
@@ -64,7 +65,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum)]
     axes: Option<AxesArgument>,
 
-    /// Slices of a volume that a network of pictures sees. The mean over all three axes takes three times the work
+    /// What a network sees of the image: itself, the slices of a volume along all three axes, or its mirror images and quarter
+    /// turns. The mean of these takes three and eight times the work
     #[arg(long, value_enum, default_value = "axial")]
     slices: SlicesArgument,
 
@@ -101,6 +103,8 @@ enum SlicesArgument {
     Axial,
     /// Those along depth, height and width; the result is the mean of the three
     All,
+    /// Pictures, or the slices along depth, in their eight mirror images and quarter turns; the result is the mean of the eight
+    Ensemble,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -143,7 +147,8 @@ impl Arguments {
     fn denoising(&self) -> Result<FileDenoising> {
         let deviation = match (self.sigma, self.noise) {
             (_, Some(noise)) => Deviation::InUnits(noise),
-            (sigma, None) => Deviation::OfWhite(sigma.unwrap_or_default()),
+            (Some(sigma), None) => Deviation::OfWhite(sigma),
+            (None, None) => Deviation::Estimated,
         };
         Ok(FileDenoising {
             model: self.model.as_deref().map(ModelName::in_job).transpose()?,
@@ -163,6 +168,7 @@ impl Arguments {
             slices: match self.slices {
                 SlicesArgument::Axial => Slices::Axial,
                 SlicesArgument::All => Slices::All,
+                SlicesArgument::Ensemble => Slices::Ensemble,
             },
             engine: EngineOptions {
                 threads: threads::or_all_cores(self.threads),
@@ -251,10 +257,14 @@ fn describe(report: &DenoisedFile) -> Result<String> {
         },
         report.network,
         report.sigma,
-        if report.sigma_used { "" } else { ", which this network does not use" },
+        match (report.sigma_used, report.sigma_estimated) {
+            (false, _) => ", which this network does not use",
+            (true, true) => ", estimated from the image",
+            (true, false) => "",
+        },
     )?;
     if report.slices > 1 {
-        writeln!(text, "slices    {}, one by one", report.slices)?;
+        writeln!(text, "passes    {}, one by one", report.slices)?;
     }
     writeln!(
         text,

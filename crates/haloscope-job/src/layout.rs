@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use crate::Job;
 use crate::draft::sinogram::beam_of;
 use crate::memory;
-use crate::sections::beam::{Measured, Scan};
-use crate::sections::data_files::{Kept, Origin};
+use crate::sections::beam::{Beam, Measured, Scan};
+use crate::sections::data_files::{Kept, Origin, middle_row};
 use crate::sections::files::StartPlan;
 use crate::sections::measurements::{ImageFile, Source};
 use crate::sections::operators::{Entry, Recipe};
@@ -56,6 +56,8 @@ pub(crate) struct Scanned {
     pub shape: Vec<usize>,
     /// The bits of the angles in radians, where a file has them.
     angles: Option<Vec<u64>>,
+    /// The bits of the bin that sees the rotation axis, where the job wants it to be found.
+    centre: Option<u64>,
     /// Whether the first rank has all of it, because nothing less told the shape.
     pub is_dealt: bool,
 }
@@ -114,12 +116,12 @@ impl Layout {
                 if let Some(file) = job.truth_in_parts().filter(|_| in_parts) {
                     let (shape, _) = file.outline()?;
                     check_size(job, &shape)?;
-                    return Self::new(job, shape, |_| Ok(None))?.with_truth_in_parts(job, file);
+                    return Self::new(job, shape, |_, _| Ok(None))?.with_truth_in_parts(job, file);
                 }
                 let truth = simulation.truth()?;
                 let shape = truth.0.shape().to_vec();
                 check_size(job, &shape)?;
-                return Self::new(job, shape, |_| Ok(None))?.with_truth(job, Some(truth));
+                return Self::new(job, shape, |_, _| Ok(None))?.with_truth(job, Some(truth));
             }
             Source::Scan(file) => {
                 let measured = file.survey()?;
@@ -127,11 +129,14 @@ impl Layout {
                 let image = image_shape(job, &shape)?;
                 memory::check_image(&image, if in_parts { 1 } else { here })?;
                 let scanned = Scanned::new(shape, measured.angles.as_deref(), false);
-                Self::new(job, image, |_| Ok(Some(scanned.clone())))?
+                Self::new(job, image, |_, beam| {
+                    let row = |_: &[usize]| file.load_row();
+                    scanned.clone().with_centre(beam, row).map(Some)
+                })?
             }
             Source::Files(files) if in_parts && !job.has_scan() => {
                 let (shape, origin) = files.outline(0)?;
-                let mut layout = Self::new(job, image_shape(job, &shape)?, |_| Ok(None))?;
+                let mut layout = Self::new(job, image_shape(job, &shape)?, |_, _| Ok(None))?;
                 files.check_count(layout.recipes.last().map_or(0, |recipe| recipe.file + 1))?;
                 layout.origin = Some(origin);
                 layout
@@ -145,7 +150,7 @@ impl Layout {
                 let image = image_shape(job, &first.shape)?;
                 memory::check_image(&image, if in_parts { 1 } else { here })?;
                 let (shape, mut kept) = (first.shape, BTreeMap::from([(0, first.kept)]));
-                let scanned = |file: usize| {
+                let scanned = |file: usize, beam: &Beam| {
                     let shape = if file == 0 {
                         shape.clone()
                     } else {
@@ -154,7 +159,11 @@ impl Layout {
                         other.shape
                     };
                     let is_dealt = matches!(kept.get(&file), Some(Kept::Whole(_)));
-                    Ok(Some(Scanned::new(shape, None, is_dealt)))
+                    let row = |shape: &[usize]| match &kept[&file] {
+                        Kept::Whole(all) => Ok(middle_row(all.view())),
+                        Kept::View(first) => files.load_row(file, shape, first),
+                    };
+                    Scanned::new(shape, None, is_dealt).with_centre(beam, row).map(Some)
                 };
                 let mut layout = Self::new(job, image, scanned)?;
                 layout.kept = kept;
@@ -179,7 +188,7 @@ impl Layout {
         if !in_parts {
             memory::check_image(&facts.image, here)?;
         }
-        let layout = Self::new(job, facts.image, |file| Ok(facts.scans.get(&file).cloned()))?;
+        let layout = Self::new(job, facts.image, |file, _| Ok(facts.scans.get(&file).cloned()))?;
         Ok(Self { range: facts.range.map(f64::from_bits), ..layout })
     }
 
@@ -215,12 +224,15 @@ impl Layout {
     fn new(
         job: &Job,
         image: Vec<usize>,
-        mut scanned: impl FnMut(usize) -> Result<Option<Scanned>>,
+        mut scanned: impl FnMut(usize, &Beam) -> Result<Option<Scanned>>,
     ) -> Result<Self> {
         let (mut recipes, mut file) = (Vec::new(), 0);
         let mut scans = BTreeMap::new();
         for entry in &job.operators {
-            let scanned = if entry.is_scan() { scanned(file)? } else { None };
+            let scanned = match entry.beam() {
+                Some(beam) => scanned(file, beam)?,
+                None => None,
+            };
             let measured = scanned.as_ref().map(Scanned::measured);
             let made = entry.recipes(&image[1..], measured.as_ref(), file)?;
             scans.extend(scanned.map(|scanned| (file, scanned)));
@@ -346,7 +358,20 @@ impl Layout {
 impl Scanned {
     fn new(shape: Vec<usize>, angles: Option<&[f64]>, is_dealt: bool) -> Self {
         let angles = angles.map(|angles| angles.iter().map(|angle| angle.to_bits()).collect());
-        Self { shape, angles, is_dealt }
+        Self { shape, angles, centre: None, is_dealt }
+    }
+
+    /// With the rotation axis of a beam, if it is to be found, in a row of the detector in all views that `row` gives.
+    fn with_centre(
+        mut self,
+        beam: &Beam,
+        row: impl FnOnce(&[usize]) -> Result<Array>,
+    ) -> Result<Self> {
+        if beam.seeks_centre() {
+            let found = beam.find_centre(&row(&self.shape)?, &self.measured())?;
+            self.centre = Some(found.to_bits());
+        }
+        Ok(self)
     }
 
     fn measured(&self) -> Measured {
@@ -354,6 +379,7 @@ impl Scanned {
         Measured {
             shape: self.shape.get(2..).unwrap_or_default().to_vec(),
             angles: bits.map(|bits| bits.iter().map(|bits| f64::from_bits(*bits)).collect()),
+            centre: self.centre.map(f64::from_bits),
         }
     }
 }
@@ -424,6 +450,12 @@ fn check_plans(job: &Job, recipes: &[Recipe]) -> Result<()> {
         let groups = recipes[0].scan().map(|scan| scan.groups());
         if groups != Some(recipes.len()) {
             return Err(place.refuse("filtered back-projection needs a scan as the only operator"));
+        }
+        if !recipes[0].scan().is_some_and(|scan| scan.goes_around()) {
+            return Err(place.refuse(
+                "filtered back-projection needs views that go around an axis, and those of `vectors`, `tilt` and `pitch` do not; \
+                 start from zeros, with a method that iterates",
+            ));
         }
     }
     Ok(())

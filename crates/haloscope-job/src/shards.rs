@@ -135,13 +135,13 @@ impl Job {
             ));
         }
         if let PriorKind::Network(network) = &self.prior.kind
-            && network.axes == Axes::All
+            && network.axes != Axes::Axial
         {
-            return Some(
-                "a network along all axes sees slices that no part of the image holds whole, and [prior] has \
-                 axes = \"all\": take \"axial\", or image = \"replicated\""
-                    .into(),
-            );
+            return Some(format!(
+                "a network that looks at the image in several ways turns it, which parts of it cannot be, and [prior] has axes = \
+                 \"{}\": take \"axial\", or image = \"replicated\"",
+                network.axes.name()
+            ));
         }
         if let Source::Files(files) = &self.measurements
             && files.has_frames()

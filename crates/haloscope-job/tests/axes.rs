@@ -3,7 +3,7 @@
 #![cfg(feature = "builtin")]
 
 use haloscope::Array;
-use haloscope::denoise::{AllAxes, Axes, Denoiser, NetworkDenoiser};
+use haloscope::denoise::{Averaged, Axes, Denoiser, NetworkDenoiser};
 use haloscope::io::{self, ReadOptions, WriteOptions};
 use haloscope_comm::Context;
 use haloscope_job::{Deviation, Event, FileDenoising, Job, JobBuilder, Observer, Outcome};
@@ -55,7 +55,7 @@ fn what_it_is_not_for_is_refused_with_what_would_do() {
     let sharded = || job(vec![8, 16, 16], all).image(|it| it.set("layout", "sharded"));
     for (job, words) in [
         (job(vec![16, 16], all), "2 sides"),
-        (job(vec![8, 16, 16], |it| it.set("axes", "each")), "axial and all"),
+        (job(vec![8, 16, 16], |it| it.set("axes", "each")), "axial, all and ensemble"),
         (
             job(vec![8, 16, 16], |it| all(it.set("model", "builtin:volume"))),
             "sees volumes as a whole",
@@ -102,7 +102,8 @@ fn a_file_along_all_axes_is_the_librarys_mean_and_all_work_is_told() {
     assert_eq!(done.slices, 9 + 16 + 12);
     let model = name.open(1, 2).expect("a model");
     let network = NetworkDenoiser::new(model, EngineOptions::default()).expect("aligned");
-    let expected = AllAxes::new(network).denoise(&volume, &0.1.into()).expect("a volume");
+    let expected =
+        Averaged::new(network, Axes::All).denoise(&volume, &0.1.into()).expect("a volume");
     let found = io::read(&output, &ReadOptions::default()).expect("read").array;
     assert_eq!(found.iter().collect::<Vec<_>>(), expected.iter().collect::<Vec<_>>());
     let flat = folder.path().join("flat.npy");

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use haloscope::io::{self, WriteOptions};
+use haloscope::noise::{Noise, NoiseSource};
 use haloscope::{Array, Error};
 use haloscope_job::{Deviation, Event, FileDenoising, Observer, WhitePoint};
 use haloscope_nn::engine::EngineOptions;
@@ -61,6 +62,33 @@ fn a_file_by_bands_has_the_bytes_of_the_whole_and_all_work_is_told() {
     assert!(bands.by_bands && bands.waves > 1, "{bands:?}");
     let read = |name: &str| std::fs::read(folder.join(name)).expect("a result");
     assert!(read("whole.npy") == read("bands.npy"));
+}
+
+#[test]
+fn noise_that_nobody_gave_is_estimated_alike_in_memory_and_by_bands() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let mut image = Array::from_shape_fn(vec![1, 1, 900, 20], |at| 0.3 + at[2] as f32 / 3000.0);
+    let source = NoiseSource { seed: 3, operator: 0 };
+    Noise::gaussian(0.05).expect("noise").add(&mut image, source).expect("added");
+    io::write(folder.join("in.npy"), &image, &WriteOptions::default()).expect("written");
+    let estimated = |output: &str, budget| FileDenoising {
+        deviation: Deviation::Estimated,
+        white: WhitePoint::Given(1.0),
+        model: Some("drunet:4-4-8-8:1".parse().expect("a model")),
+        ..denoising(folder, output, budget)
+    };
+    let whole = estimated("whole.npy", None).run(&mut ()).expect("it runs");
+    assert!(whole.sigma_estimated && (whole.sigma - 0.05).abs() < 0.005, "{}", whole.sigma);
+    let budget = whole.memory_whole_bytes * 4 / 5;
+    let bands = estimated("bands.npy", Some(budget)).run(&mut ()).expect("it runs");
+    assert!(bands.by_bands && bands.sigma == whole.sigma);
+    let read = |name: &str| std::fs::read(folder.join(name)).expect("a result");
+    assert!(read("whole.npy") == read("bands.npy"));
+    io::write(folder.join("in.npy"), &Array::zeros(vec![1, 1, 9, 20]), &WriteOptions::default())
+        .expect("written");
+    let error = estimated("flat.npy", None).run(&mut ()).expect_err("no noise");
+    assert!(error.to_string().contains("give `sigma` or `noise`"), "{error}");
 }
 
 #[test]

@@ -8,8 +8,8 @@ use haloscope::least_squares::{
 };
 use haloscope::noise::{Noise, NoiseSource};
 use haloscope::physics::tomography::{
-    BackProjection, ConeBeam, FanBeam, Grouping, ParallelBeam, ParallelBeam3d, Rays, Scan2d,
-    Scan3d, Tomography2d, Tomography3d, View2d, View3d, Window,
+    BackProjection, ConeBeam, FanBeam, Grouping, ParallelBeam, ParallelBeam3d, Scan2d, Scan3d,
+    Tomography2d, Tomography3d, View2d, View3d, Window,
 };
 use haloscope::physics::{
     Blur, BlurMethod, Clipping, Compose, Decolorize, Downsampling, DownsamplingFilter, Identity,
@@ -265,11 +265,7 @@ impl Operator {
         views: Vec<[f64; 6]>,
         fan: bool,
     ) -> PyResult<Self> {
-        let views = views.into_iter().map(|v| {
-            let from = [v[0], v[1]];
-            let rays = if fan { Rays::From(from) } else { Rays::Along(from) };
-            View2d { rays, centre: [v[2], v[3]], u: [v[4], v[5]] }
-        });
+        let views = views.into_iter().map(|vector| View2d::of_vector(vector, fan));
         let scan = Scan2d::Views { views: views.collect(), bins };
         Ok(Self::planar(compute(py, || Tomography2d::with_pixels(&shape, pixel, scan))?))
     }
@@ -284,12 +280,7 @@ impl Operator {
         views: Vec<[f64; 12]>,
         cone: bool,
     ) -> PyResult<Self> {
-        let views = views.into_iter().map(|v| {
-            let from = [v[0], v[1], v[2]];
-            let rays = if cone { Rays::From(from) } else { Rays::Along(from) };
-            let [centre, u, v] = [3, 6, 9].map(|at| [v[at], v[at + 1], v[at + 2]]);
-            View3d { rays, centre, u, v }
-        });
+        let views = views.into_iter().map(|vector| View3d::of_vector(vector, cone));
         let scan = Scan3d::Views { views: views.collect(), detector };
         Ok(Self::spatial(compute(py, || Tomography3d::with_voxels(&shape, voxel, scan))?))
     }

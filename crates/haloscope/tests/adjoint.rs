@@ -13,8 +13,8 @@ use haloscope::physics::tomography::{
     View3d,
 };
 use haloscope::physics::{
-    Blur, BlurMethod, Compose, Decolorize, Downsampling, DownsamplingFilter, Identity, Inpainting,
-    LinearPhysics, Matrix, Padding, Physics, Scaled,
+    Affine, Blur, BlurMethod, Compose, Decolorize, Downsampling, DownsamplingFilter, Identity,
+    Inpainting, LinearPhysics, Matrix, Padding, Physics, Scaled, VaryingBlur,
 };
 use ndarray::ArrayD;
 use proptest::prelude::*;
@@ -224,6 +224,34 @@ fn random_compose(random: &mut Random) -> Compose {
     Compose::new(Arc::new(outer), inner).expect("operators that meet")
 }
 
+fn random_varying_blur(padding: Padding, random: &mut Random) -> VaryingBlur {
+    let shape = image_shape(random);
+    let grid: Vec<usize> = shape[1..].iter().map(|side| random.usize(1..=(*side).min(2))).collect();
+    let nodes = grid.iter().product();
+    let kernels: Vec<Array> = (0..nodes).map(|_| random_kernel(&shape, padding, random)).collect();
+    let kernels: Vec<Array> = kernels
+        .into_iter()
+        .map(|kernel| kernel.slice_axis(ndarray::Axis(0), ndarray::Slice::from(0..1)).to_owned())
+        .collect();
+    VaryingBlur::new(&shape, &grid, &kernels, padding).expect("a blur")
+}
+
+/// Turned, stretched and moved, so that some of the image is out of sight.
+fn random_affine(random: &mut Random) -> Affine {
+    let shape = image_shape(random);
+    let sides: Vec<usize> = shape[1..].iter().map(|_| random.usize(1..20)).collect();
+    let count = sides.len();
+    let rows: Vec<f64> = (0..count * (count + 1))
+        .map(|at| {
+            let (row, column) = (at / (count + 1), at % (count + 1));
+            let identity = if row == column { 1.0 } else { 0.0 };
+            let moves = if column == count { 3.0 } else { 0.3 };
+            identity + between(-moves, moves, random)
+        })
+        .collect();
+    Affine::new(&shape, &sides, &rows).expect("a map that has an inverse")
+}
+
 macro_rules! adjoint_tests {
     ($($name:ident: $make:expr;)*) => { proptest! {
         #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
@@ -260,6 +288,9 @@ adjoint_tests! {
     matrix: |random| Box::new(random_matrix(random));
     compose: |random| Box::new(random_compose(random));
     scaled: |random| Box::new(Scaled::new(random.f32() - 0.5, Arc::new(random_inpainting(random))).expect("finite"));
+    varying_blur: |random| Box::new(random_varying_blur(Padding::Reflect, random));
+    varying_blur_circular: |random| Box::new(random_varying_blur(Padding::Circular, random));
+    affine: |random| Box::new(random_affine(random));
     tomography_parallel: |random| Box::new(parallel_beam(random));
     tomography_fan: |random| Box::new(fan_beam(random));
     tomography_parallel_3d: |random| Box::new(parallel_beam_3d(random));

@@ -1,6 +1,6 @@
 //! A denoiser of pictures along all axes of a volume: what it computes, its bits on ranks, its forecast, and what it refuses.
 
-use haloscope::denoise::{AllAxes, Axes, Denoiser, NetworkDenoiser, NoiseLevel};
+use haloscope::denoise::{Averaged, Axes, Denoiser, NetworkDenoiser, NoiseLevel};
 use haloscope::distribute::distribute_with;
 use haloscope::forecast::{Denoising, Forecast, PriorWork, Workload};
 use haloscope::image::{Image, Space};
@@ -35,7 +35,8 @@ fn network(rank: usize) -> NetworkDenoiser {
 #[test]
 fn it_is_the_mean_of_the_pictures_along_each_axis() {
     let (volume, map) = (random(&[2, 1, 9, 16, 21], 1), random(&[2, 1, 9, 16, 21], 2) * 0.2);
-    let result = AllAxes::new(network(2)).denoise(&volume, &NoiseLevel::Map(map.clone()));
+    let result =
+        Averaged::new(network(2), Axes::All).denoise(&volume, &NoiseLevel::Map(map.clone()));
     let (result, network) = (result.expect("a volume"), network(2));
     let mut mean = ArrayD::<f64>::zeros(volume.raw_dim());
     for axis in [2, 3, 4].map(Axis) {
@@ -65,7 +66,7 @@ fn bits_are_those_of_one_rank_on_any_number() {
             let results = Context::threads(ranks, move |ctx| {
                 let shared = ctx.share("network", || Ok::<_, Error>(network(2)))?;
                 let dealt = distribute_with(shared, ctx, tiling.clone())?;
-                AllAxes::new(dealt).denoise(&volume, &0.1.into())
+                Averaged::new(dealt, Axes::All).denoise(&volume, &0.1.into())
             });
             let results = results.expect("no rank fails");
             let first = first.get_or_insert_with(|| results[0].clone());
@@ -76,7 +77,9 @@ fn bits_are_those_of_one_rank_on_any_number() {
             }
         }
         if tiling.strategy == Strategy::Exact {
-            let whole = AllAxes::new(network(2)).denoise(&volume, &0.1.into()).expect("a volume");
+            let whole = Averaged::new(network(2), Axes::All)
+                .denoise(&volume, &0.1.into())
+                .expect("a volume");
             assert_eq!(first, Some(whole));
         }
     }
@@ -118,7 +121,7 @@ fn messages_are_foretold_to_the_byte_and_work_and_memory_are_counted() {
                     Ok::<_, Error>(ctx.comm().statistics().total().bytes_sent)
                 };
                 let axial = bytes(&shared)?;
-                Ok::<_, Error>(bytes(&AllAxes::new(shared))? - axial)
+                Ok::<_, Error>(bytes(&Averaged::new(shared, Axes::All))? - axial)
             });
             let more = all.ranks.iter().zip(&axial.ranks).map(|(a, b)| a.bytes_sent - b.bytes_sent);
             assert_eq!(more.collect::<Vec<_>>(), sent.expect("no rank fails"), "{ranks} ranks");
@@ -132,7 +135,8 @@ fn messages_are_foretold_to_the_byte_and_work_and_memory_are_counted() {
     let exact = Tiling::new(Strategy::Exact);
     let [axial, all] = [Axes::Axial, Axes::All].map(|axes| forecast(&cube, 2, &exact, axes));
     assert_eq!((all.flops, all.largest_load()), (3.0 * axial.flops, 3.0 * axial.largest_load()));
-    let memory = AllAxes::new(network(2)).memory(&cube).expect("planned").expect("known");
+    let memory =
+        Averaged::new(network(2), Axes::All).memory(&cube).expect("planned").expect("known");
     assert_eq!(memory, network(2).memory(&cube).expect("planned").expect("known") + 2 * 4 * 4096);
 }
 
@@ -146,13 +150,14 @@ fn pictures_networks_of_volumes_and_shards_are_refused() {
     refused(&network(2), &[1, 1, 8, 8], "2 sides");
     refused(&network(3), &[1, 1, 8, 8, 8], "sees volumes as a whole");
     assert!(Axes::All.check(&network(2), &[1, 1, 8, 8, 8]).is_ok());
-    let error = AllAxes::new(network(2)).denoise(&random(&[1, 1, 8, 8], 1), &0.1.into());
+    let error =
+        Averaged::new(network(2), Axes::All).denoise(&random(&[1, 1, 8, 8], 1), &0.1.into());
     assert!(error.expect_err("a picture").to_string().contains("depth, height, width"));
     let errors = Context::threads(2, |ctx| {
         let shape = [1, 1, 8, 8, 8];
         let plan = ShardPlan::new(&shape, &[Grain { step: 1, last: 1 }; 3], ctx.size())?;
         let image = Image::cut(&Space::new(ctx, &plan)?, &random(&shape, 1))?;
-        let denoised = AllAxes::new(network(2)).denoise_image(&image, &0.1.into());
+        let denoised = Averaged::new(network(2), Axes::All).denoise_image(&image, &0.1.into());
         Ok::<_, Error>(denoised.expect_err("shards").to_string())
     });
     let errors = errors.expect("no rank fails");

@@ -5,15 +5,20 @@
 mod ellipsoids;
 
 use std::f64::consts::{PI, TAU};
+use std::sync::Arc;
 
 use ellipsoids::{Ray, head, integral, psnr};
 use haloscope::array::{distance, norm};
+use haloscope::distribute::distribute;
+use haloscope::fidelity::{Fidelities, L2};
 use haloscope::physics::tomography::{
     ConeBeam, FanBeam, Grouping, ParallelBeam, ParallelBeam3d, Rays, Scan2d, Scan3d, Tomography2d,
     Tomography3d, View3d, Window, evenly_spaced,
 };
-use haloscope::physics::{LinearPhysics, Physics};
-use haloscope::{Array, Error};
+use haloscope::physics::{LinearPhysics, Physics, Stack};
+use haloscope::solve::{Problem, Sirt, Start, State, Stopping, solve};
+use haloscope::{Array, Error, Measurements};
+use haloscope_comm::Context;
 
 /// An array of the script.
 fn fixture(name: &str, shape: &[usize]) -> Array {
@@ -100,6 +105,24 @@ fn parallel_sinograms_are_those_of_astra() {
 }
 
 #[test]
+fn sirt_is_that_of_astra() {
+    let views = fixture("head_parallel", &[40, 95]);
+    let operator = Tomography2d::new(&[1, 64, 64], ParallelBeam::new(turned(40, PI), 95));
+    let operators: Vec<Arc<dyn Physics>> = vec![Arc::new(operator.expect("a scan"))];
+    let context = Context::solo();
+    let physics = distribute(Stack::new(operators).expect("a stack"), &context).expect("ranks");
+    let fidelity = distribute(Fidelities::from(L2::default()), &context).expect("ranks");
+    let problem = Problem::new(physics, Measurements::new(vec![views]), fidelity).expect("one");
+    let method = Sirt::new(&problem, 1.0, 1, None).expect("a method");
+    let start = State::new(problem.start(&Start::Zeros).expect("zeros"));
+    let stopping = Stopping { iterations: 25, ..Stopping::default() };
+    let found = solve(&problem, &method, start, &stopping, None).expect("it runs");
+    let image = found.state.image.into_whole().expect("an image");
+    let difference = error(&image, &fixture("head_sirt", &[64, 64]));
+    assert!(difference < 1e-3, "{difference}");
+}
+
+#[test]
 fn fan_sinograms_are_those_of_astra_within_one_percent() {
     let scan = FanBeam { spacing: 1.5, ..FanBeam::new(turned(20, TAU), 256, 600.0, 300.0) };
     let operator = Tomography2d::new(&[1, 256, 256], scan).expect("a scan");
@@ -147,8 +170,12 @@ fn projections_of_a_smooth_ball_are_its_line_integrals() {
         ConeBeam { offset: [1.5, -2.0], ..ConeBeam::new(turned(8, TAU), [56, 64], 90.0, 30.0) };
     let parallel =
         ParallelBeam3d { spacing: [0.9, 1.1], ..ParallelBeam3d::new(turned(8, PI), [48, 50]) };
-    let scans: [Scan3d; 2] = [cone.into(), parallel.into()];
-    for scan in scans {
+    // Around twice while the volume goes by, on a detector that is turned by five degrees.
+    let helix = Scan3d::from(ConeBeam::new(turned(16, 2.0 * TAU), [56, 64], 90.0, 30.0));
+    let views = helix.views().into_iter().enumerate();
+    let views = views.map(|(i, view)| view.tilted(5.0_f64.to_radians()).raised(i as f64 - 8.0));
+    let helix = Scan3d::Views { views: views.collect(), detector: [56, 64] };
+    for scan in [Scan3d::from(cone), parallel.into(), helix] {
         let exact = along_rays(&scan, |ray| {
             let o: [f64; 3] = std::array::from_fn(|j| ray.origin[j] - ball[j]);
             let dot = |a: [f64; 3], b: [f64; 3]| a[0] * b[0] + a[1] * b[1] + a[2] * b[2];

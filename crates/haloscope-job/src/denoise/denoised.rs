@@ -36,6 +36,8 @@ pub struct DenoisedFile {
     pub sigma_in_units: f64,
     /// Whether the network takes it.
     pub sigma_used: bool,
+    /// Whether it was estimated from the image, because none was given.
+    pub sigma_estimated: bool,
     /// The number of threads.
     pub threads: usize,
     /// The time to plan the network.

@@ -11,11 +11,12 @@ mod plan;
 mod stream;
 mod target;
 
+use std::ops::Range;
 use std::path::PathBuf;
 
 use haloscope::denoise::Axes as Slices;
 use haloscope::io::Axes;
-use haloscope::{Error, Result};
+use haloscope::{Array, Error, Result, noise};
 use haloscope_nn::engine::EngineOptions;
 use haloscope_nn::models::{Builtin, ModelName};
 
@@ -83,6 +84,19 @@ pub enum Deviation {
     OfWhite(f32),
     /// In the units of the data: counts, Hounsfield units.
     InUnits(f64),
+    /// As it is estimated from the rows in the middle of the image, up to 16 million values.
+    Estimated,
+}
+
+/// Values that noise is estimated from, at most: the same of an image in memory and of one that is read by bands.
+const SAMPLE: usize = 1 << 24;
+
+/// The rows of an image (batch, channel, row, …) from which noise is estimated.
+fn rows_for_noise(shape: &[usize]) -> Range<usize> {
+    let row = shape.iter().product::<usize>() / shape[2].max(1);
+    let count = (SAMPLE / row.max(1)).clamp(1, shape[2].max(1));
+    let start = (shape[2] - count.min(shape[2])) / 2;
+    start..(start + count).min(shape[2])
 }
 
 /// Which value is 1 to a network.
@@ -141,6 +155,7 @@ impl FileDenoising {
             (WhitePoint::Given(white), _) if !(white.is_finite() && white > 0.0) => {
                 ("white", white, false, "a number above 0")
             }
+            (_, Deviation::Estimated) => return Ok(()),
             (_, Deviation::OfWhite(sigma)) => {
                 let is_right = (0.0..=1.0).contains(&sigma);
                 ("sigma", f64::from(sigma), is_right, "a number from 0 to 1")
@@ -170,7 +185,7 @@ impl FileDenoising {
 
     /// The files, if they can be read and written by bands and the whole image is too large for memory; and what it would take.
     fn needs_stream(&self) -> Result<Option<(Stream, usize)>> {
-        if self.slices == Slices::All {
+        if self.slices != Slices::Axial {
             return Ok(None);
         }
         let Some(stream) = Stream::open(self) else { return Ok(None) };
@@ -202,9 +217,25 @@ impl FileDenoising {
         OpenedModel::open(&name, 1, 2, &self.model_options)
     }
 
-    /// The standard deviation of the noise from 0 to 1.
-    fn sigma(&self, picture: &Picture) -> Result<f32> {
+    /// The standard deviation of the noise from 0 to 1, of an image of this shape of which `rows` gives some.
+    fn sigma(
+        &self,
+        picture: &Picture,
+        shape: &[usize],
+        rows: impl FnOnce(Range<usize>) -> Result<Array>,
+    ) -> Result<f32> {
         match self.deviation {
+            Deviation::Estimated => {
+                let found = noise::level(&rows(rows_for_noise(shape))?)?;
+                let sigma = (found / picture.scale.range()) as f32;
+                if sigma > 0.0 && sigma <= 1.0 {
+                    return Ok(sigma);
+                }
+                let reason = format!(
+                    "{found} was estimated, which is no noise that a network removes; give `sigma` or `noise`"
+                );
+                Err(Error::argument("noise", reason))
+            }
             Deviation::OfWhite(sigma) => Ok(sigma),
             Deviation::InUnits(noise) => {
                 let range = picture.scale.range();

@@ -5,19 +5,20 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use haloscope::denoise::{AllAxes, Axes, Denoiser, NetworkDenoiser};
+use haloscope::denoise::{Averaged, Axes, Denoiser, NetworkDenoiser};
 use haloscope::memory::{peak_resident_bytes, resident_bytes};
 use haloscope::{Array, Error, Result, io};
 use haloscope_nn::engine::{EngineOptions, EnginePlan, InstructionSet};
 use haloscope_nn::models::{Model, Sigma};
 use haloscope_nn::{Shape, Tensor};
+use ndarray::{Axis, Slice};
 
-use super::FileDenoising;
 use super::denoised::DenoisedFile;
 use super::picture::Picture;
 use super::pieces::{Fit, Pieces};
 use super::stream::Stream;
 use super::target::Target;
+use super::{Deviation, FileDenoising};
 use crate::models::OpenedModel;
 use crate::observer::{Event, Observer};
 
@@ -69,10 +70,13 @@ impl DenoisingPlan {
         let mut picture = Picture::read(denoising)?;
         let shape = picture.image.array.shape().to_vec();
         io::check_shape(&denoising.output, &shape)?;
-        let sigma = denoising.sigma(&picture)?;
+        let sigma = denoising.sigma(&picture, &shape, |rows| {
+            let rows = picture.image.array.slice_axis(Axis(2), Slice::from(rows));
+            Ok(rows.to_owned())
+        })?;
         let opened = denoising.open_model(shape[1])?;
         let values = std::mem::take(&mut picture.image.array);
-        if denoising.slices == Axes::All {
+        if denoising.slices != Axes::Axial {
             let values = picture.scale.apply(values);
             let (slices, network) = AllSlices::new(denoising, opened, values, sigma)?;
             let whole_bytes = network.plan.memory().total();
@@ -115,7 +119,7 @@ impl DenoisingPlan {
         let shape = stream.shape().to_vec();
         io::check_shape(&denoising.output, &shape)?;
         let picture = stream.picture(denoising)?;
-        let sigma = denoising.sigma(&picture)?;
+        let sigma = denoising.sigma(&picture, &shape, |rows| stream.read(rows))?;
         let opened = denoising.open_model(shape[1])?;
         let fit = Fit::new(&shape, &opened.model)?;
         if fit.has_map {
@@ -226,6 +230,7 @@ impl DenoisingPlan {
             sigma_in_units: f64::from(sigma) * picture.scale.range(),
             scale: picture.scale.reason,
             sigma_used,
+            sigma_estimated: denoising.deviation == Deviation::Estimated,
             threads: denoising.engine.threads,
             planning_seconds: network.seconds,
             seconds,
@@ -242,10 +247,10 @@ impl DenoisingPlan {
     }
 }
 
-/// A volume, and the network for its slices along all axes.
+/// An image, and the network that looks at it in several ways.
 struct AllSlices {
     values: Array,
-    denoiser: AllAxes<NetworkDenoiser>,
+    denoiser: Averaged<NetworkDenoiser>,
     /// The operations of all slices, and the steps that they take.
     flops: f64,
     steps: usize,
@@ -270,22 +275,23 @@ impl AllSlices {
             opened.model.check_level(sigma)?;
         }
         let denoiser = opened.into_denoiser(denoising.engine.clone())?;
-        Axes::All.check(&denoiser, values.shape()).map_err(|error| match error {
+        let axes = denoising.slices;
+        axes.check(&denoiser, values.shape()).map_err(|error| match error {
             Error::Argument { reason, .. } => Error::argument("slices", reason),
             other => other,
         })?;
         let (mut flops, mut steps, mut count) = (0.0, 0, 0);
-        for shape in Axes::All.shapes(values.shape()) {
+        for shape in axes.shapes(values.shape()) {
             let plan = denoiser.plan(&shape)?;
             let runs = shape.iter().product::<usize>() / plan.output_shape().count();
             flops += plan.flops() * runs as f64;
             steps += plan.steps().len() * runs;
-            count += shape[0] * shape[2];
+            count += shape[0] * if shape.len() == 5 { shape[2] } else { 1 };
         }
         let (name, plan) = (denoiser.name().to_owned(), denoiser.plan(values.shape())?);
         let seconds = begin.elapsed().as_secs_f64();
         let network = NetworkPlan { name, plan, seconds, before, note, warning };
-        let denoiser = AllAxes::new(denoiser);
+        let denoiser = Averaged::new(denoiser, axes);
         Ok((Self { values, denoiser, flops, steps, count, has_map }, network))
     }
 

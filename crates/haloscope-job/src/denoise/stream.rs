@@ -147,7 +147,7 @@ impl Stream {
         Ok(seconds)
     }
 
-    fn read(&self, rows: Range<usize>) -> Result<Array> {
+    pub(super) fn read(&self, rows: Range<usize>) -> Result<Array> {
         let region = [rows.clone(), 0..self.width];
         self.reader.read_region(&region).map_err(|error| Error::File {
             file: format!("rows {} to {}", rows.start, rows.end),

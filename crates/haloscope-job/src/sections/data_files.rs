@@ -12,6 +12,7 @@ use haloscope::image::Space;
 use haloscope::io::{self, Image, ReadOptions, Reader, Scaling};
 use haloscope::{Array, Error, Result};
 use haloscope_comm::Context;
+use ndarray::{ArrayViewD, Axis, Slice};
 
 use super::measurements::reading;
 use super::operators::Entry;
@@ -40,6 +41,21 @@ pub(crate) struct Surveyed {
     pub shape: Vec<usize>,
     pub origin: Origin,
     pub kept: Kept,
+}
+
+/// Views that are read together where one row of each is wanted.
+const VIEWS_TOGETHER: usize = 16;
+
+/// The row in the middle of the detector of the first channel, where the object is: (1, 1, view, bin).
+pub(crate) fn middle_row(scan: ArrayViewD<f32>) -> Array {
+    let mut row = scan;
+    row.slice_axis_inplace(Axis(0), Slice::from(0..1));
+    row.slice_axis_inplace(Axis(1), Slice::from(0..1));
+    if row.ndim() == 5 {
+        let middle = row.len_of(Axis(3)) / 2;
+        row = row.index_axis_move(Axis(3), middle);
+    }
+    row.as_standard_layout().into_owned()
 }
 
 /// What was read to know the shape of a measurement, so that nobody reads it again.
@@ -210,6 +226,18 @@ impl Files {
             pushed.map_err(|reason| self.refuse_file(path, &reason))?;
         }
         self.finish(stack)
+    }
+
+    /// The row in the middle of the detector in all views of a scan that has a file for each: (1, 1, view, bin). No more than a few
+    /// views are held.
+    pub(crate) fn load_row(&self, index: usize, shape: &[usize], first: &Array) -> Result<Array> {
+        let all: Vec<usize> = (0..shape[2]).collect();
+        let mut rows = Vec::new();
+        for views in all.chunks(VIEWS_TOGETHER) {
+            rows.push(middle_row(self.load_views(index, views, shape, Some(first))?.view()));
+        }
+        let rows: Vec<_> = rows.iter().map(|row| row.view()).collect();
+        ndarray::concatenate(Axis(2), &rows).map_err(|error| self.refuse(&error.to_string()))
     }
 
     /// What the file holds, in words, given the least and the greatest of its values.

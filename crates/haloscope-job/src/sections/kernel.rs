@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use haloscope::physics::kernels;
 use haloscope::{Array, Error, Result, io};
+use ndarray::{ArrayViewD, Axis};
 
 use crate::document::{Place, Section};
 use crate::words::count;
@@ -61,6 +62,22 @@ impl Kernel {
         }
         let place = section.place_of("kernel");
         Ok(shapes.into_iter().map(|shape| Self { place: place.clone(), shape }).collect())
+    }
+
+    /// The kernels for images of so many sides, each as (1, channel, spatial…): a file may have several, along a first axis.
+    pub(super) fn make_list(&self, sides: usize) -> Result<Vec<Array>> {
+        let Shape::File(path) = &self.shape else { return Ok(vec![self.make(sides)?]) };
+        let options = io::ReadOptions { axes: io::Axes::AsStored, ..io::ReadOptions::default() };
+        let stored = io::read(path, &options).map_err(|error| self.place.refuse(error))?.array;
+        if stored.ndim() != sides + 1 {
+            return Ok(vec![self.make(sides)?]);
+        }
+        let one = |kernel: ArrayViewD<f32>| {
+            let kernel = kernel.to_owned().insert_axis(Axis(0)).insert_axis(Axis(0));
+            let kernel = check_sum(path, kernel).and_then(|kernel| kernels::normalised(&kernel));
+            kernel.map_err(|error| self.place.refuse(error))
+        };
+        stored.outer_iter().map(one).collect()
     }
 
     /// The kernel for images of so many sides, as (1, channel, spatial…).

@@ -47,7 +47,7 @@ impl ScanFile {
             }
             None => vec![views, rows, columns],
         };
-        Ok(Measured { shape, angles: Some(scan.angles().to_vec()) })
+        Ok(Measured { shape, angles: Some(scan.angles().to_vec()), centre: None })
     }
 
     /// The line integrals of a row, (1, 1, view, bin), or of all rows, (1, 1, view, row, column), for each list of views.
@@ -66,6 +66,15 @@ impl ScanFile {
         parts.into_iter().map(finish).collect()
     }
 
+    /// The line integrals of the row in the middle of the detector, or of the one that is the slice: (1, 1, view, bin).
+    #[cfg(feature = "hdf5")]
+    pub(crate) fn load_row(&self) -> Result<Array> {
+        let [views, rows, _] = self.open()?.shape();
+        let one = Self { row: Some(self.row.unwrap_or(rows / 2)), ..self.clone() };
+        let all: Vec<usize> = (0..views).collect();
+        one.load(&[&all])?.pop().ok_or_else(|| self.place.refuse("it has no views"))
+    }
+
     #[cfg(feature = "hdf5")]
     fn open(&self) -> Result<ScanReader> {
         ScanReader::open(&self.path, &Limits::default()).map_err(|error| self.place.refuse(error))
@@ -78,6 +87,11 @@ impl ScanFile {
             "{}: scans in HDF5 need a build with the feature `hdf5`",
             self.path.display()
         )))
+    }
+
+    #[cfg(not(feature = "hdf5"))]
+    pub(crate) fn load_row(&self) -> Result<Array> {
+        self.survey().map(|_| Array::zeros(vec![0]))
     }
 
     #[cfg(not(feature = "hdf5"))]

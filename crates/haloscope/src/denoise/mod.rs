@@ -21,7 +21,7 @@ use crate::array::{Array, View};
 use crate::error::{Error, Result};
 use crate::image::{Image, Layout};
 
-pub use axes::{AllAxes, Axes};
+pub use axes::{Averaged, Axes};
 pub use function::{FunctionDenoiser, denoiser_fn};
 pub use level::NoiseLevel;
 pub use network::NetworkDenoiser;

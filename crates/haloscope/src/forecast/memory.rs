@@ -150,8 +150,8 @@ impl Workload<'_> {
             let copies = |has_range: bool| f64::from(u8::from(has_range && held.prior_copies));
             match (&self.prior, denoised) {
                 (PriorWork::Network(network_prior), Some(denoised)) => {
-                    // A volume that is turned for its other slices, and the sum of what was denoised before.
-                    let turned = if network_prior.axes == Axes::All { 2.0 } else { 0.0 };
+                    // An image that is turned to be seen in another way, and the sum of what was denoised before.
+                    let turned = if network_prior.axes == Axes::Axial { 0.0 } else { 2.0 };
                     let held = prior + copies(network_prior.has_range) + turned;
                     let part = 4 * denoised.ranks[rank].elements;
                     let all = denoised.passes.iter().map(|parts| parts.iter().sum::<usize>());

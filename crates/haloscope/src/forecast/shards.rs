@@ -26,11 +26,13 @@ impl Workload<'_> {
         self.check()?;
         let all_values: usize = messages.iter().map(|of_rank| of_rank.values).sum();
         let network = self.network();
-        if network.is_some_and(|network| network.axes == Axes::All) {
-            return Err(Error::argument(
-                "axes",
-                "\"all\" for an image in shards, of which no rank has all slices; replicate the image, or take \"axial\"",
-            ));
+        if let Some(axes) = network.map(|network| network.axes).filter(|axes| *axes != Axes::Axial)
+        {
+            let reason = format!(
+                "\"{}\" for an image in shards, which no rank can turn; replicate the image, or take \"axial\"",
+                axes.name()
+            );
+            return Err(Error::argument("axes", reason));
         }
         let pass = network.map(|network| network.denoiser.pass(shards)).transpose()?;
         let pass = pass.unwrap_or_default();

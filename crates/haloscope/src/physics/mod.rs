@@ -5,6 +5,7 @@
 //! one, implement the `apply_…` functions on plain slices. Users call `forward`, `vjp` and `adjoint`,
 //! which take whole arrays and check their shapes.
 
+mod affine;
 mod blur;
 mod compose;
 mod decolorize;
@@ -19,6 +20,7 @@ mod saturation;
 mod scaled;
 mod stack;
 pub mod tomography;
+mod varying_blur;
 mod window;
 
 use std::fmt;
@@ -30,6 +32,7 @@ use ndarray::{ArrayD, IxDyn};
 use crate::array::{Array, View, slice, slice_mut};
 use crate::error::{Error, Result};
 
+pub use affine::Affine;
 pub use blur::{Blur, BlurMethod, Padding, gaussian_width, kernels};
 pub use compose::Compose;
 pub use decolorize::Decolorize;
@@ -42,6 +45,7 @@ pub use reach::Reach;
 pub use saturation::{Clipping, Saturation};
 pub use scaled::Scaled;
 pub use stack::Stack;
+pub use varying_blur::VaryingBlur;
 pub use window::WindowPhysics;
 
 /// A differentiable map from images to measurements.

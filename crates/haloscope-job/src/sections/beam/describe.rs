@@ -20,7 +20,7 @@ impl Scan {
                 rounded(width)
             ));
         }
-        if let Rays::Fan(source, _) | Rays::Cone(source, _) = self.beam.rays
+        if let Rays::Fan(source, _) | Rays::Cone(source, _) = self.outline.rays
             && source <= height.hypot(width) / 2.0
         {
             warnings.push(format!(
@@ -30,11 +30,11 @@ impl Scan {
                 rounded(width)
             ));
         }
-        let (first, last) = extent(&self.angles);
-        if self.angles.len() > 1 && last - first < 1e-6 {
+        let (first, last) = extent(&self.outline.angles);
+        if self.views() > 1 && last - first < 1e-6 {
             warnings.push(format!(
                 "all {} views have one angle, {:.2}°; one for each view is expected",
-                self.angles.len(),
+                self.views(),
                 first.to_degrees()
             ));
         }
@@ -43,7 +43,7 @@ impl Scan {
 
     /// What filtered back-projection lacks, in words.
     pub(crate) fn arc_warning(&self) -> Result<Option<String>> {
-        let missing = match self.make(self.angles.clone())? {
+        let missing = match self.make_all()? {
             Projector::Plane(plane) => plane.missing_arc(),
             Projector::Space(space) => space.missing_arc(),
         };
@@ -60,34 +60,53 @@ impl Scan {
 
     /// The geometry, as names and values.
     pub(crate) fn describe(&self) -> Vec<(&'static str, String)> {
-        let beam = match self.beam.rays {
+        let mut beam = match self.outline.rays {
             Rays::Parallel => "parallel".to_owned(),
             Rays::Fan(source, detector) | Rays::Cone(source, detector) => format!(
-                "{}, source {source} and detector {detector} from the rotation axis (magnification {})",
-                if matches!(self.beam.rays, Rays::Fan(..)) { "fan" } else { "cone" },
+                "{}, source {} and detector {} from the rotation axis (magnification {})",
+                if matches!(self.outline.rays, Rays::Fan(..)) { "fan" } else { "cone" },
+                rounded(source),
+                rounded(detector),
                 rounded(self.magnification())
             ),
         };
-        let (low, high) = extent(&self.angles);
+        let pose = &self.beam.pose;
+        if let Some(vectors) = &self.beam.vectors {
+            beam += &format!(", by the positions of {} in the mean", vectors.path.display());
+        }
+        if pose.pitch != 0.0 {
+            beam += &format!(", climbing {} a turn", rounded(pose.pitch));
+        }
+        if pose.tilt != 0.0 {
+            beam += &format!(", detector turned by {}°", rounded(pose.tilt.to_degrees()));
+        }
+        let (low, high) = extent(&self.outline.angles);
         let views = format!(
             "{}, from {:.2}° to {:.2}° (an arc of {:.2}°)",
-            self.angles.len(),
+            self.views(),
             low.to_degrees(),
             high.to_degrees(),
             (high - low).to_degrees()
         );
         let middle = (self.columns() as f64 - 1.0) / 2.0;
-        let centre = match self.beam.centre {
+        let mut centre = match self.known_centre {
+            None if self.listed.is_some() => "as the positions say".to_owned(),
             None => format!("bin {middle}, the middle of the detector"),
-            Some((_, centre)) => format!("bin {centre}; the middle of the detector is {middle}"),
+            Some(found) if self.beam.seeks_centre() => format!(
+                "bin {found:.2}, found in the measurements; the middle of the detector is {middle}"
+            ),
+            Some(centre) => format!("bin {centre}; the middle of the detector is {middle}"),
         };
+        if let Some((_, row)) = &pose.row {
+            centre += &format!(", row {row}");
+        }
         let pixels = self.pixels();
         let is_same = pixels.windows(2).all(|pair| pair[0] == pair[1]);
         let pixel = match (&pixels[..], is_same) {
             ([first, ..], true) => rounded(*first),
             (each, _) => each.iter().map(|side| rounded(*side)).collect::<Vec<_>>().join(" x "),
         };
-        let origin = match (&self.beam.pixel, self.beam.rays) {
+        let origin = match (&self.beam.pixel, self.outline.rays) {
             (Some(_), _) => "",
             (None, Rays::Parallel) => ", the spacing of bins",
             (None, _) => ", the spacing of bins over the magnification",
@@ -120,7 +139,7 @@ impl Scan {
         let (centre, columns) = (self.centre(), self.columns() as f64);
         let diameter = |bins: f64| {
             let distance = bins * spacing;
-            2.0 * match self.beam.rays {
+            2.0 * match self.outline.rays {
                 Rays::Parallel => distance,
                 Rays::Fan(source, detector) | Rays::Cone(source, detector) => {
                     source * (distance / (source + detector)).atan().sin()

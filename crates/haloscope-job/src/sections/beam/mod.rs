@@ -3,6 +3,7 @@
 //! A [`Beam`] is what the file says. With the shape of the image, and what measurements know, it becomes a [`Scan`].
 
 mod describe;
+mod positions;
 mod project;
 mod scan;
 
@@ -10,13 +11,15 @@ use std::f64::consts::{PI, TAU};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use haloscope::physics::tomography::evenly_spaced;
-use haloscope::{Error, Result};
+use haloscope::physics::tomography::{evenly_spaced, rotation_centre};
+use haloscope::{Array, Error, Result};
 use toml::de::DeValue;
 
 use crate::document::numbers;
 use crate::document::{Place, Section, Value};
 use crate::words::count;
+
+use positions::{Outline, Pose, Vectors};
 
 pub(crate) use project::Projector;
 pub(crate) use scan::Scan;
@@ -46,8 +49,11 @@ pub(crate) struct Beam {
     detector: Option<Vec<usize>>,
     /// 1 unless it is given.
     spacing: Option<Vec<f64>>,
-    /// Where the rotation axis is seen, in bins from 0; in the middle unless it is given.
-    centre: Option<(Place, f64)>,
+    /// Where the rotation axis is seen; in the middle unless it is given.
+    centre: Option<(Place, Centre)>,
+    pose: Pose,
+    /// The positions of all views, instead of angles and distances.
+    vectors: Option<Vectors>,
     /// The spacing, as it is seen at the rotation axis, unless it is given.
     pixel: Option<Vec<f64>>,
     groups: usize,
@@ -66,6 +72,28 @@ impl Unit {
         match self {
             Self::Degrees => angle.to_radians(),
             Self::Radians => angle,
+        }
+    }
+}
+
+/// `centre`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Centre {
+    /// In bins from 0.
+    Bin(f64),
+    /// Where the measurements show it.
+    Auto,
+}
+
+impl<'a> Value<'a> for Centre {
+    fn expected() -> String {
+        "the bin that sees the rotation axis, or \"auto\"".into()
+    }
+
+    fn of(value: &'a DeValue<'a>) -> Option<Self> {
+        match value {
+            DeValue::String(word) => (&**word == "auto").then_some(Self::Auto),
+            other => f64::of(other).map(Self::Bin),
         }
     }
 }
@@ -101,6 +129,8 @@ pub(crate) struct Measured {
     pub shape: Vec<usize>,
     /// The angles in radians, where a file has them.
     pub angles: Option<Vec<f64>>,
+    /// The bin that sees the rotation axis, where it was looked for.
+    pub centre: Option<f64>,
 }
 
 impl Beam {
@@ -121,6 +151,12 @@ impl Beam {
                 turn_in_words(arc)
             )));
         }
+        let centre: Option<Centre> = section.get("centre")?;
+        if centre == Some(Centre::Auto) && rays != Rays::Parallel {
+            return Err(section.place_of("centre").refuse(
+                "\"auto\" is for parallel beams; the bin that sees the rotation axis is expected",
+            ));
+        }
         Ok(Self {
             place: section.place(),
             rays,
@@ -131,7 +167,9 @@ impl Beam {
             arc: arc.map_or(turn, in_radians),
             detector: section.get("detector")?,
             spacing: section.get("spacing")?,
-            centre: section.get("centre")?.map(|centre| (section.place_of("centre"), centre)),
+            centre: centre.map(|centre| (section.place_of("centre"), centre)),
+            pose: Pose::read(section)?,
+            vectors: Vectors::read(section)?,
             pixel: section.get("pixel")?,
             groups: section.count("groups")?.unwrap_or(4),
             normalise: section.get("normalise")?.unwrap_or(false),
@@ -143,12 +181,33 @@ impl Beam {
         matches!(self.rays, Rays::Fan(..))
     }
 
-    /// The file that its angles are in, if they are in one.
+    /// The file that its angles or positions are in, if they are in one.
     pub(crate) fn file(&self) -> Option<&PathBuf> {
-        match &self.angles {
-            Angles::File(path) => Some(path),
+        match (&self.vectors, &self.angles) {
+            (Some(vectors), _) => Some(&vectors.path),
+            (None, Angles::File(path)) => Some(path),
             _ => None,
         }
+    }
+
+    /// Whether the rotation axis is to be found in the measurements.
+    pub(crate) fn seeks_centre(&self) -> bool {
+        matches!(self.centre, Some((_, Centre::Auto)))
+    }
+
+    /// The bin that sees the rotation axis in a sinogram (1, 1, view, bin) of all views.
+    pub(crate) fn find_centre(&self, row: &Array, measured: &Measured) -> Result<f64> {
+        let angles = self.angles(Some(measured))?;
+        if angles.len() != measured.shape[0] {
+            return Err(self.wrong_views(angles.len(), &measured.shape));
+        }
+        let found = rotation_centre(row, &angles);
+        found.map(|found| found.bin).map_err(|error| self.refuse_centre(&error.to_string()))
+    }
+
+    fn refuse_centre(&self, reason: &str) -> Error {
+        let place = self.centre.as_ref().map_or(&self.place, |(place, _)| place);
+        place.refuse(format!("the rotation axis was not found: {reason}"))
     }
 
     /// The sides of the image that a detector suggests.
@@ -162,8 +221,21 @@ impl Beam {
 
     /// The scan of images of a shape (channel, spatial…), with what the measurements know, if there are any yet.
     pub(crate) fn scan(&self, image: &[usize], measured: Option<&Measured>) -> Result<Arc<Scan>> {
-        let angles = self.angles(measured)?;
-        let views = angles.len();
+        let listed = match &self.vectors {
+            Some(vectors) => {
+                Some(vectors.load(self.rays != Rays::Parallel, image.len().saturating_sub(1))?)
+            }
+            None => None,
+        };
+        let outline = match &listed {
+            Some(positions) => positions.outline(),
+            None => Outline {
+                rays: self.rays,
+                spacing: self.spacing.clone().filter(|each| !each.is_empty()).unwrap_or(vec![1.0]),
+                angles: self.angles(measured)?,
+            },
+        };
+        let views = outline.angles.len();
         let found = measured.map_or(&[][..], |measured| &measured.shape);
         if found.first().is_some_and(|found| *found != views) {
             return Err(self.wrong_views(views, found));
@@ -179,7 +251,15 @@ impl Beam {
         let Some(detector) = self.detector.as_deref().or(shape) else {
             return Err(self.place.refuse("`detector` is missing: the bins, or rows and columns"));
         };
-        let scan = Scan::new(self, image, angles, detector);
+        let centre = match (&self.centre, measured.and_then(|measured| measured.centre)) {
+            (Some((_, Centre::Bin(bin))), _) => Some(*bin),
+            (Some((_, Centre::Auto)), None) => {
+                return Err(self.refuse_centre("there are no measurements, which are simulated"));
+            }
+            (_, found) => found,
+        };
+        self.pose.check(detector)?;
+        let scan = Scan::new(self, image, (outline, listed), detector, centre);
         scan.check_centre()?;
         scan.check_source()?;
         Ok(Arc::new(scan))

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use haloscope::physics::Physics;
 use haloscope::physics::tomography::{
-    BackProjection, ConeBeam, FanBeam, ParallelBeam, ParallelBeam3d, Tomography2d, Tomography3d,
-    Window,
+    BackProjection, ConeBeam, FanBeam, ParallelBeam, ParallelBeam3d, Scan2d, Scan3d, Tomography2d,
+    Tomography3d, Window,
 };
 use haloscope::{Array, Error, Result};
 
+use super::positions::Positions;
 use super::{Rays, Scan};
 use crate::document::Place;
 
@@ -20,57 +21,96 @@ pub(crate) enum Projector {
 }
 
 impl Scan {
-    pub(super) fn project(&self, angles: Vec<f64>) -> Result<Projector> {
-        let (beam, image) = (&self.beam, &self.image);
-        let (spacing, pixels) = (self.spacing(), &self.pixels()[..]);
-        match (beam.rays, image.len(), &self.detector[..]) {
-            (Rays::Parallel, 3, &[bins]) => {
-                let mut scan = ParallelBeam::new(angles, bins);
-                ([scan.spacing], scan.offset) = (along(spacing, "spacing")?, self.offset(bins));
-                let pixel = along(pixels, "pixel")?;
-                Ok(Projector::Plane(Tomography2d::with_pixels(image, pixel, scan)?))
+    /// The projector of some of the views.
+    pub(super) fn project(&self, views: &[usize]) -> Result<Projector> {
+        let (image, pixels) = (&self.image, &self.pixels()[..]);
+        let plane = |scan: Scan2d| {
+            let pixel = along(pixels, "pixel")?;
+            Ok(Projector::Plane(Tomography2d::with_pixels(image, pixel, scan)?))
+        };
+        let space = |scan: Scan3d| {
+            let voxel = along(pixels, "pixel")?;
+            Ok(Projector::Space(Tomography3d::with_voxels(image, voxel, scan)?))
+        };
+        match (&self.listed, image.len(), &self.detector[..]) {
+            (None, 3, &[bins]) => plane(self.slices(views, bins)?),
+            (None, 4, &[rows, columns]) => space(self.volumes(views, [rows, columns])?),
+            (Some(Positions::Plane(all)), 3, &[bins]) => {
+                plane(Scan2d::Views { views: pick(all, views), bins })
             }
-            (Rays::Fan(source, to_detector), 3, &[bins]) => {
-                let mut scan = FanBeam::new(angles, bins, source, to_detector);
-                ([scan.spacing], scan.offset) = (along(spacing, "spacing")?, self.offset(bins));
-                let pixel = along(pixels, "pixel")?;
-                Ok(Projector::Plane(Tomography2d::with_pixels(image, pixel, scan)?))
+            (Some(Positions::Space(all)), 4, &[rows, columns]) => {
+                space(Scan3d::Views { views: pick(all, views), detector: [rows, columns] })
             }
-            (Rays::Parallel, 4, &[rows, columns]) => {
-                let mut scan = ParallelBeam3d::new(angles, [rows, columns]);
-                scan.spacing = along(spacing, "spacing")?;
-                scan.offset[1] = self.offset(columns);
-                let voxel = along(pixels, "pixel")?;
-                Ok(Projector::Space(Tomography3d::with_voxels(image, voxel, scan)?))
-            }
-            (Rays::Cone(source, to_detector), 4, &[rows, columns]) => {
-                let mut scan = ConeBeam::new(angles, [rows, columns], source, to_detector);
-                scan.spacing = along(spacing, "spacing")?;
-                scan.offset[1] = self.offset(columns);
-                let voxel = along(pixels, "pixel")?;
-                Ok(Projector::Space(Tomography3d::with_voxels(image, voxel, scan)?))
-            }
-            (rays, axes, detector) => Err(Error::argument(
-                "tomography",
-                format!(
-                    "an image of {} sides and a detector of {detector:?}; {}",
-                    axes - 1,
-                    match rays {
-                        Rays::Parallel =>
-                            "parallel beams take 2 sides and the bins, or 3 sides and rows and columns",
-                        Rays::Fan(..) => "fan beams take 2 sides and the bins",
-                        Rays::Cone(..) => "cone beams take 3 sides and rows and columns",
-                    }
-                ),
-            )),
+            _ => Err(self.wrong_sides()),
         }
+    }
+
+    fn slices(&self, views: &[usize], bins: usize) -> Result<Scan2d> {
+        let ([spacing], offset) = (along(self.spacing(), "spacing")?, self.offset(bins));
+        let angles = pick(&self.outline.angles, views);
+        Ok(match self.outline.rays {
+            Rays::Parallel => ParallelBeam { angles, bins, spacing, offset }.into(),
+            Rays::Fan(source_distance, detector_distance) => {
+                FanBeam { angles, bins, spacing, offset, source_distance, detector_distance }.into()
+            }
+            Rays::Cone(..) => return Err(self.wrong_sides()),
+        })
+    }
+
+    fn volumes(&self, views: &[usize], detector: [usize; 2]) -> Result<Scan3d> {
+        let spacing = along(self.spacing(), "spacing")?;
+        let angles = pick(&self.outline.angles, views);
+        let pose = &self.beam.pose;
+        let up = |(_, row): &(Place, f64)| (detector[0] as f64 - 1.0) / 2.0 - row;
+        let moved = [pose.row.as_ref().map_or(0.0, up), self.offset(detector[1])];
+        // What is turned and climbs is moved afterwards.
+        let offset = if pose.is_general() { [0.0; 2] } else { moved };
+        let scan = match self.outline.rays {
+            Rays::Parallel => {
+                ParallelBeam3d { angles: angles.clone(), detector, spacing, offset }.into()
+            }
+            Rays::Cone(source_distance, detector_distance) => ConeBeam {
+                angles: angles.clone(),
+                detector,
+                spacing,
+                offset,
+                source_distance,
+                detector_distance,
+            }
+            .into(),
+            Rays::Fan(..) => return Err(self.wrong_sides()),
+        };
+        if !pose.is_general() {
+            return Ok(scan);
+        }
+        Ok(pose.place(&scan, (&angles, &self.outline.angles), moved))
+    }
+
+    fn wrong_sides(&self) -> Error {
+        Error::argument(
+            "tomography",
+            format!(
+                "an image of {} sides and a detector of {:?}; {}",
+                self.image.len() - 1,
+                self.detector,
+                match self.beam.rays {
+                    Rays::Parallel =>
+                        "parallel beams take 2 sides and the bins, or 3 sides and rows and columns",
+                    Rays::Fan(..) => "fan beams take 2 sides and the bins",
+                    Rays::Cone(..) => "cone beams take 3 sides and rows and columns",
+                }
+            ),
+        )
     }
 
     /// How far the detector is moved for the axis to be seen where it is.
     fn offset(&self, bins: usize) -> f64 {
-        let shift = |(_, centre): &(Place, f64)| (bins as f64 - 1.0) / 2.0 - centre;
-        self.beam.centre.as_ref().map_or(0.0, shift)
+        self.known_centre.map_or(0.0, |centre| (bins as f64 - 1.0) / 2.0 - centre)
     }
+}
+
+fn pick<T: Clone>(all: &[T], places: &[usize]) -> Vec<T> {
+    places.iter().map(|place| all[*place].clone()).collect()
 }
 
 /// One number for each side.

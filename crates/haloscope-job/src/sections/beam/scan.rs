@@ -15,6 +15,7 @@ use haloscope_comm::Context;
 use ndarray::Axis;
 
 use super::describe::rounded;
+use super::positions::{Outline, Positions};
 use super::{Beam, Projector, Rays};
 
 /// A scan with all that is to be known of it.
@@ -23,17 +24,27 @@ pub(crate) struct Scan {
     pub(super) beam: Beam,
     /// For images of this shape, (channel, spatial…).
     pub(super) image: Vec<usize>,
-    /// Radians.
-    pub(super) angles: Vec<f64>,
+    /// How its rays go, how far bins are apart, and the angles of all views.
+    pub(super) outline: Outline,
+    /// The positions of all views, if the job lists them.
+    pub(super) listed: Option<Positions>,
     pub(super) detector: Vec<usize>,
+    /// The bin that sees the rotation axis, if it is known.
+    pub(super) known_centre: Option<f64>,
     /// What makes the norm of all views together 1, once it is known.
     factor: OnceLock<f64>,
 }
 
 impl Scan {
-    pub(super) fn new(beam: &Beam, image: &[usize], angles: Vec<f64>, detector: &[usize]) -> Self {
+    pub(super) fn new(
+        beam: &Beam,
+        image: &[usize],
+        (outline, listed): (Outline, Option<Positions>),
+        detector: &[usize],
+        known_centre: Option<f64>,
+    ) -> Self {
         let (beam, image, detector) = (beam.clone(), image.to_vec(), detector.to_vec());
-        Self { beam, image, angles, detector, factor: OnceLock::new() }
+        Self { beam, image, outline, listed, detector, known_centre, factor: OnceLock::new() }
     }
 
     /// How many operators it is.
@@ -41,10 +52,18 @@ impl Scan {
         self.beam.groups
     }
 
+    /// Whether its views do no more than go around the rotation axis.
+    pub(crate) fn goes_around(&self) -> bool {
+        self.listed.is_none() && !self.beam.pose.is_general()
+    }
+
     /// The size of the image's pixels along each side, if the job says anything of lengths.
     pub(crate) fn pixel(&self) -> Option<Vec<f64>> {
         let beam = &self.beam;
-        let says = beam.pixel.is_some() || beam.spacing.is_some() || beam.rays != Rays::Parallel;
+        let says = beam.pixel.is_some()
+            || beam.spacing.is_some()
+            || beam.vectors.is_some()
+            || beam.rays != Rays::Parallel;
         says.then(|| self.pixels())
     }
 
@@ -69,12 +88,12 @@ impl Scan {
     }
 
     pub(super) fn spacing(&self) -> &[f64] {
-        self.beam.spacing.as_deref().filter(|spacing| !spacing.is_empty()).unwrap_or(&[1.0])
+        &self.outline.spacing
     }
 
     /// How much larger things at the rotation axis are on the detector.
     pub(super) fn magnification(&self) -> f64 {
-        match self.beam.rays {
+        match self.outline.rays {
             Rays::Parallel => 1.0,
             Rays::Fan(source, detector) | Rays::Cone(source, detector) => {
                 (source + detector) / source
@@ -89,13 +108,15 @@ impl Scan {
     /// The bin that sees the rotation axis.
     pub(super) fn centre(&self) -> f64 {
         let middle = (self.columns() as f64 - 1.0) / 2.0;
-        self.beam.centre.as_ref().map_or(middle, |(_, centre)| *centre)
+        self.known_centre.unwrap_or(middle)
     }
 
     pub(super) fn check_centre(&self) -> Result<()> {
-        let Some((place, centre)) = &self.beam.centre else { return Ok(()) };
+        let (Some((place, _)), Some(centre)) = (&self.beam.centre, self.known_centre) else {
+            return Ok(());
+        };
         let columns = self.columns();
-        if (-0.5..=columns as f64 - 0.5).contains(centre) {
+        if (-0.5..=columns as f64 - 0.5).contains(&centre) {
             return Ok(());
         }
         Err(place.refuse(format!(
@@ -105,7 +126,9 @@ impl Scan {
     }
 
     pub(super) fn check_source(&self) -> Result<()> {
-        let (Rays::Fan(source, _) | Rays::Cone(source, _)) = self.beam.rays else { return Ok(()) };
+        let (Rays::Fan(source, _) | Rays::Cone(source, _)) = self.outline.rays else {
+            return Ok(());
+        };
         if self.image.len() < 3 {
             return Ok(());
         }
@@ -123,27 +146,26 @@ impl Scan {
 
     /// A few of the views, at most so many, to find out what they cost.
     pub(crate) fn trial(&self, views: usize) -> Result<(Projector, usize)> {
-        let every = self.angles.len().div_ceil(views.max(1)).max(1);
-        let angles: Vec<f64> = self.angles.iter().step_by(every).copied().collect();
-        let count = angles.len();
-        Ok((self.make(angles)?, count))
+        let every = self.views().div_ceil(views.max(1)).max(1);
+        let some: Vec<usize> = (0..self.views()).step_by(every).collect();
+        Ok((self.make(&some)?, some.len()))
     }
 
     /// How many views it has.
     pub(crate) fn views(&self) -> usize {
-        self.angles.len()
+        self.outline.angles.len()
     }
 
     /// How many values a group measures of an image.
     pub(crate) fn values(&self, group: usize) -> usize {
-        let views = self.angles.len().saturating_sub(group).div_ceil(self.groups());
+        let views = self.views().saturating_sub(group).div_ceil(self.groups());
         let bins = self.detector.iter().fold(1, |bins: usize, side| bins.saturating_mul(*side));
         bins.saturating_mul(views).saturating_mul(self.image[0])
     }
 
     /// All views.
     pub(crate) fn whole(&self) -> Result<Projector> {
-        self.make(self.angles.clone())?.scaled(self.factor())
+        self.make_all()?.scaled(self.factor())
     }
 
     /// The views of a group.
@@ -153,7 +175,7 @@ impl Scan {
 
     /// The views of a group, without the factor, which may take long to find.
     pub(crate) fn draft(&self, group: usize) -> Result<Projector> {
-        self.make(self.angles.iter().skip(group).step_by(self.groups()).copied().collect())
+        self.make(&self.views_of(group))
     }
 
     /// The numbers of the views of a group.
@@ -205,7 +227,15 @@ impl Scan {
         self.factor.get().copied().unwrap_or(1.0)
     }
 
-    pub(super) fn make(&self, angles: Vec<f64>) -> Result<Projector> {
-        self.project(angles).map_err(|error| self.beam.place.refuse(error))
+    pub(super) fn make_all(&self) -> Result<Projector> {
+        self.make(&(0..self.views()).collect::<Vec<_>>())
+    }
+
+    /// The projector of some views.
+    fn make(&self, views: &[usize]) -> Result<Projector> {
+        self.project(views).map_err(|error| match &self.beam.vectors {
+            Some(vectors) => vectors.refuse(error),
+            None => self.beam.place.refuse(error),
+        })
     }
 }

@@ -5,12 +5,14 @@
 //! Each kind has a file with a [`Kind`] for what an entry says and a [`Single`] for one operator of it, and a line in
 //! [`KINDS`].
 
+mod affine;
 mod blur;
 mod decolorize;
 mod downsampling;
 mod identity;
 mod inpainting;
 mod scan;
+mod varying_blur;
 
 use std::fmt;
 use std::ops::Range;
@@ -25,8 +27,10 @@ use crate::document::{Place, Section};
 use crate::seen::Presence;
 
 /// What makes the operators of an entry, by what its `kind` says.
-pub(crate) const KINDS: [(&str, Read); 8] = [
+pub(crate) const KINDS: [(&str, Read); 10] = [
     ("blur", blur::read),
+    ("varying-blur", varying_blur::read),
+    ("affine", affine::read),
     ("downsampling", downsampling::read),
     ("inpainting", inpainting::read),
     ("decolorize", decolorize::read),
@@ -202,6 +206,11 @@ impl Entry {
     /// Whether its operators are groups of views, which share a file.
     pub(crate) fn is_scan(&self) -> bool {
         self.kind.beam().is_some()
+    }
+
+    /// How its views are taken, if it is a scan.
+    pub(crate) fn beam(&self) -> Option<&Beam> {
+        self.kind.beam()
     }
 
     /// Whether it is a scan of slices and never of volumes.

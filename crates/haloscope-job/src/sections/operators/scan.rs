@@ -33,7 +33,7 @@ pub(super) fn cone(section: &Section) -> Result<Arc<dyn Kind>> {
 impl Kind for Beam {
     fn image_shape(&self, measured: &[usize]) -> Option<Vec<usize>> {
         let (channels, sides) = measured.split_first()?;
-        let sides = self.sides(&Measured { shape: sides.to_vec(), angles: None })?;
+        let sides = self.sides(&Measured { shape: sides.to_vec(), ..Measured::default() })?;
         Some(std::iter::once(*channels).chain(sides).collect())
     }
 
@@ -92,6 +92,10 @@ impl Single for Group {
 
 /// From source and detector to the rotation axis.
 fn distances(section: &Section) -> Result<(f64, f64)> {
+    if section.has("vectors") {
+        // The positions of the views say them.
+        return Ok((f64::NAN, f64::NAN));
+    }
     let (source, detector): (f64, f64) =
         (section.require("source-distance")?, section.require("detector-distance")?);
     section.positive("source-distance")?;

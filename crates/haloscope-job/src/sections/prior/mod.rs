@@ -113,6 +113,7 @@ impl PriorPlan {
                 match network.axes {
                     Axes::Axial => name,
                     Axes::All => name + " along all axes",
+                    Axes::Ensemble => name + " in eight turns and mirror images",
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use haloscope::denoise::{AllAxes, Axes, Denoiser, NetworkDenoiser};
+use haloscope::denoise::{Averaged, Axes, Denoiser, NetworkDenoiser};
 use haloscope::distribute::{ShardedNetwork, distribute_with};
 use haloscope::image::Space;
 use haloscope::solve::{Plug, PriorForms, Range};
@@ -204,7 +204,7 @@ impl NetworkPlan {
             let dealt = distribute_with(denoiser, ctx, self.tiling())?;
             match self.axes {
                 Axes::Axial => Arc::new(dealt),
-                Axes::All => Arc::new(AllAxes::new(dealt)),
+                axes => Arc::new(Averaged::new(dealt, axes)),
             }
         };
         let range = Range::of(clamp, self.scale == Scale::Range);

@@ -44,6 +44,13 @@ pub struct View2d {
 }
 
 impl View2d {
+    /// A view as ASTRA lists it: (direction of the rays, or source), middle of the detector, step of its bins.
+    #[must_use]
+    pub fn of_vector(vector: [f64; 6], has_source: bool) -> Self {
+        let [a, b, x, y, u, v] = vector;
+        Self { rays: Rays::of_vector([a, b], has_source), centre: [x, y], u: [u, v] }
+    }
+
     /// The view as seen from another origin.
     pub(super) fn seen_from(&self, origin: [f64; 2]) -> Self {
         let (rays, centre) = (self.rays.seen_from(origin), minus(self.centre, origin));
@@ -65,9 +72,35 @@ pub struct View3d {
 }
 
 impl View3d {
-    /// The view of a detector whose middle is so many rows further up.
-    pub(super) fn moved_up(&self, rows: f64) -> Self {
-        Self { centre: std::array::from_fn(|i| self.centre[i] + rows * self.v[i]), ..*self }
+    /// A view as ASTRA lists it: (direction of the rays, or source), middle of the detector, steps of its columns and of its rows.
+    #[must_use]
+    pub fn of_vector(vector: [f64; 12], has_source: bool) -> Self {
+        let [from, centre, u, v] =
+            [0, 3, 6, 9].map(|at| [vector[at], vector[at + 1], vector[at + 2]]);
+        Self { rays: Rays::of_vector(from, has_source), centre, u, v }
+    }
+
+    /// The view with its detector turned in its own plane, about its middle, by an angle in radians from columns to rows.
+    #[must_use]
+    pub fn tilted(&self, angle: f64) -> Self {
+        let (sin, cos) = angle.sin_cos();
+        let length = |vector: [f64; 3]| vector.iter().map(|part| part * part).sum::<f64>().sqrt();
+        let (wide, high) = (length(self.u), length(self.v));
+        let u = combine([0.0; 3], cos, self.u, sin * wide / high, self.v);
+        let v = combine([0.0; 3], -sin * high / wide, self.u, cos, self.v);
+        Self { u, v, ..*self }
+    }
+
+    /// The view with its source and detector moved along the rotation axis.
+    #[must_use]
+    pub fn raised(&self, height: f64) -> Self {
+        self.seen_from([0.0, 0.0, -height])
+    }
+
+    /// The view with its detector moved by so many of its own rows and columns.
+    #[must_use]
+    pub fn shifted(&self, [rows, columns]: [f64; 2]) -> Self {
+        Self { centre: combine(self.centre, columns, self.u, rows, self.v), ..*self }
     }
 
     /// The view as seen from another origin.
@@ -78,6 +111,10 @@ impl View3d {
 }
 
 impl<const DIMENSIONS: usize> Rays<DIMENSIONS> {
+    fn of_vector(vector: [f64; DIMENSIONS], is_source: bool) -> Self {
+        if is_source { Self::From(vector) } else { Self::Along(vector) }
+    }
+
     fn seen_from(self, origin: [f64; DIMENSIONS]) -> Self {
         match self {
             Self::Along(direction) => Self::Along(direction),

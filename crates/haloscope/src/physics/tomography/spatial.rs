@@ -154,7 +154,7 @@ impl Tomography3d {
         let origin = [2, 1, 0].map(|i| middle_of(&image[i], size[i]) * voxel[i]);
         let up = middle_of(rows, detector[0]);
         let views = self.scan.views();
-        let views = views.iter().map(|view| view.moved_up(up).seen_from(origin)).collect();
+        let views = views.iter().map(|view| view.shifted([up, 0.0]).seen_from(origin)).collect();
         let mut shape = vec![self.shape[0]];
         shape.extend(image.iter().map(Range::len));
         let scan = Scan3d::Views { views, detector: [rows.len(), detector[1]] };
