@@ -30,6 +30,9 @@ def operators() -> list[physics.LinearPhysics]:
     return [
         *blurs,
         physics.Blur(np.abs(random(1, 1, 3, 3, 3)), "circular", img_size=(1, 6, 7, 8)),
+        physics.VaryingBlur((2, 12, 14), np.abs(random(6, 5, 3)), grid=(2, 3), padding="reflect"),
+        physics.Affine((2, 12, 14), [[0.9, 0.3, 1.5], [-0.2, 1.1, -0.5]], size=(10, 9)),
+        physics.Affine((1, 5, 6, 7), np.hstack([np.eye(3), np.full((3, 1), 0.25)])),
         physics.Downsampling((3, 12, 12), factor=3, phase=(1, 2)),
         physics.Inpainting((3, 9, 9), 0.5),
         physics.Decolorize((3, 7, 9)),

@@ -12,8 +12,8 @@ use haloscope::physics::tomography::{
     Tomography2d, Tomography3d, View2d, View3d, Window,
 };
 use haloscope::physics::{
-    Blur, BlurMethod, Clipping, Compose, Decolorize, Downsampling, DownsamplingFilter, Identity,
-    Inpainting, LinearPhysics, Matrix, Padding, Physics, Saturation, Scaled,
+    Affine, Blur, BlurMethod, Clipping, Compose, Decolorize, Downsampling, DownsamplingFilter,
+    Identity, Inpainting, LinearPhysics, Matrix, Padding, Physics, Saturation, Scaled, VaryingBlur,
 };
 use haloscope::{Array, Error, Result};
 use numpy::PyArrayDyn;
@@ -173,6 +173,30 @@ impl Operator {
             }
         })?;
         Ok(Self::of(Arc::new(operator)))
+    }
+
+    #[staticmethod]
+    fn varying_blur(
+        py: Python<'_>,
+        shape: Vec<usize>,
+        grid: Vec<usize>,
+        kernels: Vec<Input>,
+        padding: &str,
+    ) -> PyResult<Self> {
+        let padding = padding_named(padding).raised(py)?;
+        let kernels: Vec<Array> = kernels.iter().map(|kernel| kernel.view().to_owned()).collect();
+        let blur = compute(py, || VaryingBlur::new(&shape, &grid, &kernels, padding))?;
+        Ok(Self::of(Arc::new(blur)))
+    }
+
+    #[staticmethod]
+    fn affine(
+        py: Python<'_>,
+        shape: Vec<usize>,
+        sides: Vec<usize>,
+        rows: Vec<f64>,
+    ) -> PyResult<Self> {
+        Ok(Self::of(Arc::new(Affine::new(&shape, &sides, &rows).raised(py)?)))
     }
 
     #[staticmethod]

@@ -5,11 +5,12 @@ Names and keywords are deepinv's where it has them.
 
 from ._base import LinearPhysics, Physics
 from ._noise import GaussianNoise, NoiseModel, PoissonGaussianNoise, PoissonNoise, UniformNoise
-from ._operators import Blur, Decolorize, Denoising, Downsampling, Inpainting, Matrix, Saturation
+from ._operators import Affine, Blur, Decolorize, Denoising, Downsampling, Inpainting, Matrix, Saturation, VaryingBlur
 from ._stacks import DistributedStack, Stack, stack
 from ._tomography import Tomography
 
 __all__ = [
+    "Affine",
     "Blur",
     "Decolorize",
     "Denoising",
@@ -27,5 +28,6 @@ __all__ = [
     "Stack",
     "Tomography",
     "UniformNoise",
+    "VaryingBlur",
     "stack",
 ]

@@ -70,6 +70,60 @@ class Blur(LinearPhysics):
         return self._operator(shape)
 
 
+class VaryingBlur(LinearPhysics):
+    """A blur whose kernel changes across the image: kernels at the middles of the cells of a grid, and between them what is linear.
+
+    ``filters`` has the kernels along its first axis, the last axis of the grid fastest: (kernel, spatial...).
+
+    >>> import haloscope, numpy
+    >>> filters = numpy.stack([haloscope.kernels.gaussian((1.0, sigma))[0, 0] for sigma in (1.0, 1.0)])
+    >>> blur = haloscope.physics.VaryingBlur((3, 32, 48), filters, grid=(1, 2), padding="reflect")
+    >>> bool(numpy.allclose(blur.A(numpy.ones((1, 3, 32, 48), numpy.float32)), 1.0, atol=1e-5))
+    True
+    """
+
+    def __init__(
+        self,
+        img_size: Sequence[int],
+        filters: ArrayLike,
+        grid: Sequence[int],
+        padding: Padding = "valid",
+        *,
+        noise_model: NoiseModel | None = None,
+    ) -> None:
+        self.filters = as_input(filters)
+        self.grid = tuple(grid)
+        kernels = [as_input(kernel[None, None]) for kernel in self.filters]
+        self._set(_haloscope.Operator.varying_blur(shape_of(img_size), list(grid), kernels, padding), noise_model)
+
+
+class Affine(LinearPhysics):
+    """The image turned, moved, stretched or sheared: ``A(x)(p) = x(M p + t)`` with linear interpolation, and zeros outside.
+
+    ``matrix`` is ``[M | t]``, (2, 3) or (3, 4), with axes in the order of arrays; places are counted from the middle of the image
+    and of the measurement, whose sides are ``size``, or those of the image. ``Blur(...) * Affine(...)`` is a view of a multi-view
+    microscope.
+
+    >>> import haloscope, numpy
+    >>> turn = haloscope.physics.Affine((1, 3, 5), [[0, 1, 0], [-1, 0, 0]], size=(5, 3))
+    >>> turn.A(numpy.arange(15, dtype=numpy.float32).reshape(1, 1, 3, 5))[0, 0, 0].tolist()
+    [4.0, 9.0, 14.0]
+    """
+
+    def __init__(
+        self,
+        img_size: Sequence[int],
+        matrix: Sequence[Sequence[float]] | np.ndarray[tuple[int, ...], np.dtype[np.floating]],
+        *,
+        size: Sequence[int] | None = None,
+        noise_model: NoiseModel | None = None,
+    ) -> None:
+        shape = shape_of(img_size)
+        self.matrix = np.asarray(matrix, dtype=np.float64)
+        sides = list(shape[1:]) if size is None else list(size)
+        self._set(_haloscope.Operator.affine(shape, sides, self.matrix.ravel().tolist()), noise_model)
+
+
 class Downsampling(LinearPhysics):
     """A filter, then every ``factor``-th sample, from ``phase`` on.
 
