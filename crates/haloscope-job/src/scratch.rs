@@ -253,10 +253,10 @@ fn traffic(
         written: visits.1 * image + written * measured,
     };
     if job.solver.method.is_direct() {
-        // Measurements go to their files once. Every stripe visits the image, which is then compared and written.
+        // Every stripe visits the image, of which then a digest is taken, and which is read to be written to its file.
         let all: usize = layout.recipes.iter().map(Recipe::measured_values).sum();
         let stripes = (4 * all as u64).div_ceil(stripe(options));
-        return Some(total(Visits(stripes - 1, stripes), [0, 1]));
+        return Some(total(Visits(stripes + 1, stripes), [0, 0]));
     }
     if job.fidelity.name != "l2" {
         return None;
