@@ -40,7 +40,7 @@ const PLACES: [&str; 6] = [
 ];
 
 /// All sections that a job file may have.
-pub(crate) const SECTIONS: [&str; 12] = [
+pub(crate) const SECTIONS: [&str; 13] = [
     "image",
     "measurements",
     "preparation",
