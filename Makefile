@@ -226,7 +226,7 @@ bench-shards: tools $(BENCH_PYTHON)
 		--peer "threads=target/release/examples/bench_shards" \
 		--peer "Open MPI=mpirun.openmpi -n 2 target/openmpi/release/examples/bench_shards"
 
-# An image of 16384² in shards, on four processes with 3 GB of address space each. PHOTOGRAPHS is a folder of pictures.
+# A volume of 512³ voxels in a scratch folder, with at most 2 GB of memory.
 bench-scratch: SIZE = 512
 bench-scratch: VIEWS = 256
 bench-scratch: LIMIT = 2GB
@@ -234,6 +234,7 @@ bench-scratch: $(BENCH_PYTHON) ## a job larger than memory: bits, bytes and memo
 	cargo build --release
 	$(BENCH_PYTHON) bench/scratch.py --size $(SIZE) --views $(VIEWS) --limit $(LIMIT) --folder target/bench-scratch $(OPTIONS)
 
+# An image of 16384² in shards, on four processes with 3 GB of address space each. PHOTOGRAPHS is a folder of pictures.
 LARGE = target/bench-large
 PHOTOGRAPHS = $(HALOSCOPE_DATA)/images/free_photos
 bench-large: export OMPI_ALLOW_RUN_AS_ROOT = 1

@@ -4,6 +4,9 @@
 Each method runs twice: in memory, and with --scratch under RLIMIT_DATA, which limits all that a process takes for itself and is no file
 (prlimit --data). Then one run is killed with SIGKILL after its first checkpoint and resumed. A line of JSON for each run: the digest of the
 result, seconds, VmHWM, the largest RssAnon, RssFile and RssShmem that were seen, the bytes of /proc/PID/io at every iteration, and the plan.
+An iteration also writes its checkpoint, for which the state is read once more: `checkpoint_bytes` is the size of that file. The
+first entry of `disk_bytes_of_iterations` is that of the first iteration, whose arrays are new: zeros that no disk has are not read. `--methods` and
+`--modes` choose some of the runs, so that long ones can be divided; `--out` appends to a file.
 """
 
 import argparse
@@ -28,6 +31,7 @@ channels = 1
 [[operators]]
 kind = "cone-beam"
 angles = {views}
+groups = 1
 source-distance = {source}
 detector-distance = {size}
 spacing = {spacing}
@@ -41,9 +45,9 @@ file = "{name}.npy"
 METHODS = {
     "fdk": '[solver]\nmethod = "fdk"\n',
     "primal-dual": '[prior]\nkind = "total-variation"\nweight = 0.5\n[solver]\nmethod = "primal-dual"\nstep = {step}\n'
-    '[start]\nkind = "fdk"\n[stop]\niterations = {iterations}\n[checkpoint]\niterations = 1\nkeep = 1\nfolder = "{name}-checkpoints"\n',
+    '[start]\nkind = "{start}"\n[stop]\niterations = {iterations}\n[checkpoint]\niterations = 1\nkeep = 1\nfolder = "{name}-checkpoints"\n',
     "pgd": '[prior]\nkind = "network"\nmodel = "builtin:gray"\nsigma = 0.03\nscale = 1\n[solver]\nmethod = "pgd"\nstep = {step}\n'
-    '[start]\nkind = "fdk"\n[stop]\niterations = {iterations}\n[checkpoint]\niterations = 1\nkeep = 1\nfolder = "{name}-checkpoints"\n',
+    '[start]\nkind = "{start}"\n[stop]\niterations = {iterations}\n[checkpoint]\niterations = 1\nkeep = 1\nfolder = "{name}-checkpoints"\n',
 }
 
 
@@ -95,16 +99,20 @@ def run(command, folder, limit=None, kill_at=None):
 
     begin = time.time()
     process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=limited)
-    most, marks = {}, []
+    most, marks, plan, details = {}, [], None, []
 
     def follow():
+        nonlocal plan
         for line in process.stderr:
             try:
                 event = json.loads(line)
             except ValueError:
                 print(line, end="", file=sys.stderr)
                 continue
-            if event.get("event") == "iteration":
+            plan = event.get("scratch") or plan
+            if "scratch folder" in str(event):
+                details.append(event)
+            if event.get("event") in ("plan", "iteration"):
                 try:
                     marks.append(disk(process.pid))
                 except OSError:
@@ -131,6 +139,8 @@ def run(command, folder, limit=None, kill_at=None):
         "code": process.returncode,
         "seconds": round(time.time() - begin, 1),
         "bits": json.loads(output).get("bits") if process.returncode == 0 else None,
+        "planned": plan,
+        "details": details,
         "most_bytes": most,
         "disk_bytes": end,
         "disk_bytes_of_iterations": each,
@@ -143,6 +153,7 @@ def main():
     parser.add_argument("--views", type=int, default=256)
     parser.add_argument("--limit", default="2GB")
     parser.add_argument("--iterations", type=int, default=3)
+    parser.add_argument("--start", default="fdk", help="the kind of [start] of the methods with iterations")
     parser.add_argument("--folder", default="target/bench-scratch")
     parser.add_argument("--program", default="target/release/haloscope")
     parser.add_argument("--methods", default="fdk,primal-dual,pgd")
@@ -169,8 +180,14 @@ def main():
             with open(options.out, "a") as file:
                 file.write(json.dumps(row) + "\n")
 
+    def checkpoint(name):
+        """The bytes of the newest checkpoint of a method."""
+        place = os.path.join(folder, name + "-checkpoints")
+        names = sorted(name for name in (os.listdir(place) if os.path.isdir(place) else []) if name.endswith(".checkpoint"))
+        return os.path.getsize(os.path.join(place, names[-1])) if names else None
+
     for name in options.methods.split(","):
-        more = METHODS[name].format(iterations=options.iterations, name=name, step=step)
+        more = METHODS[name].format(iterations=options.iterations, name=name, step=step, start=options.start)
         with open(os.path.join(folder, name + ".toml"), "w") as file:
             file.write(JOB.format(size=size, views=options.views, source=3 * size, spacing=2.0, name=name, more=more))
         base = [program, "--log", "json", "-v", "reconstruct", name + ".toml", "--json"]
@@ -181,7 +198,7 @@ def main():
             elif mode == "scratch":
                 plan = subprocess.run([program, "check", name + ".toml", *within], cwd=folder, capture_output=True, text=True)
                 lines = [line for line in plan.stdout.splitlines() if line.startswith(("memory", "disk"))] or [plan.stderr.strip()]
-                tell({"method": name, "mode": "scratch", "plan": lines, **run(base + ["--start-over", *within], folder, limit)})
+                tell({"method": name, "mode": "scratch", "plan": lines, **run(base + ["--start-over", *within], folder, limit), "checkpoint_bytes": checkpoint(name)})
             elif name != "fdk":
                 checkpoints = os.path.join(folder, name + "-checkpoints")
                 subprocess.run(["rm", "-rf", checkpoints])

@@ -131,6 +131,8 @@ fn check(job: &Job, ranks: usize, together: usize) -> Result<JobPlan> {
         }
     }
     let available = Machine::detect().memory_available_bytes;
+    // A scratch folder has a limit of its own.
+    let available = available.filter(|_| expected.scratch.is_none());
     let available =
         available.map_or_else(String::new, |bytes| format!("; {} are available", gigabytes(bytes)));
     line("memory", expected.describe(ranks, together) + &available);

@@ -13,7 +13,8 @@ use serde::Serialize;
 
 use crate::Job;
 use crate::layout::Layout;
-use crate::memory::{gigabytes, size};
+use crate::machine::{Machine, address_space_left};
+use crate::memory::size;
 use crate::sections::memory::MemoryPlan;
 use crate::sections::operators::Recipe;
 use crate::sections::prior::PriorKind;
@@ -53,6 +54,14 @@ pub struct ScratchPlan {
     pub free: u64,
     /// Whether its files are in memory themselves.
     pub is_memory: bool,
+    /// The bytes of all processes of this machine that have to be in memory at once, and of the address space of one.
+    #[serde(skip)]
+    all_processes: u64,
+    #[serde(skip)]
+    addresses: u64,
+    /// Whether most of the memory is that of a network.
+    #[serde(skip)]
+    is_of_network: bool,
     /// What is refused, with its place in the job file.
     #[serde(skip)]
     plan: MemoryPlan,
@@ -85,11 +94,13 @@ impl ScratchPlan {
         let all = of_values(measured.sum());
         // Operators on volumes cut them into bricks, and are given room for their sums; filtered views are a copy.
         let extra = image + largest.max(all.min(stripe(&options)));
-        let file_bytes = (share.all.saturating_sub(share.network) + extra) * here as u64;
+        let of_rank = share.all.saturating_sub(share.network).saturating_add(extra);
+        let file_bytes = of_rank.saturating_mul(here as u64);
         // The measurement of an operator with its sums, or a stripe of filtered views and what is sent of it.
         let operators = (2 * largest).max(2 * all.min(stripe(&options)));
         let pieces = PIECES * options.piece as u64;
-        let memory_bytes = BASE + (share.network + operators + pieces) * together.max(1) as u64;
+        let together = together.max(1) as u64;
+        let memory_bytes = BASE + (share.network + operators + pieces) * together;
         let traffic = (here == 1).then(|| traffic(job, layout, network, &options)).flatten();
         let Options { folder: path, limit, threshold, .. } = options;
         Ok(Some(Self {
@@ -101,6 +112,9 @@ impl ScratchPlan {
             traffic,
             free: folder.free,
             is_memory: folder.is_memory,
+            all_processes: memory_bytes.saturating_mul((here as u64).div_ceil(together)),
+            addresses: of_rank.saturating_mul(together).saturating_add(memory_bytes),
+            is_of_network: share.network > operators + pieces,
             plan: job.memory.clone(),
             is_direct: job.solver.method.is_direct(),
         }))
@@ -110,11 +124,35 @@ impl ScratchPlan {
     pub(crate) fn check(&self) -> Result<()> {
         self.plan.check_room(&self.folder, self.file_bytes, self.free)?;
         if self.memory_bytes > self.limit {
+            let remedy = if self.is_of_network {
+                "most of it for its network: raise `limit`, or give the network a `memory_budget` in [prior]"
+            } else {
+                "for pieces of its arrays and twice the measurement of an operator: raise `limit`, or divide a scan into more \
+                 `groups`"
+            };
             return Err(self.plan.refuse(format!(
-                "the limit is {} of memory, and the job needs about {} beside its files: for the measurement of an operator, pieces \
-                 of its arrays and its network; raise `limit`, or divide a scan into more `groups`",
+                "the limit is {} of memory, and a process needs about {} beside its files, {remedy}",
                 size(self.limit),
                 size(self.memory_bytes)
+            )));
+        }
+        if let Some(available) = Machine::detect().memory_available_bytes
+            && self.all_processes > available
+        {
+            return Err(self.plan.refuse(format!(
+                "the job needs about {} of memory on this machine beside its files, and {} are available",
+                size(self.all_processes),
+                size(available)
+            )));
+        }
+        if let Some(left) = address_space_left()
+            && self.addresses > left
+        {
+            return Err(self.plan.refuse(format!(
+                "a process needs about {} of address space, in which files count, and its limit leaves {}; limit memory with \
+                 `ulimit -d` or a control group instead of `ulimit -v`",
+                size(self.addresses),
+                size(left)
             )));
         }
         Ok(())
@@ -135,22 +173,22 @@ impl ScratchPlan {
     #[must_use]
     pub fn describe(&self) -> String {
         format!(
-            "arrays of {} and more are in {}: about {} at most, {} are free; in memory about {} of at most {}",
+            "about {} in a process, at most {}; arrays of {} and more are in files in {}, up to {} of {} that are free",
+            size(self.memory_bytes),
+            size(self.limit),
             size(self.threshold as u64),
             self.folder.display(),
             size(self.file_bytes),
-            gigabytes(self.free),
-            size(self.memory_bytes),
-            size(self.limit)
+            size(self.free)
         )
     }
 
     /// What goes through the disk, and how long it takes by a trial.
     pub(crate) fn describe_traffic(&self) -> String {
         let Some(traffic) = self.traffic else {
-            return "bytes are not forecast for this method, prior and operators".into();
+            return "not forecast for this method, prior and operators; the result has the same bits".into();
         };
-        let when = if self.is_direct { "in the run" } else { "in each iteration" };
+        let when = if self.is_direct { "in the run" } else { "per iteration" };
         let (read, written) = (size(traffic.read), size(traffic.written));
         let words = format!("about {read} read and {written} written {when}");
         match Folder::measure_rate(&self.folder, TRIAL) {
@@ -158,7 +196,7 @@ impl ScratchPlan {
                 let seconds = (traffic.read + traffic.written) as f64 / rate.max(1.0);
                 let rate = size(rate as u64);
                 let trial = size(TRIAL as u64);
-                format!("{words}, {seconds:.1} s at the {rate}/s of a trial that wrote {trial}")
+                format!("{words}: {seconds:.1} s at {rate}/s, measured by writing {trial}")
             }
             Err(error) => format!("{words}; the rate of the disk was not measured: {error}"),
         }
@@ -166,7 +204,7 @@ impl ScratchPlan {
 }
 
 /// The bytes that are written to learn how fast a disk is.
-const TRIAL: usize = 64 << 20;
+const TRIAL: usize = 64_000_000;
 
 /// The bytes of filtered views that are back-projected together.
 fn stripe(options: &Options) -> u64 {
@@ -215,6 +253,8 @@ const ADJOINT: Visits = Visits(2, 3);
 const ADD: Visits = Visits(2, 1);
 /// `x − γ ∇f(x)`.
 const DESCEND: Visits = Visits(2, 1);
+/// `x + λ C r`, in the array of `r`.
+const CORRECT: Visits = Visits(3, 1);
 /// What is clamped, scaled or scaled back.
 const CHANGE: Visits = Visits(1, 1);
 /// Slices are checked, and go through the network.
@@ -266,6 +306,13 @@ fn traffic(
     let data = times(FORWARD + ADJOINT, operators) + times(ADD, operators - 1);
     let step = data + DESCEND + MEASURE;
     let clamps = u64::from(job.prior.clamp.is_some());
+    if let (PriorKind::None, "sirt" | "os-sart") = (&job.prior.kind, job.solver.name) {
+        let subsets = job.solver.subsets(layout.recipes.len()) as u64;
+        let sums =
+            times(ADD, operators - subsets) + times(CORRECT + times(CHANGE, clamps), subsets);
+        // The difference to the data and its weights, each in the array of what was measured.
+        return Some(total(times(FORWARD + ADJOINT, operators) + sums + MEASURE, [5, 3]));
+    }
     let prior = match (&job.prior.kind, network, job.solver.name) {
         (PriorKind::TotalVariation { .. }, _, "primal-dual") => DUAL_STEP + times(CHANGE, clamps),
         (PriorKind::Network(plan), Some(network), "pgd" | "fista") => {

@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use haloscope::Array;
 use haloscope::io::{self, WriteOptions};
+use haloscope::solve::{METHODS, Priors};
 use haloscope_comm::Context;
 use haloscope_job::{Event, Job, JobBuilder, Observer};
 use haloscope_scratch::Allocator;
@@ -118,6 +119,61 @@ fn denoisers_of_slices_have_the_bits_of_memory() {
     check("hqs", &hqs.stop(|it| it.set("iterations", 1)));
 }
 
+#[test]
+fn every_method_has_the_bits_of_memory() {
+    let (_turn, folder) = (alone(), scan());
+    for method in METHODS {
+        // Ordered subsets need more than one operator.
+        let job = cone(folder.path(), 2);
+        let job = match method.priors {
+            Priors::None => job,
+            _ => variation(job).edit("prior", |it| it.set("iterations", 2)),
+        };
+        let is_for_counts = !method.takes_fidelity("l2", true);
+        let job = if is_for_counts { job.fidelity("poisson", |it| it) } else { job };
+        let has = |name: &str| method.keys.iter().any(|key| key.name == name);
+        let job = job.solver(method.name(), |mut it| {
+            for (name, value) in [("step", 0.0005), ("penalty", 0.01), ("weight", 0.1)] {
+                it = if has(name) { it.set(name, value) } else { it };
+            }
+            if has("levels") {
+                it = it.set("levels", vec![0.1, 0.05]).set("noise", 0.02);
+            }
+            if has("inner-iterations") { it.set("inner-iterations", 2) } else { it }
+        });
+        let job = if method.is_direct() {
+            job
+        } else {
+            job.start("adjoint", |it| it).stop(|it| it.set("iterations", 1))
+        };
+        check(method.name(), &job);
+    }
+}
+
+#[cfg(feature = "builtin")]
+#[test]
+fn other_layouts_and_denoisers_have_the_bits_of_memory() {
+    let (_turn, folder) = (alone(), scan());
+    let scratch = tempfile::tempdir().expect("a folder");
+    let job = || cone(folder.path(), 2).start("fdk", |it| it).stop(|it| it.set("iterations", 1));
+    let sharded = variation(job()).solver("primal-dual", step);
+    let sharded = sharded.edit("image", |it| it.set("layout", "sharded"));
+    let all = gray(job()).edit("prior", |it| it.set("axes", "all")).solver("pgd", step);
+    let rings = job().preparation(|it| it.set("rings", true)).solver("sirt", |it| it);
+    // A network that sees the volume as a whole.
+    let whole = job().prior("network", |it| {
+        it.set("model", "random:dncnn:8:4").set("sigma", 0.05).set("scale", 1)
+    });
+    let whole = whole.solver("pgd", step);
+    for (name, job, ranks) in
+        [("sharded", sharded, 2), ("all axes", all, 1), ("rings", rings, 1), ("whole", whole, 1)]
+    {
+        let expected = bits(job.clone(), ranks);
+        let job = with_scratch(job, scratch.path()).edit("memory", |it| it.set("limit", "400MB"));
+        assert_eq!(bits(job, ranks), expected, "{name}");
+    }
+}
+
 /// The bytes that this process has read from disks and written to them so far, without what was given up before it was written.
 fn moved() -> Option<[u64; 2]> {
     let text = std::fs::read_to_string("/proc/self/io").ok()?;
@@ -221,7 +277,9 @@ fn what_cannot_be_is_refused_before_anything_runs() {
         assert!(plan.warnings.iter().any(|words| words.contains("tmpfs")), "{:?}", plan.warnings);
     }
     let plan = job(here(), LIMIT).build().expect("a job").check(1).expect("a plan").to_string();
-    for words in ["are free", "of at most 125 MB", "read and", "in each iteration", "of a trial"] {
+    for words in
+        ["are free", "at most 125 MB", "read and", "written per iteration", "by writing 64 MB"]
+    {
         assert!(plan.contains(words), "{plan}");
     }
 }

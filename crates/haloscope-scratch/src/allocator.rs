@@ -47,7 +47,7 @@ unsafe impl GlobalAlloc for Allocator {
     }
 
     unsafe fn dealloc(&self, data: *mut u8, layout: Layout) {
-        if !crate::registry::free(data) {
+        if !crate::registry::free(data, layout.size()) {
             // SAFETY: no mapping begins there, so it is the system's.
             unsafe { System.dealloc(data, layout) }
         }
@@ -56,11 +56,11 @@ unsafe impl GlobalAlloc for Allocator {
     unsafe fn realloc(&self, data: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         let next = Layout::from_size_align(size, layout.align());
         let is_large = next.as_ref().is_ok_and(|next| files::takes(*next));
-        if !is_large && !crate::registry::has(data) {
+        if !is_large && !crate::registry::has(data, layout.size()) {
             // SAFETY: the pointer is the system's, and stays there.
             return unsafe { System.realloc(data, layout, size) };
         }
-        if is_large && let Some(moved) = crate::registry::resize(data, size) {
+        if is_large && let Some(moved) = crate::registry::resize(data, layout.size(), size) {
             return moved;
         }
         // From memory to a file, or back.

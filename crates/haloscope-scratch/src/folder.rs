@@ -34,7 +34,7 @@ impl Folder {
         if status != 0 {
             return Err(io::Error::last_os_error());
         }
-        crate::mapping::Mapping::new(&path, crate::mapping::PAGE)?.free();
+        crate::mapping::Mapping::new(&path, crate::mapping::page())?.free();
         let is_memory = kind.f_type == libc::TMPFS_MAGIC;
         Ok(Self { free: room.f_bavail.saturating_mul(room.f_frsize), is_memory })
     }
@@ -52,9 +52,10 @@ impl Folder {
         let begin = std::time::Instant::now();
         // SAFETY: the mapping is this function's own, has so many bytes, and is given up below.
         unsafe { (mapping.start as *mut u8).write_bytes(1, bytes) };
-        mapping.release(0, bytes);
+        let outcome = mapping.write(0, bytes);
         let seconds = begin.elapsed().as_secs_f64();
         mapping.free();
+        outcome?;
         Ok(bytes as f64 / seconds.max(f64::MIN_POSITIVE))
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::mapping::PAGE;
+use crate::mapping::page;
 use crate::registry;
 
 /// How often it looks.
@@ -19,7 +19,7 @@ const STEP: usize = 8 << 20;
 pub(crate) fn start(limit: u64, alive: &Arc<AtomicBool>) -> std::io::Result<()> {
     let alive: Weak<AtomicBool> = Arc::downgrade(alive);
     let watch = move || {
-        let mut seen = vec![0; STEP / PAGE];
+        let mut seen = vec![0; STEP / page()];
         while alive.upgrade().is_some_and(|alive| alive.load(Ordering::Relaxed)) {
             if resident().is_some_and(|bytes| bytes > limit / 100 * 90) {
                 reduce(limit / 100 * 80, &mut seen);
@@ -35,17 +35,14 @@ fn reduce(target: u64, seen: &mut [u8]) {
     let mut index = 0;
     let mut from = 0;
     loop {
-        // Nobody can give up the file meanwhile.
-        let registry = registry::lock();
-        let Some(mapping) = registry.mappings().get(index) else { return };
+        let Some(mapping) = registry::lock().mappings().get(index).copied() else { return };
         if from >= mapping.bytes {
             (index, from) = (index + 1, 0);
             continue;
         }
         let bytes = STEP.min(mapping.bytes - from);
         if mapping.is_resident(from, bytes, seen) {
-            mapping.release(from, bytes);
-            drop(registry);
+            registry::release(&mapping, from, bytes);
             if resident().is_none_or(|bytes| bytes <= target) {
                 return;
             }
@@ -58,5 +55,5 @@ fn reduce(target: u64, seen: &mut [u8]) {
 fn resident() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
-    Some(pages * PAGE as u64)
+    Some(pages * page() as u64)
 }

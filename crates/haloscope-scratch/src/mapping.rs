@@ -2,9 +2,25 @@
 
 use std::ffi::CStr;
 use std::io;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// The unit in which memory is mapped. Pages of other sizes are multiples of it, for which all calls here round outwards.
-pub(crate) const PAGE: usize = 4096;
+/// The smallest page of any system, of which all others are multiples.
+pub(crate) const SMALLEST_PAGE: usize = 4096;
+
+/// The bytes of a page of this system.
+pub(crate) fn page() -> usize {
+    static PAGE: AtomicUsize = AtomicUsize::new(0);
+    match PAGE.load(Ordering::Relaxed) {
+        0 => {
+            // SAFETY: a question with a number as its answer.
+            let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+            let bytes = usize::try_from(bytes).unwrap_or(0).max(SMALLEST_PAGE);
+            PAGE.store(bytes, Ordering::Relaxed);
+            bytes
+        }
+        bytes => bytes,
+    }
+}
 
 /// A mapped file.
 #[derive(Clone, Copy, Debug)]
@@ -13,9 +29,14 @@ pub(crate) struct Mapping {
     /// A multiple of the page.
     pub(crate) bytes: usize,
     file: libc::c_int,
+    /// No other mapping has or had it.
+    pub(crate) serial: u64,
 }
 
 impl Mapping {
+    /// None at all.
+    pub(crate) const NONE: Self = Self { start: 0, bytes: 0, file: -1, serial: 0 };
+
     /// A file of zeros in a folder, with its room on the disk.
     pub(crate) fn new(folder: &CStr, bytes: usize) -> io::Result<Self> {
         let file = nameless(folder)?;
@@ -26,7 +47,7 @@ impl Mapping {
     }
 
     fn of(file: libc::c_int, bytes: usize) -> io::Result<Self> {
-        let bytes = bytes.next_multiple_of(PAGE);
+        let bytes = bytes.next_multiple_of(page());
         reserve(file, bytes)?;
         // SAFETY: a new mapping of a file that has so many bytes.
         let start = unsafe {
@@ -36,12 +57,14 @@ impl Mapping {
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        Ok(Self { start: start as usize, bytes, file })
+        static SERIAL: AtomicU64 = AtomicU64::new(1);
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        Ok(Self { start: start as usize, bytes, file, serial })
     }
 
     /// The same file with another size, maybe elsewhere in memory.
     pub(crate) fn resized(self, bytes: usize) -> io::Result<Self> {
-        let bytes = bytes.next_multiple_of(PAGE);
+        let bytes = bytes.next_multiple_of(page());
         if bytes > self.bytes {
             reserve(self.file, bytes)?;
         }
@@ -55,7 +78,7 @@ impl Mapping {
             // SAFETY: a number of a file and a length.
             unsafe { libc::ftruncate(self.file, bytes as libc::off_t) };
         }
-        Ok(Self { start: start as usize, bytes, file: self.file })
+        Ok(Self { start: start as usize, bytes, ..self })
     }
 
     /// Gives up the memory and the file; what was not written back never is.
@@ -79,48 +102,69 @@ impl Mapping {
     }
 
     /// Begins to write back what has changed of some bytes.
-    pub(crate) fn begin_writing(&self, from: usize, bytes: usize) {
-        let (from, bytes) = self.pages(from, bytes);
-        self.synchronise(from, bytes, libc::SYNC_FILE_RANGE_WRITE);
+    pub(crate) fn begin_writing(&self, from: usize, bytes: usize) -> io::Result<()> {
+        self.synchronise(self.pages(from, bytes), libc::SYNC_FILE_RANGE_WRITE)
     }
 
-    /// Writes back what has changed of some bytes, and drops their pages. Those that somebody changes meanwhile stay.
-    pub(crate) fn release(&self, from: usize, bytes: usize) {
-        let (from, bytes) = self.pages(from, bytes);
+    /// Writes back what has changed of some bytes.
+    pub(crate) fn write(&self, from: usize, bytes: usize) -> io::Result<()> {
         let all = libc::SYNC_FILE_RANGE_WAIT_BEFORE
             | libc::SYNC_FILE_RANGE_WRITE
             | libc::SYNC_FILE_RANGE_WAIT_AFTER;
-        self.synchronise(from, bytes, all);
+        self.synchronise(self.pages(from, bytes), all)
+    }
+
+    /// Takes the pages of some bytes from the array.
+    ///
+    /// # Safety
+    /// The mapping has not been given up: the pages of anything else that lies there now would be lost.
+    pub(crate) unsafe fn unmap_pages(&self, from: usize, bytes: usize) {
+        let (from, bytes) = self.pages(from, bytes);
         // SAFETY: the pages are of this mapping, which is shared with its file: they are there when they are read again.
-        unsafe {
-            libc::madvise((self.start + from) as *mut _, bytes, libc::MADV_DONTNEED);
-            let (offset, length) = (from as libc::off_t, bytes as libc::off_t);
-            libc::posix_fadvise(self.file, offset, length, libc::POSIX_FADV_DONTNEED);
-        }
+        unsafe { libc::madvise((self.start + from) as *mut _, bytes, libc::MADV_DONTNEED) };
+    }
+
+    /// Drops the pages of some bytes that no array has and that were written back. Others stay.
+    pub(crate) fn drop_pages(&self, from: usize, bytes: usize) {
+        let (from, bytes) = self.pages(from, bytes);
+        let (offset, length) = (from as libc::off_t, bytes as libc::off_t);
+        // SAFETY: numbers of a file and of its bytes; it is advice.
+        unsafe { libc::posix_fadvise(self.file, offset, length, libc::POSIX_FADV_DONTNEED) };
     }
 
     /// Whether pages of some bytes are in memory. `seen` is room for one byte for each page.
     pub(crate) fn is_resident(&self, from: usize, bytes: usize, seen: &mut [u8]) -> bool {
         let (from, bytes) = self.pages(from, bytes);
-        let bytes = bytes.min(seen.len() * PAGE);
+        let bytes = bytes.min(seen.len() * page());
         // SAFETY: the pages are of this mapping, and there is a byte for each.
         let status =
             unsafe { libc::mincore((self.start + from) as *mut _, bytes, seen.as_mut_ptr()) };
-        status != 0 || seen[..bytes / PAGE].iter().any(|page| page & 1 == 1)
+        status != 0 || seen[..bytes.div_ceil(page())].iter().any(|page| page & 1 == 1)
     }
 
-    fn synchronise(&self, from: usize, bytes: usize, how: libc::c_uint) {
-        // An error here is one of writing, which drops nothing: the pages stay in memory.
+    fn synchronise(&self, (from, bytes): (usize, usize), how: libc::c_uint) -> io::Result<()> {
         // SAFETY: numbers of a file and of its bytes.
-        unsafe {
+        let status = unsafe {
             libc::sync_file_range(self.file, from as libc::off64_t, bytes as libc::off64_t, how)
         };
+        match (status, io::Error::last_os_error()) {
+            (0, _) => Ok(()),
+            // Systems and file systems that only know whole files.
+            (_, error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EINVAL)) => {
+                // SAFETY: the number of a file.
+                match unsafe { libc::fdatasync(self.file) } {
+                    0 => Ok(()),
+                    _ => Err(io::Error::last_os_error()),
+                }
+            }
+            (_, error) => Err(error),
+        }
     }
 
     /// The whole pages of some bytes: where they begin, and how many bytes they have.
     fn pages(&self, from: usize, bytes: usize) -> (usize, usize) {
-        let first = from / PAGE * PAGE;
-        let end = (from + bytes).next_multiple_of(PAGE).min(self.bytes);
+        let first = from / page() * page();
+        let end = (from + bytes).next_multiple_of(page()).min(self.bytes);
         (first, end.saturating_sub(first))
     }
 }

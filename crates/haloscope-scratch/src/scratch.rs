@@ -15,7 +15,7 @@ pub struct Options {
     pub folder: PathBuf,
     /// The bytes that the process should have in memory at most.
     pub limit: u64,
-    /// Arrays of at least so many bytes are in files.
+    /// Arrays of at least so many bytes are in files, but none of less than 32 KB.
     pub threshold: usize,
     /// The bytes that are visited in a piece.
     pub piece: usize,
@@ -75,7 +75,7 @@ impl Scratch {
         use std::os::unix::ffi::OsStrExt;
 
         let folder = std::ffi::CString::new(options.folder.as_os_str().as_bytes())?;
-        crate::mapping::Mapping::new(&folder, crate::mapping::PAGE)?.free();
+        crate::mapping::Mapping::new(&folder, crate::mapping::page())?.free();
         let mut keeper = KEEPER.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let mut registry = crate::registry::lock();
         match &registry.open {
@@ -88,8 +88,9 @@ impl Scratch {
         registry.users += 1;
         let is_first = registry.users == 1;
         drop(registry);
-        PIECE.store(options.piece.max(crate::mapping::PAGE), Ordering::Relaxed);
-        crate::registry::set_threshold(options.threshold.max(crate::mapping::PAGE));
+        allow_files();
+        PIECE.store(options.piece.max(crate::mapping::page()), Ordering::Relaxed);
+        crate::registry::set_threshold(options.threshold.max(crate::registry::LEAST));
         let running = keeper.as_ref().and_then(std::sync::Weak::upgrade);
         let alive = match running.filter(|_| !is_first) {
             Some(alive) => alive,
@@ -105,8 +106,8 @@ impl Scratch {
         if is_first {
             crate::keeper::start(options.limit, &scratch._alive)?;
         }
-        let probe = vec![0_u8; options.threshold.max(crate::mapping::PAGE)];
-        if !crate::registry::has(probe.as_ptr().cast_mut()) {
+        let probe = vec![0_u8; options.threshold.max(crate::registry::LEAST)];
+        if !crate::registry::has(probe.as_ptr().cast_mut(), probe.len()) {
             let reason = "this program does not allocate from files: it has to install haloscope_scratch::Allocator";
             return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
         }
@@ -118,6 +119,19 @@ impl Scratch {
     pub fn usage(&self) -> Usage {
         let (bytes, peak) = crate::registry::usage();
         Usage { bytes: bytes as u64, peak: peak as u64 }
+    }
+}
+
+/// Every array has an open file: raises the number that the process may have, as far as the system lets it.
+#[cfg(target_os = "linux")]
+fn allow_files() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: room for the answer.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0 {
+        let wanted = (2 * crate::registry::MOST) as libc::rlim_t;
+        limit.rlim_cur = limit.rlim_cur.max(wanted.min(limit.rlim_max));
+        // SAFETY: a limit that is at most the hard one. If it is refused, the old one stays.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
     }
 }
 

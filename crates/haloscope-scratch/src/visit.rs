@@ -50,7 +50,8 @@ pub fn piece_bytes() -> Option<usize> {
 /// Visits so many steps of some arrays, in order, with ranges of steps. Each array is divided evenly into the steps.
 #[cfg(target_os = "linux")]
 pub fn in_pieces(steps: usize, arrays: &[Visited], mut visit: impl FnMut(Range<usize>)) {
-    use crate::mapping::PAGE;
+    use crate::mapping::page;
+    use crate::registry::{begin_writing, release};
 
     let Some(most) = piece_bytes().filter(|_| steps > 1) else { return visit(0..steps) };
     let found = |array: &Visited| {
@@ -63,7 +64,8 @@ pub fn in_pieces(steps: usize, arrays: &[Visited], mut visit: impl FnMut(Range<u
     }
     let bytes: usize = arrays.iter().map(|array| array.bytes / steps).sum();
     // Pieces that begin at a page of every array, where that is possible, so that no page is visited twice.
-    let whole = files.iter().map(|file| PAGE / common_divisor(PAGE, (file.2 / steps).max(1))).max();
+    let whole =
+        files.iter().map(|file| page() / common_divisor(page(), (file.2 / steps).max(1))).max();
     let whole = whole.filter(|whole| whole * bytes <= most && *whole <= steps).unwrap_or(1);
     let together = (most / bytes.max(1) / whole * whole).max(whole);
     // What is left over by the division belongs to the last step.
@@ -83,10 +85,10 @@ pub fn in_pieces(steps: usize, arrays: &[Visited], mut visit: impl FnMut(Range<u
         visit(range.clone());
         for (mapping, begin, all, _) in &files {
             let (from, bytes) = part(&range, *all);
-            mapping.begin_writing(begin + from, bytes);
+            begin_writing(mapping, begin + from, bytes);
             if let Some(before) = &before {
                 let (from, bytes) = part(before, *all);
-                mapping.release(begin + from, bytes);
+                release(mapping, begin + from, bytes);
             }
         }
         before = Some(range);
@@ -94,7 +96,7 @@ pub fn in_pieces(steps: usize, arrays: &[Visited], mut visit: impl FnMut(Range<u
     for (mapping, begin, all, _) in &files {
         if let Some(before) = &before {
             let (from, bytes) = part(before, *all);
-            mapping.release(begin + from, bytes);
+            release(mapping, begin + from, bytes);
         }
     }
 }
@@ -119,7 +121,8 @@ pub fn fetch<T>(values: &[T]) {
 pub fn done<T>(values: &[T]) {
     #[cfg(target_os = "linux")]
     if let Some(mapping) = crate::registry::find(values.as_ptr() as usize) {
-        mapping.release(values.as_ptr() as usize - mapping.start, size_of_val(values));
+        let from = values.as_ptr() as usize - mapping.start;
+        crate::registry::release(&mapping, from, size_of_val(values));
     }
     #[cfg(not(target_os = "linux"))]
     let _ = values;
