@@ -53,7 +53,7 @@ impl Job {
 
 fn check(job: &Job, ranks: usize, together: usize) -> Result<JobPlan> {
     // In the order of a run, so that the same fault is found first.
-    let _scratch = job.open_scratch()?;
+    let scratch = job.open_scratch()?;
     let mut layout = Layout::survey(job, ranks, job.may_be_sharded(ranks))?;
     let network = job.open_network((Machine::detect().cores / ranks).max(1), &layout.image)?;
     let choice = job.compare_layouts(&layout, network.as_ref(), ranks)?;
@@ -143,7 +143,10 @@ fn check(job: &Job, ranks: usize, together: usize) -> Result<JobPlan> {
         line("device", device);
     }
     line("messages", describe_messages(job, &expected.forecast));
-    line("time", time::describe(job, &layout, &expected.forecast, network.as_ref()));
+    // What is tried is in memory: a few views visit all of the arrays, whose way through the disk is no part of the proportion.
+    drop(scratch);
+    let limit = expected.scratch.as_ref().map(|scratch| scratch.limit);
+    line("time", time::describe(job, &layout, &expected.forecast, network.as_ref(), limit));
     let files = job.output.files.iter().chain(&job.output.folder);
     line("output", files.map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "));
     line("checkpoints", job.checkpoint.describe());
