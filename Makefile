@@ -1,6 +1,6 @@
 # Everything that is done with the project; `make help` lists it.
 
-.PHONY: help test tools lint docs unit doctests python python-interop python-api python-wheel onnx mpi slurm two-hosts fresh-machine deny bench bench-collectives bench-blur bench-copies bench-gather bench-large bench-networks bench-onnx bench-reconstruction bench-shards bench-studies bench-tiling bench-tomography neon fuzz soak fmt clean
+.PHONY: help test tools lint docs unit doctests python python-interop python-api python-wheel onnx mpi slurm two-hosts fresh-machine deny bench bench-collectives bench-blur bench-copies bench-gather bench-large bench-networks bench-onnx bench-reconstruction bench-scratch bench-shards bench-studies bench-tiling bench-tomography neon fuzz soak fmt clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -225,6 +225,14 @@ bench-shards: tools $(BENCH_PYTHON)
 		--show "plain_efficiency:{:.1%} plain" --show "exchange_seconds:{:.4f} s in messages" \
 		--peer "threads=target/release/examples/bench_shards" \
 		--peer "Open MPI=mpirun.openmpi -n 2 target/openmpi/release/examples/bench_shards"
+
+# A volume of 512³ voxels in a scratch folder, with at most 2 GB of memory.
+bench-scratch: SIZE = 512
+bench-scratch: VIEWS = 256
+bench-scratch: LIMIT = 2GB
+bench-scratch: $(BENCH_PYTHON) ## a job larger than memory: bits, bytes and memory against the plan
+	cargo build --release
+	$(BENCH_PYTHON) bench/scratch.py --size $(SIZE) --views $(VIEWS) --limit $(LIMIT) --folder target/bench-scratch $(OPTIONS)
 
 # An image of 16384² in shards, on four processes with 3 GB of address space each. PHOTOGRAPHS is a folder of pictures.
 LARGE = target/bench-large

@@ -8,6 +8,7 @@ use haloscope_job::Job;
 
 use crate::exit::{Code, Misuse};
 use crate::onnx::DeviceArguments;
+use crate::scratch::ScratchArguments;
 
 /// The options of `haloscope check`.
 #[derive(clap::Args, Clone)]
@@ -21,6 +22,9 @@ pub(crate) struct Arguments {
 
     #[command(flatten)]
     device: DeviceArguments,
+
+    #[command(flatten)]
+    scratch: ScratchArguments,
 }
 
 /// Prints the plan of the job.
@@ -37,6 +41,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
     if let Some(device) = arguments.device.device {
         job = job.on_device(device);
     }
+    let job = arguments.scratch.apply(job);
     let plan = job.check_processes(ranks, together).map_err(Misuse::error)?;
     crate::print(&plan.to_string())?;
     Ok(Code::Success)

@@ -20,6 +20,7 @@ mod plan;
 mod problem;
 mod ranks;
 mod reconstruct;
+mod scratch;
 mod submit;
 mod threads;
 mod trace;

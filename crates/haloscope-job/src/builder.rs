@@ -123,6 +123,12 @@ impl JobBuilder {
         self.section("preparation", keys)
     }
 
+    /// `[memory]`; `scratch` is a folder for arrays that are larger than memory.
+    #[must_use]
+    pub fn memory(self, keys: impl FnOnce(Keys) -> Keys) -> Self {
+        self.section("memory", keys)
+    }
+
     /// One of `[[operators]]`, of this kind.
     #[must_use]
     pub fn operator(mut self, kind: &str, keys: impl FnOnce(Keys) -> Keys) -> Self {

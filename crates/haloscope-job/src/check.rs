@@ -53,13 +53,16 @@ impl Job {
 
 fn check(job: &Job, ranks: usize, together: usize) -> Result<JobPlan> {
     // In the order of a run, so that the same fault is found first.
+    let scratch = job.open_scratch()?;
     let mut layout = Layout::survey(job, ranks, job.may_be_sharded(ranks))?;
     let network = job.open_network((Machine::detect().cores / ranks).max(1), &layout.image)?;
     let choice = job.compare_layouts(&layout, network.as_ref(), ranks)?;
     let job = &job.in_layout(choice.is_sharded);
     layout.read_first(job)?;
-    let mut expected = Expected::of(job, &layout, ranks, network.as_ref())?;
-    expected.check(ranks, ranks / together)?;
+    let expected = Expected::of(job, &layout, ranks, network.as_ref())?;
+    let processes = ranks / together;
+    let mut expected = expected.in_scratch(job, &layout, network.as_ref(), ranks, processes)?;
+    expected.check(ranks, processes)?;
     job.output.check_writable()?;
     let mut shapes = Vec::new();
     for recipe in &*layout.recipes {
@@ -83,6 +86,7 @@ fn check(job: &Job, ranks: usize, together: usize) -> Result<JobPlan> {
     }
     let mut warnings = layout.warnings(job)?;
     warnings.extend(doubt);
+    warnings.extend(expected.scratch.as_ref().and_then(crate::ScratchPlan::warning));
     let checkpoints = job.checkpoint.open()?;
     let mut lines = Vec::new();
     let mut line = |name: &'static str, value: String| lines.push((name, value));
@@ -127,14 +131,22 @@ fn check(job: &Job, ranks: usize, together: usize) -> Result<JobPlan> {
         }
     }
     let available = Machine::detect().memory_available_bytes;
+    // A scratch folder has a limit of its own.
+    let available = available.filter(|_| expected.scratch.is_none());
     let available =
         available.map_or_else(String::new, |bytes| format!("; {} are available", gigabytes(bytes)));
     line("memory", expected.describe(ranks, together) + &available);
+    if let Some(scratch) = &expected.scratch {
+        line("disk", scratch.describe_traffic());
+    }
     if let Some(device) = network.as_ref().and_then(|network| expected.describe_device(network)) {
         line("device", device);
     }
     line("messages", describe_messages(job, &expected.forecast));
-    line("time", time::describe(job, &layout, &expected.forecast, network.as_ref()));
+    // What is tried is in memory: a few views visit all of the arrays, whose way through the disk is no part of the proportion.
+    drop(scratch);
+    let limit = expected.scratch.as_ref().map(|scratch| scratch.limit);
+    line("time", time::describe(job, &layout, &expected.forecast, network.as_ref(), limit));
     let files = job.output.files.iter().chain(&job.output.folder);
     line("output", files.map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "));
     line("checkpoints", job.checkpoint.describe());

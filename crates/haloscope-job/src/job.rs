@@ -17,6 +17,7 @@ use crate::document::{Document, Place, Section};
 use crate::saving::Resuming;
 use crate::sections::files::{CheckpointPlan, OutputPlan, StartPlan};
 use crate::sections::measurements::{ImageFile, Source};
+use crate::sections::memory::MemoryPlan;
 use crate::sections::operators::Entry;
 use crate::sections::preparation::PreparationPlan;
 use crate::sections::prior::{PriorKind, PriorPlan};
@@ -39,7 +40,7 @@ const PLACES: [&str; 6] = [
 ];
 
 /// All sections that a job file may have.
-pub(crate) const SECTIONS: [&str; 12] = [
+pub(crate) const SECTIONS: [&str; 13] = [
     "image",
     "measurements",
     "preparation",
@@ -52,6 +53,7 @@ pub(crate) const SECTIONS: [&str; 12] = [
     "truth",
     "output",
     "checkpoint",
+    "memory",
 ];
 
 /// A reconstruction: what is measured, how, what is known of the image, and what is to be made of it.
@@ -75,6 +77,7 @@ pub struct Job {
     pub(crate) truth: Option<TruthPlan>,
     pub(crate) output: OutputPlan,
     pub(crate) checkpoint: CheckpointPlan,
+    pub(crate) memory: MemoryPlan,
     pub(crate) resuming: Resuming,
     /// The keys and values of the file, for reports.
     pub(crate) settings: Vec<(String, String)>,
@@ -263,6 +266,7 @@ impl Job {
         let checkpoint = top
             .section("checkpoint", |section| CheckpointPlan::read(section, &standard))?
             .unwrap_or(standard);
+        let memory = top.section("memory", MemoryPlan::read)?.unwrap_or_default();
         let fingerprint =
             top.fingerprint(&DECISIVE, &PLACES) + &solver.fingerprint(stop.iterations);
         let name = document.name.clone();
@@ -280,6 +284,7 @@ impl Job {
             truth,
             output,
             checkpoint,
+            memory,
             resuming: Resuming::Refuse,
             settings: top.settings(),
             notices: Vec::new(),

@@ -111,7 +111,7 @@ impl Layout {
         let mut layout = match &job.measurements {
             Source::Simulation(simulation) => {
                 if let Some(shape) = simulation.announced_shape() {
-                    memory::check_image(&shape, if in_parts { 1 } else { here })?;
+                    memory::check_image(job, &shape, if in_parts { 1 } else { here })?;
                 }
                 if let Some(file) = job.truth_in_parts().filter(|_| in_parts) {
                     let (shape, _) = file.outline()?;
@@ -127,7 +127,7 @@ impl Layout {
                 let measured = file.survey()?;
                 let shape = [&[1, 1], &measured.shape[..]].concat();
                 let image = image_shape(job, &shape)?;
-                memory::check_image(&image, if in_parts { 1 } else { here })?;
+                memory::check_image(job, &image, if in_parts { 1 } else { here })?;
                 let scanned = Scanned::new(shape, measured.angles.as_deref(), false);
                 Self::new(job, image, |_, beam| {
                     let row = |_: &[usize]| file.load_row();
@@ -148,7 +148,7 @@ impl Layout {
                     Seen::of(job, first).check(job).map_err(|error| files.refuse(&error))?;
                 }
                 let image = image_shape(job, &first.shape)?;
-                memory::check_image(&image, if in_parts { 1 } else { here })?;
+                memory::check_image(job, &image, if in_parts { 1 } else { here })?;
                 let (shape, mut kept) = (first.shape, BTreeMap::from([(0, first.kept)]));
                 let scanned = |file: usize, beam: &Beam| {
                     let shape = if file == 0 {
@@ -186,7 +186,7 @@ impl Layout {
     /// The layout of a job as the other ranks have it.
     fn follow(job: &Job, here: usize, in_parts: bool, facts: Facts) -> Result<Self> {
         if !in_parts {
-            memory::check_image(&facts.image, here)?;
+            memory::check_image(job, &facts.image, here)?;
         }
         let layout = Self::new(job, facts.image, |file, _| Ok(facts.scans.get(&file).cloned()))?;
         Ok(Self { range: facts.range.map(f64::from_bits), ..layout })

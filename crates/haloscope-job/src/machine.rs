@@ -1,5 +1,7 @@
 //! What the machine has: cores, memory, instruction sets.
 
+use std::path::Path;
+
 use serde::Serialize;
 
 /// What a job can use of this machine.
@@ -22,9 +24,7 @@ pub struct Machine {
 impl Machine {
     /// Looks at the machine.
     pub fn detect() -> Self {
-        let limit = read_number("/sys/fs/cgroup/memory.max");
-        let used = read_number("/sys/fs/cgroup/memory.current");
-        let left = limit.zip(used).map(|(limit, used)| limit.saturating_sub(used));
+        let (limit, left) = control_groups();
         let free = kilobytes("/proc/meminfo", "MemAvailable:");
         let total = kilobytes("/proc/meminfo", "MemTotal:");
         Self {
@@ -52,8 +52,33 @@ pub(crate) fn address_space_left() -> Option<u64> {
     Some(limit.saturating_sub(kilobytes("/proc/self/status", "VmSize:")?))
 }
 
-fn read_number(path: &str) -> Option<u64> {
-    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+/// The memory that the control groups of this process (version 2) may have, and what is left of it: the least of its own group and of
+/// those around it. What a group keeps of files can be given up, and does not count as used.
+fn control_groups() -> (Option<u64>, Option<u64>) {
+    let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+    // In a container its own group is the root of all that it sees.
+    let folders = Path::new(own).ancestors().map(|group| Path::new("/sys/fs/cgroup").join(group));
+    let limits = folders.filter_map(|folder| group_limit(&folder));
+    limits.fold((None, None), |(limit, left), (next, rest)| {
+        let least =
+            |known: Option<u64>, next: u64| Some(known.map_or(next, |known| known.min(next)));
+        (least(limit, next), least(left, rest))
+    })
+}
+
+/// The limit of a control group, if it has one, and what is left of it.
+fn group_limit(folder: &Path) -> Option<(u64, u64)> {
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).ok();
+    let limit: u64 = read("memory.max")?.trim().parse().ok()?;
+    let used: u64 = read("memory.current")?.trim().parse().ok()?;
+    let files = |text: String| {
+        let line =
+            text.lines().find_map(|line| line.strip_prefix("inactive_file ").map(str::to_owned));
+        line?.trim().parse::<u64>().ok()
+    };
+    let files = read("memory.stat").and_then(files).unwrap_or(0);
+    Some((limit, limit.saturating_sub(used.saturating_sub(files))))
 }
 
 /// A field of a file of the system that is in kilobytes, in bytes.
@@ -90,4 +115,25 @@ fn instruction_sets() -> Vec<&'static str> {
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn instruction_sets() -> Vec<&'static str> {
     Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_control_group_leaves_what_its_files_can_give_up() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let write = |name: &str, text: &str| {
+            std::fs::write(folder.path().join(name), text).expect("written")
+        };
+        assert_eq!(group_limit(folder.path()), None);
+        write("memory.max", "max\n");
+        write("memory.current", "700\n");
+        assert_eq!(group_limit(folder.path()), None);
+        write("memory.max", "1000\n");
+        assert_eq!(group_limit(folder.path()), Some((1000, 300)));
+        write("memory.stat", "anon 100\ninactive_file 500\n");
+        assert_eq!(group_limit(folder.path()), Some((1000, 800)));
+    }
 }

@@ -15,6 +15,7 @@ use crate::choice::LayoutChoice;
 use crate::devices::{describe_device, transfer_seconds};
 use crate::layout::Layout;
 use crate::machine::{Machine, address_space_left};
+use crate::scratch::{ScratchPlan, Share};
 use crate::sections::files::StartPlan;
 use crate::sections::measurements::Source;
 use crate::sections::operators::Recipe;
@@ -33,6 +34,8 @@ pub struct Expected {
     other_bytes: u64,
     /// Those of them that all ranks of one process share.
     shared_bytes: u64,
+    /// The files of its large arrays, if it has a scratch folder.
+    pub scratch: Option<ScratchPlan>,
 }
 
 impl Expected {
@@ -100,7 +103,7 @@ impl Expected {
         let other_bytes = preparation.other.max(others).min(rank_bytes);
         let weights = forecast.ranks.iter().map(|share| share.memory.weights).max();
         let shared_bytes = (weights.unwrap_or(0) as u64).min(other_bytes.max(1)).min(rank_bytes);
-        Ok(Self { forecast, layout: None, rank_bytes, other_bytes, shared_bytes })
+        Ok(Self { forecast, layout: None, rank_bytes, other_bytes, shared_bytes, scratch: None })
     }
 
     /// Of an image in shards. The first rank holds a truth that is no file as a whole until it has sent the parts of it.
@@ -172,7 +175,7 @@ impl Expected {
         let weights = forecast.ranks.iter().map(|share| share.memory.weights).max();
         let shared_bytes = (weights.unwrap_or(0) as u64).min(other_bytes.max(1));
         let rank_bytes = (truth + whole).max(other_bytes).max(job.bytes_before_shrinking()?);
-        Ok(Self { forecast, layout: None, rank_bytes, other_bytes, shared_bytes })
+        Ok(Self { forecast, layout: None, rank_bytes, other_bytes, shared_bytes, scratch: None })
     }
 
     /// The bytes of so many ranks in so many processes.
@@ -186,6 +189,9 @@ impl Expected {
 
     /// Refuses what does not fit on this machine, which has `here` of the ranks in so many processes.
     pub(crate) fn check(&self, here: usize, processes: usize) -> Result<()> {
+        if let Some(scratch) = &self.scratch {
+            return scratch.check();
+        }
         // A replicated image has other ways to be denoised.
         let choice = self.forecast.choice.as_ref();
         let has_tiles =
@@ -200,15 +206,43 @@ impl Expected {
         check_address_space(self.bytes(together, 1), address_space_left())
     }
 
+    /// The same with large arrays in files, if the job has a scratch folder, of `here` ranks on this machine in so many processes.
+    pub(crate) fn in_scratch(
+        mut self,
+        job: &Job,
+        layout: &Layout,
+        network: Option<&NetworkDenoiser>,
+        here: usize,
+        processes: usize,
+    ) -> Result<Self> {
+        let of_network = |share: &forecast::Share| share.memory.weights + share.memory.activations;
+        let of_network = self.forecast.ranks.iter().map(of_network).max().unwrap_or(0) as u64;
+        let share = Share { all: self.rank_bytes, network: of_network.min(self.rank_bytes) };
+        let ranks = (here, here.div_ceil(processes.max(1)));
+        self.scratch = ScratchPlan::of(job, layout, network, &share, ranks)?;
+        Ok(self)
+    }
+
     /// How much it is for so many ranks, of which each process has `together`.
     #[must_use]
     pub fn describe(&self, ranks: usize, together: usize) -> String {
+        if let Some(scratch) = &self.scratch {
+            return scratch.describe();
+        }
         format!("about {}{}", size(self.bytes(together, 1)), whose(ranks, together))
     }
 
     /// The same as the words that begin a run.
     #[must_use]
     pub fn announce(&self, ranks: usize, together: usize) -> String {
+        if let Some(scratch) = &self.scratch {
+            return format!(
+                "about {} of memory and {} of {}",
+                size(scratch.memory_bytes),
+                size(scratch.file_bytes),
+                scratch.folder.display()
+            );
+        }
         format!("about {} of memory{}", size(self.bytes(together, 1)), whose(ranks, together))
     }
 
@@ -242,6 +276,7 @@ impl Expected {
             "shared_bytes": self.shared_bytes,
             "available_bytes": Machine::detect().memory_available_bytes,
             "layout": self.layout,
+            "scratch": self.scratch,
             "tiles": tiles.map_or(0, haloscope::tiling::TilePlan::len),
             "window": tiles.map(|tiles| tiles.window().to_vec()),
             "shards": self.forecast.shards.as_ref().map(ShardPlan::grid),
@@ -355,8 +390,12 @@ fn whose(ranks: usize, together: usize) -> String {
 
 /// Refuses images of which this machine cannot hold even the few that every method needs on each of its ranks, before one
 /// is made.
-pub(crate) fn check_image(shape: &[usize], here: usize) -> Result<()> {
+pub(crate) fn check_image(job: &Job, shape: &[usize], here: usize) -> Result<()> {
     let of_rank = bytes_of(shape).saturating_mul(4);
+    if let Some((options, folder)) = job.memory.options()? {
+        let needed = of_rank.saturating_mul(here as u64);
+        return job.memory.check_room(&options.folder, needed, folder.free);
+    }
     check(of_rank.saturating_mul(here as u64), "or more machines")?;
     check_address_space(of_rank, address_space_left())
 }
@@ -450,6 +489,7 @@ mod tests {
             rank_bytes: 900_000_000,
             other_bytes: 800_000_000,
             shared_bytes: 600_000_000,
+            scratch: None,
         };
         assert_eq!(expected.bytes(4, 1), 1_500_000_000);
         assert_eq!(expected.bytes(4, 4), 3_300_000_000);

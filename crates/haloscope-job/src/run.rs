@@ -12,18 +12,20 @@ use haloscope::image::Space;
 use haloscope::solve::{FolderLock, State, gather_records};
 use haloscope::{Array, io};
 use haloscope_comm::{Collectives, Context};
+use haloscope_scratch::Scratch;
 
 use crate::error::{Error, Result};
 use crate::facts::Facts;
 use crate::iterate::{Iterated, iterate};
 use crate::layout::{DARK, Layout};
-use crate::memory::Expected;
+use crate::memory::{Expected, size};
 use crate::observer::{Event, Observer};
 use crate::outcome::{Ending, Outcome};
 use crate::prepare::{Acquired, Distribution, Prepared};
 use crate::quality::Quality;
 use crate::saving::{Resuming, Saving, lock_output};
 use crate::scale::Clipped;
+use crate::scratch::ScratchPlan;
 use crate::sections::files::is_picture;
 use crate::shards::spatial_regions;
 use crate::{Job, devices, report};
@@ -116,6 +118,8 @@ struct Ready {
     devices: Vec<String>,
     /// Seconds of the preparation.
     preparation: f64,
+    /// Large arrays are in files while it lives.
+    scratch: Option<Scratch>,
     /// Keeps other runs out of the folder of pictures.
     _output: Option<FolderLock>,
 }
@@ -123,6 +127,8 @@ struct Ready {
 impl Ready {
     /// The job with its layout settled, and its run.
     fn new(ctx: &Context, job: &Job, told: &mut Told<'_>) -> haloscope::Result<(Job, Self)> {
+        // Before anything large is made, and as long as the run.
+        let scratch = agree(ctx, job.open_scratch())?;
         let mut layout = Layout::of(ctx, job)?;
         told.end_stage("reading the job and its data");
         let network = agree(ctx, job.share_network(ctx, &layout.image))?;
@@ -141,6 +147,7 @@ impl Ready {
         };
         let output = lock_output(ctx, job, saving.is_some(), told)?;
         let mut warnings = agree(ctx, layout.warnings(job))?;
+        warnings.extend(expected.scratch.as_ref().and_then(ScratchPlan::warning));
         told.end_stage("opening the network and the folders");
         let begin = Instant::now();
         let acquired = Acquired::new(ctx, job, layout, network.as_deref(), Distribution::Both)?;
@@ -174,6 +181,7 @@ impl Ready {
             operators,
             devices,
             preparation,
+            scratch,
             _output: output,
         };
         Ok((settled, ready))
@@ -241,6 +249,10 @@ impl Ready {
             });
         }
         told.end_stage("writing the result");
+        if let Some(scratch) = &self.scratch {
+            let peak = size(scratch.usage().peak);
+            told.detail(&format!("the files of the scratch folder had {peak} at most"));
+        }
         if let Some(saving) = saving.as_mut().filter(|_| ctx.is_root() && !is_cut_short) {
             saving.finish();
         }
@@ -255,8 +267,9 @@ fn expect(
     layout: &Layout,
     network: Option<&NetworkDenoiser>,
 ) -> haloscope::Result<Expected> {
-    let expected = Expected::of(job, layout, ctx.size(), network);
     let (here, processes) = (ctx.local_size(), ctx.local_size() / ctx.process_size());
+    let expected = Expected::of(job, layout, ctx.size(), network)
+        .and_then(|expected| expected.in_scratch(job, layout, network, here, processes));
     agree(ctx, expected.and_then(|expected| expected.check(here, processes).map(|()| expected)))
 }
 

@@ -25,6 +25,9 @@ const RAYS: usize = 1 << 25;
 /// Images above this many pixels are not made for a trial.
 const MOST_PIXELS: usize = 1 << 28;
 
+/// The arrays of a trial in memory, in images.
+const TRIED: u64 = 4;
+
 /// How often the norm for a step size applies the operators forward and back: so often for blurs, and less for scans.
 const NORM: f64 = 23.0;
 
@@ -34,9 +37,11 @@ pub(crate) fn describe(
     layout: &Layout,
     forecast: &Forecast,
     network: Option<&NetworkDenoiser>,
+    scratch_limit: Option<u64>,
 ) -> String {
     let pixels: usize = layout.image.iter().product();
-    if pixels > MOST_PIXELS {
+    let is_too_large = |limit: u64| TRIED * 4 * pixels as u64 > limit;
+    if pixels > MOST_PIXELS || scratch_limit.is_some_and(is_too_large) {
         return "not estimated for an image of this size; the first iteration tells".into();
     }
     match estimate(job, layout, forecast, network) {

@@ -21,6 +21,10 @@ mod stack;
 use haloscope_job::Machine;
 use pyo3::prelude::*;
 
+/// Arrays of jobs with a scratch folder are in its files.
+#[global_allocator]
+static ALLOCATOR: haloscope_scratch::Allocator = haloscope_scratch::Allocator;
+
 /// The command `haloscope`, with the arguments of the process behind the first; `program` are the words that start it again.
 #[pyfunction]
 fn command(py: Python<'_>, program: Vec<String>, arguments: Vec<String>) -> u8 {

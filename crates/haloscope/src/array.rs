@@ -1,9 +1,11 @@
 //! Arithmetic over whole arrays, with the same bits on any number of threads.
 //!
-//! Sums are those of [`image`](crate::image): they do not depend on how the elements are divided.
+//! Sums are those of [`image`](crate::image): they do not depend on how the elements are divided. Arrays in a scratch folder are
+//! visited piece by piece.
 
 use std::borrow::Cow;
 
+use haloscope_scratch::{Visited, in_pieces};
 use ndarray::{ArrayD, ArrayRef, IxDyn};
 use rayon::prelude::*;
 
@@ -68,9 +70,14 @@ pub(crate) fn row_of(array: &View) -> usize {
 /// The smallest and the largest value, ignoring NaN; +∞ and −∞ for an empty array.
 #[must_use]
 pub fn extremes(image: &View) -> (f32, f32) {
-    image.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), value| {
-        (low.min(*value), high.max(*value))
-    })
+    let start = (f32::INFINITY, f32::NEG_INFINITY);
+    let next = |(low, high): (f32, f32), value: &f32| (low.min(*value), high.max(*value));
+    let Some(values) = image.as_slice() else { return image.iter().fold(start, next) };
+    let mut found = start;
+    in_pieces(values.len(), &[Visited::read(values)], |piece| {
+        found = values[piece].iter().fold(found, next);
+    });
+    found
 }
 
 /// `y ← a x + y`.
@@ -91,11 +98,7 @@ pub fn scale_and_add(y: &mut [f32], b: f32, x: &[f32]) {
 
 /// `y ← a y`.
 pub fn scale(y: &mut [f32], a: f32) {
-    y.par_chunks_mut(PIECE).for_each(|piece| {
-        for value in piece {
-            *value *= a;
-        }
-    });
+    map_slice(y, |value| value * a);
 }
 
 /// The elements in memory order.
@@ -135,10 +138,13 @@ pub(crate) fn standard(array: Array) -> Array {
 /// If the arrays differ in length.
 pub(crate) fn update(y: &mut [f32], x: &[f32], f: impl Fn(&mut f32, f32) + Sync) {
     assert_eq!(x.len(), y.len(), "arrays of different lengths");
-    y.par_chunks_mut(PIECE).zip(x.par_chunks(PIECE)).for_each(|(y, x)| {
-        for (y, &x) in y.iter_mut().zip(x) {
-            f(y, x);
-        }
+    in_pieces(y.len(), &[Visited::read(y), Visited::read(x)], |piece| {
+        let (y, x) = (&mut y[piece.clone()], &x[piece]);
+        y.par_chunks_mut(PIECE).zip(x.par_chunks(PIECE)).for_each(|(y, x)| {
+            for (y, &x) in y.iter_mut().zip(x) {
+                f(y, x);
+            }
+        });
     });
 }
 
@@ -152,24 +158,46 @@ pub(crate) fn update_from_two(
     f: impl Fn(&mut f32, f32, f32) + Sync,
 ) {
     assert!(a.len() == y.len() && b.len() == y.len(), "arrays of different lengths");
-    let pairs = a.par_chunks(PIECE).zip(b.par_chunks(PIECE));
-    y.par_chunks_mut(PIECE).zip(pairs).for_each(|(y, (a, b))| {
-        for (y, (&a, &b)) in y.iter_mut().zip(a.iter().zip(b)) {
-            f(y, a, b);
-        }
+    in_pieces(y.len(), &[Visited::read(y), Visited::read(a), Visited::read(b)], |piece| {
+        let pairs = a[piece.clone()].par_chunks(PIECE).zip(b[piece.clone()].par_chunks(PIECE));
+        y[piece].par_chunks_mut(PIECE).zip(pairs).for_each(|(y, (a, b))| {
+            for (y, (&a, &b)) in y.iter_mut().zip(a.iter().zip(b)) {
+                f(y, a, b);
+            }
+        });
     });
 }
 
 /// Replaces every value by `f` of it.
 pub(crate) fn map_in_place(array: &mut Array, f: impl Fn(f32) -> f32 + Sync) {
     match array.as_slice_mut() {
-        Some(values) => values.par_chunks_mut(PIECE).for_each(|piece| {
+        Some(values) => map_slice(values, f),
+        None => array.mapv_inplace(f),
+    }
+}
+
+fn map_slice(values: &mut [f32], f: impl Fn(f32) -> f32 + Sync) {
+    in_pieces(values.len(), &[Visited::read(values)], |piece| {
+        values[piece].par_chunks_mut(PIECE).for_each(|piece| {
             for value in piece {
                 *value = f(*value);
             }
-        }),
-        None => array.mapv_inplace(f),
+        });
+    });
+}
+
+/// A copy of an array in standard layout.
+pub(crate) fn copy_of(array: &Array) -> Array {
+    let Some(values) = array.as_slice() else { return array.clone() };
+    if !haloscope_scratch::is_active() {
+        return array.clone();
     }
+    let mut copy = Array::zeros(array.raw_dim());
+    let to = slice_mut(&mut copy);
+    in_pieces(values.len(), &[Visited::read(values), Visited::written(to)], |piece| {
+        to[piece.clone()].copy_from_slice(&values[piece]);
+    });
+    copy
 }
 
 /// A sum in eight interleaved parts, which the compiler can keep in vector registers.

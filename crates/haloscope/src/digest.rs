@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use haloscope_scratch::{Visited, in_pieces};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::array::View;
@@ -31,7 +32,12 @@ impl Digest {
     #[must_use]
     pub fn of(array: &View) -> Self {
         let mut digest = Self::default();
-        digest.add(array);
+        match array.as_slice() {
+            Some(values) => in_pieces(values.len(), &[Visited::read(values)], |piece| {
+                digest.add(&values[piece]);
+            }),
+            None => digest.add(array),
+        }
         digest
     }
 

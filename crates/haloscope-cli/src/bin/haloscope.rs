@@ -3,6 +3,10 @@
 
 use std::process::ExitCode;
 
+/// Arrays of jobs with a scratch folder are in its files.
+#[global_allocator]
+static ALLOCATOR: haloscope_scratch::Allocator = haloscope_scratch::Allocator;
+
 fn main() -> ExitCode {
     haloscope_cli::main()
 }

@@ -15,6 +15,7 @@ use crate::exit::{Agreed, Code};
 use crate::interrupt::{self, Signal};
 use crate::onnx::DeviceArguments;
 use crate::ranks::RankArguments;
+use crate::scratch::ScratchArguments;
 use crate::trace::TraceArguments;
 use watch::Watch;
 
@@ -34,6 +35,9 @@ pub(crate) struct Arguments {
 
     #[command(flatten)]
     device: DeviceArguments,
+
+    #[command(flatten)]
+    scratch: ScratchArguments,
 
     #[command(flatten)]
     run: RunArguments,
@@ -67,13 +71,14 @@ struct Printing {
 /// Reconstructs, and reports on rank 0.
 pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
     let (path, device) = (arguments.job.clone(), arguments.device.device);
+    let scratch = arguments.scratch.clone();
     let resuming = match (arguments.resume, arguments.start_over) {
         (true, _) => Resuming::Latest,
         (_, true) => Resuming::Never,
         _ => Resuming::Refuse,
     };
     arguments.run.run(move |ctx| {
-        let job = agree(ctx, Job::from_file(&path))?.resuming(resuming);
+        let job = scratch.apply(agree(ctx, Job::from_file(&path))?.resuming(resuming));
         Ok(match device {
             Some(device) => job.on_device(device),
             None => job,

@@ -7,6 +7,7 @@ pub(crate) mod data_files;
 pub(crate) mod files;
 mod kernel;
 pub(crate) mod measurements;
+pub(crate) mod memory;
 pub(crate) mod operators;
 pub(crate) mod placement;
 pub(crate) mod preparation;

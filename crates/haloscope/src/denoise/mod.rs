@@ -17,6 +17,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use haloscope_scratch::{Visited, in_pieces};
+
 use crate::array::{Array, View};
 use crate::error::{Error, Result};
 use crate::image::{Image, Layout};
@@ -149,7 +151,21 @@ impl<D: Denoiser + ?Sized> Denoiser for Arc<D> {
 
 /// Rejects arrays that are not images, before they spread through the reconstruction.
 pub(crate) fn check_finite(what: &'static str, image: &View) -> Result<()> {
-    match image.iter().position(|value| !value.is_finite()) {
+    let is_bad = |value: &f32| !value.is_finite();
+    let bad = match image.as_slice() {
+        None => image.iter().position(is_bad),
+        Some(values) => {
+            let mut found = None;
+            in_pieces(values.len(), &[Visited::read(values)], |piece| {
+                if found.is_none() {
+                    let begin = piece.start;
+                    found = values[piece].iter().position(is_bad).map(|index| begin + index);
+                }
+            });
+            found
+        }
+    };
+    match bad {
         None => Ok(()),
         Some(index) => Err(Error::Numeric {
             what: what.into(),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use haloscope_nn::engine::{ENGINES, Engine, EngineOptions, EnginePlan, PlanStep, Scratch};
 use haloscope_nn::models::{Model, Sigma};
 use haloscope_nn::{Footprint, Shape};
+use haloscope_scratch::{done, piece_bytes};
 use ndarray::{ArrayD, IxDyn};
 
 use super::{Denoiser, NoiseLevel, check_finite};
@@ -248,6 +249,9 @@ impl Members {
         let values = values.as_slice().expect("standard layout");
         let mut output = vec![0.0; values.len()];
         let mut input = Vec::with_capacity(self.shape.count());
+        // What lies in a scratch folder is given up behind the slices.
+        let together = piece_bytes().map(|bytes| bytes / 8);
+        let mut begin = 0;
         for first in (0..members).step_by(self.shape.batch()) {
             input.clear();
             for index in first..first + self.shape.batch() {
@@ -256,7 +260,14 @@ impl Members {
                     level.append_map(index / parts, index % parts, pixels, &mut input);
                 }
             }
-            run(&input, &mut output[first * member..][..self.shape.batch() * member])?;
+            let end = (first + self.shape.batch()) * member;
+            run(&input, &mut output[first * member..end])?;
+            let is_last = end == values.len();
+            if together.is_some_and(|together| is_last || end - begin >= together) {
+                done(&values[begin..end]);
+                done(&output[begin..end]);
+                begin = end;
+            }
         }
         Ok(ArrayD::from_shape_vec(IxDyn(image.shape()), output).expect("as many as the image has"))
     }

@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use haloscope_nn::Stop;
+use haloscope_scratch::{Visited, in_pieces};
 use ndarray::ArrayViewMutD;
 use rayon::prelude::*;
 
@@ -157,10 +158,15 @@ impl<'a> Slab<'a> {
         let following = f32::midpoint(1.0, (1.0 + 4.0 * self.momentum * self.momentum).sqrt());
         let factor = (self.momentum - 1.0) / following;
         // What is ahead is the next dual; both become what follows from them.
-        self.ahead.par_iter_mut().zip(self.dual.par_iter_mut()).for_each(|(ahead, dual)| {
-            let (next, old) = (*ahead, *dual);
-            *ahead = next + factor * (next - old);
-            *dual = next;
+        let visited = [Visited::read(&self.ahead), Visited::read(&self.dual)];
+        let (ahead, dual) = (&mut self.ahead, &mut self.dual);
+        in_pieces(ahead.len(), &visited, |piece| {
+            let pairs = ahead[piece.clone()].par_iter_mut().zip(dual[piece].par_iter_mut());
+            pairs.for_each(|(ahead, dual)| {
+                let (next, old) = (*ahead, *dual);
+                *ahead = next + factor * (next - old);
+                *dual = next;
+            });
         });
         self.momentum = following;
     }
@@ -202,15 +208,18 @@ impl<'a> Slab<'a> {
             add_runs(&mut sums[1], [here], &|[a]: [f32; 1]| f64::from(a) * f64::from(a));
             sums
         };
-        (0..lines)
-            .into_par_iter()
-            .with_min_len(64)
-            .filter(|line| is_own(*line))
-            .fold(Default::default, add)
-            .reduce(Default::default, |mut sums: [Sum; 2], others| {
-                sums.iter_mut().zip(&others).for_each(|(sum, other)| sum.merge(other));
-                sums
-            })
+        let merge = |mut sums: [Sum; 2], others: [Sum; 2]| {
+            sums.iter_mut().zip(&others).for_each(|(sum, other)| sum.merge(other));
+            sums
+        };
+        let mut total: [Sum; 2] = Default::default();
+        let visited = [Visited::read(&self.estimate), Visited::read(&self.before)];
+        in_pieces(lines, &visited, |piece| {
+            let lines = piece.into_par_iter().with_min_len(64).filter(|line| is_own(*line));
+            let found = lines.fold(Default::default, add).reduce(Default::default, merge);
+            total = merge(std::mem::take(&mut total), found);
+        });
+        total
     }
 
     /// Makes the estimate the one of the dual.

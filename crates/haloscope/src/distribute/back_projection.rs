@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use haloscope_comm::{Collectives, Context, partition};
 use haloscope_nn::Stop;
+use haloscope_scratch::{Visited, done, in_pieces, piece_bytes};
 
 use super::agree::agree;
 use super::dealt_rows::DealtRows;
@@ -22,6 +23,9 @@ use crate::region::is_empty;
 
 /// Values of filtered views that all ranks have at a time, unless one round of the operators has more: 16 MB.
 const STRIPE: usize = 1 << 22;
+
+/// The pieces of a scratch folder that a stripe of filtered views has in memory.
+pub const STRIPE_PIECES: usize = 8;
 
 /// The image by filtered back-projection of a scan whose views are dealt to the operators of `stack`: operator `g` of `n` has
 /// the views `g`, `g + n`, `g + 2n` and so on ([`Grouping::Interleaved`](crate::physics::tomography::Grouping)). `plan` is of
@@ -166,6 +170,8 @@ impl Source<'_> {
     ) -> Result<()> {
         let Self { ctx, planes, groups, .. } = *self;
         let size = plan.view_len();
+        // Every stripe visits the image, which may be in a scratch folder.
+        let stripe = piece_bytes().map_or(stripe, |bytes| stripe.max(STRIPE_PIECES * bytes / 4));
         let together = groups * (stripe / (groups * planes * size).max(1)).max(1);
         // A rank that fails goes on with what it has, so that nobody waits for it; in the end all know.
         let mut outcome = Ok(());
@@ -209,6 +215,11 @@ impl Source<'_> {
             for plane in 0..self.planes {
                 let begin = (plane * count + at) * size;
                 values.extend_from_slice(&part[begin..begin + size]);
+            }
+        }
+        for group in 0..self.groups.min(views.len()) {
+            if let Ok(part) = (self.part)(views[group] % self.groups) {
+                done(&slice(part));
             }
         }
         Ok(values)
@@ -273,7 +284,10 @@ pub(super) fn smear(
             .map(|(view, values)| (*view, &values[plane * size..(plane + 1) * size]))
             .collect();
         let (now, rest) = lines.split_at_mut((end - begin) * plan.line_len());
-        plan.smear_rows(rows.clone(), &of_plane, begin - plane * count, now);
+        in_pieces(end - begin, &[Visited::read(now)], |piece| {
+            let part = &mut now[piece.start * plan.line_len()..piece.end * plan.line_len()];
+            plan.smear_rows(rows.clone(), &of_plane, begin + piece.start - plane * count, part);
+        });
         lines = rest;
     }
 }

@@ -33,7 +33,7 @@ use crate::error::Result;
 
 pub use agree::{agree, agree_on_root};
 pub use assignment::Assignment;
-pub use back_projection::{back_project, back_project_shards};
+pub use back_projection::{STRIPE_PIECES, back_project, back_project_shards};
 pub use denoiser::{Cutting, Dealing, DenoiserOptions, DistributedDenoiser, LocalTiles};
 pub use factory::Factory;
 pub use fidelity::{DistributedFidelity, FidelityFactory, FidelityReduction};

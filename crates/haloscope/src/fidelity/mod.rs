@@ -14,6 +14,7 @@ mod poisson;
 use std::borrow::Cow;
 use std::fmt;
 
+use haloscope_scratch::{Visited, in_pieces};
 use rayon::prelude::*;
 
 use crate::array::{Array, View, slice_mut, standard, update};
@@ -177,11 +178,15 @@ impl<'a> Pair<'a> {
         const PIECE: usize = 1 << 14;
         let mut result = Array::zeros(self.shape);
         let values = result.as_slice_mut().expect("an array that was just made is contiguous");
-        let pieces = self.u.par_chunks(PIECE).zip(self.y.par_chunks(PIECE));
-        values.par_chunks_mut(PIECE).zip(pieces).for_each(|(values, (u, y))| {
-            for (value, (&u, &y)) in values.iter_mut().zip(u.iter().zip(y)) {
-                *value = f(u, y);
-            }
+        let visited = [Visited::read(&self.u), Visited::read(&self.y), Visited::written(values)];
+        in_pieces(values.len(), &visited, |piece| {
+            let (u, y) = (&self.u[piece.clone()], &self.y[piece.clone()]);
+            let pieces = u.par_chunks(PIECE).zip(y.par_chunks(PIECE));
+            values[piece].par_chunks_mut(PIECE).zip(pieces).for_each(|(values, (u, y))| {
+                for (value, (&u, &y)) in values.iter_mut().zip(u.iter().zip(y)) {
+                    *value = f(u, y);
+                }
+            });
         });
         result
     }

@@ -38,11 +38,17 @@ pub(crate) use window::{Needed, WindowPlan};
 /// assert_eq!((image.layout(), image.norm()?), (&Layout::Replicated, 4.0));
 /// # Ok::<(), haloscope::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub struct Image {
     layout: Layout,
     /// In standard layout.
     local: Array,
+}
+
+impl Clone for Image {
+    fn clone(&self) -> Self {
+        Self { layout: self.layout.clone(), local: array::copy_of(&self.local) }
+    }
 }
 
 impl From<Array> for Image {

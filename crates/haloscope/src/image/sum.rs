@@ -5,6 +5,7 @@
 //! total is rounded once. Exact additions may be taken in any order, so threads and ranks may divide the runs as they like.
 //! Runs begin at multiples of eight of the whole array: parts of it must begin there, too.
 
+use haloscope_scratch::{Visited, in_pieces};
 use rayon::prelude::*;
 
 /// The elements that are added in f64 before their sum is added exactly.
@@ -211,11 +212,20 @@ pub(crate) fn sum_of<const N: usize>(
     if tasks == 1 {
         return add(Sum::default(), 0);
     }
-    let sums = (0..tasks).into_par_iter().fold(Sum::default, add);
-    sums.reduce(Sum::default, |mut sum, other| {
+    let merge = |mut sum: Sum, other: Sum| {
         sum.merge(&other);
         sum
-    })
+    };
+    let mut total: Option<Sum> = None;
+    in_pieces(tasks, &arrays.map(|array| Visited::read(array)), |range| {
+        let sums = range.into_par_iter().fold(Sum::default, add);
+        let sum = sums.reduce(Sum::default, merge);
+        total = Some(match total.take() {
+            Some(before) => merge(before, sum),
+            None => sum,
+        });
+    });
+    total.unwrap_or_default()
 }
 
 /// The exact sum of the partial sums of values in f64, over the runs of one row.

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use super::refine::{End, Monitor, NO_CURVATURE, finite};
 use super::system::{System, add, multiply_add};
-use crate::array::Array;
+use crate::array::{Array, copy_of};
 use crate::error::Result;
 
 /// Improves `x`, whose residual is `r`, until the monitor ends it.
@@ -14,7 +14,7 @@ pub(super) fn sweep<S: System + ?Sized>(
     mut r: Array,
     monitor: &mut Monitor,
 ) -> Result<End> {
-    let mut direction = r.clone();
+    let mut direction = copy_of(&r);
     let mut squares = system.dot(&r, &r)?;
     let mut largest_curvature = 0.0_f64;
     loop {

@@ -8,7 +8,7 @@
 use std::ops::ControlFlow;
 
 use super::{Ending, LeastSquaresOptions, LinearIteration, Report, Solution};
-use crate::array::Array;
+use crate::array::{Array, copy_of};
 use crate::error::{Error, Result};
 
 /// Curvatures below this fraction of the largest one seen are rounding errors of f32: following them
@@ -99,7 +99,7 @@ impl Monitor<'_> {
         self.best.norm = norm;
         match &mut self.best.image {
             Some(image) => image.assign(x),
-            None => self.best.image = Some(x.clone()),
+            None => self.best.image = Some(copy_of(x)),
         }
     }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::map::elements_mut;
 use super::system::add;
-use crate::array::{Array, scale_and_add, slice, update_from_two};
+use crate::array::{Array, copy_of, scale_and_add, slice, update_from_two};
 use crate::error::Result;
 
 /// `b`, in standard layout.
@@ -33,9 +33,9 @@ impl<'a> RightSide<'a> {
     /// The array.
     pub(super) fn to_array(&self) -> Result<Array> {
         match self {
-            Self::Whole(b) => Ok(b.as_ref().clone()),
+            Self::Whole(b) => Ok(copy_of(b)),
             Self::Shifted { adjoint, shift, center } => {
-                let mut b = adjoint.as_ref().clone();
+                let mut b = copy_of(adjoint);
                 add(&mut b, *shift, center)?;
                 Ok(b)
             }

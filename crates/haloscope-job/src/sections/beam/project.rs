@@ -142,6 +142,11 @@ impl Projector {
         }
     }
 
+    /// Whether it is one of volumes whose detector stands upright.
+    pub(crate) fn is_upright(&self) -> bool {
+        matches!(self, Self::Space(space) if space.is_upright())
+    }
+
     /// What it measures, without the batch.
     pub(crate) fn measurement_shape(&self) -> Vec<usize> {
         match self {

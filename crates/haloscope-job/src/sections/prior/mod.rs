@@ -130,10 +130,13 @@ impl PriorPlan {
 
     /// Whether images are clamped or scaled around a network.
     pub(crate) fn has_range(&self) -> bool {
-        // An image that turns out to be from 0 to 1 is not scaled; that it may be counts.
-        let scales = matches!(&self.kind, PriorKind::Network(network)
-            if network.scale != Scale::Given(0.0, 1.0));
-        self.clamp.is_some() || scales
+        self.clamp.is_some() || self.may_scale()
+    }
+
+    /// Whether images may be scaled around a network. One that turns out to be from 0 to 1 is not.
+    pub(crate) fn may_scale(&self) -> bool {
+        matches!(&self.kind, PriorKind::Network(network)
+            if network.scale != Scale::Given(0.0, 1.0))
     }
 
     /// Whether its bits depend on the number of ranks, because the job asks for tiles that suit them.

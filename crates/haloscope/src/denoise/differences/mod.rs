@@ -4,6 +4,7 @@
 //! axis minus this one, and zero at the end. Everything is done row by row, so that the inner loops have no
 //! conditions. A part of an image has faces: what lies beside it along each axis, one pixel thick.
 
+use haloscope_scratch::{Visited, in_pieces};
 use rayon::prelude::*;
 
 use crate::array::Array;
@@ -71,7 +72,7 @@ pub(crate) fn add_gradient(
     after: &[Array],
 ) {
     let rows = Rows::of(shape);
-    dual.par_chunks_mut(rows.length).enumerate().for_each(|(index, to)| {
+    visit_dual(dual, shape, &[Visited::read(image)], |index, to| {
         let (plane, row) = (index / rows.count, index % rows.count);
         let (channel, axis) = (plane / rows.dimensions(), plane % rows.dimensions());
         let begin = channel * rows.pixels() + row * rows.length;
@@ -109,7 +110,7 @@ pub(crate) fn gradient_adjoint_into(
 ) {
     let rows = Rows::of(shape);
     let differences = rows.length - usize::from(ends[rows.axes.len()]);
-    result.par_chunks_mut(rows.length).enumerate().for_each(|(index, to)| {
+    visit_image(result, shape, dual, |index, to| {
         to.fill(0.0);
         let (channel, row) = (index / rows.count, index % rows.count);
         for (axis, (&(size, stride), ends)) in rows.axes.iter().zip(ends).enumerate() {
@@ -155,8 +156,62 @@ pub(crate) fn lengths(gradient: &[f32], shape: &[usize]) -> Vec<f32> {
     lengths
 }
 
+/// Calls with every row of a dual and its index. A dual in a scratch folder is visited by rows of the image, those of all channels and
+/// axes together, with other arrays of which each step needs what lies there.
+fn visit_dual(
+    dual: &mut [f32],
+    shape: &[usize],
+    others: &[Visited],
+    visit: impl Fn(usize, &mut [f32]) + Sync,
+) {
+    let rows = Rows::of(shape);
+    if !haloscope_scratch::is_active() {
+        let all = dual.par_chunks_mut(rows.length).enumerate();
+        return all.for_each(|(index, row)| visit(index, row));
+    }
+    let (plane, planes) = (rows.pixels(), dual.len() / rows.pixels().max(1));
+    let mut arrays: Vec<Visited> = dual.chunks(plane.max(1)).map(Visited::read).collect();
+    if planes == rows.dimensions() {
+        arrays.extend_from_slice(others);
+    }
+    in_pieces(rows.count, &arrays, |piece| {
+        let begin = piece.start * rows.length;
+        let taken = dual.par_chunks_mut(plane).enumerate().flat_map(|(number, plane)| {
+            let part = &mut plane[begin..piece.end * rows.length];
+            let first = number * rows.count + piece.start;
+            part.par_chunks_mut(rows.length).enumerate().map(move |(row, to)| (first + row, to))
+        });
+        taken.for_each(|(index, row)| visit(index, row));
+    });
+}
+
+/// Calls with every row of an image and its index; what is computed there needs what lies there of a dual.
+fn visit_image(
+    image: &mut [f32],
+    shape: &[usize],
+    dual: &[f32],
+    visit: impl Fn(usize, &mut [f32]) + Sync,
+) {
+    let rows = Rows::of(shape);
+    if !haloscope_scratch::is_active() || image.len() != rows.pixels() {
+        let all = image.par_chunks_mut(rows.length).enumerate();
+        return all.for_each(|(index, row)| visit(index, row));
+    }
+    let planes = dual.chunks(rows.pixels().max(1)).map(Visited::read);
+    let arrays: Vec<Visited> = std::iter::once(Visited::written(image)).chain(planes).collect();
+    in_pieces(rows.count, &arrays, |piece| {
+        let part = &mut image[piece.start * rows.length..piece.end * rows.length];
+        let all = part.par_chunks_mut(rows.length).enumerate();
+        all.for_each(|(row, to)| visit(piece.start + row, to));
+    });
+}
+
 /// Shortens the vectors of pixels that are longer than `radius`.
 pub(crate) fn project(dual: &mut [f32], shape: &[usize], radius: f32) {
+    if haloscope_scratch::is_active() && dual.len() == Rows::of(shape).pixels() * (shape.len() - 2)
+    {
+        return project_in_pieces(dual, shape, radius);
+    }
     let pixels = Rows::of(shape).pixels();
     let planes = shape[1] * Rows::of(shape).dimensions();
     let mut factors = lengths(dual, shape);
@@ -166,6 +221,31 @@ pub(crate) fn project(dual: &mut [f32], shape: &[usize], radius: f32) {
     dual.par_chunks_mut(pixels).enumerate().for_each(|(plane, values)| {
         let factors = &factors[plane / planes * pixels..][..pixels];
         values.iter_mut().zip(factors).for_each(|(value, factor)| *value *= factor);
+    });
+}
+
+/// The same for one image of one channel, in pieces of a scratch folder: the lengths of a piece are all that is held beside it.
+fn project_in_pieces(dual: &mut [f32], shape: &[usize], radius: f32) {
+    let rows = Rows::of(shape);
+    let pixels = rows.pixels();
+    let arrays: Vec<Visited> = dual.chunks(pixels).map(Visited::read).collect();
+    in_pieces(rows.count, &arrays, |piece| {
+        let part = piece.start * rows.length..piece.end * rows.length;
+        let mut factors = vec![0.0_f32; part.len()];
+        factors.par_chunks_mut(rows.length).enumerate().for_each(|(row, to)| {
+            let begin = part.start + row * rows.length;
+            for plane in dual.chunks(pixels) {
+                to.iter_mut().zip(&plane[begin..]).for_each(|(to, value)| *to += value * value);
+            }
+            for value in to {
+                let length = value.sqrt();
+                *value = radius / length.max(radius).max(f32::MIN_POSITIVE);
+            }
+        });
+        dual.par_chunks_mut(pixels).for_each(|plane| {
+            let values = plane[part.clone()].iter_mut().zip(&factors);
+            values.for_each(|(value, factor)| *value *= factor);
+        });
     });
 }
 

@@ -270,6 +270,17 @@ fn read_pixel(
     v: f64,
     u: f64,
 ) -> f32 {
+    // Between four pixels, where nearly all places are: the same numbers without calls for the floors.
+    if u >= 0.0 && v >= 0.0 {
+        let (i, j) = (v as usize, u as usize);
+        if j + 1 < columns && there.start <= i && i + 1 < there.end {
+            let (across, along) = ((u - j as f64) as f32, (v - i as f64) as f32);
+            let at = (i - there.start) * columns + j;
+            let between = |at: usize| values[at] + across * (values[at + 1] - values[at]);
+            let (low, high) = (between(at), between(at + columns));
+            return low + along * (high - low);
+        }
+    }
     let below = v.floor();
     if !(below >= -1.0 && below < rows as f64) {
         return 0.0;

@@ -13,6 +13,7 @@ mod prepare;
 mod reconstruct;
 mod resample;
 mod shadow;
+mod slabs;
 mod space;
 mod spatial;
 mod strip;

@@ -1,5 +1,7 @@
 //! A scan of a volume in units of voxels, and the layouts of volumes that projectors step through.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use super::geometry::{Rays, View3d};
@@ -85,11 +87,22 @@ pub(super) fn layout([depth, height, width]: [usize; 3], axis: usize) -> [(usize
 
 /// The volume as planes of an axis: rows of z for planes of y and x.
 pub(super) fn planes(volume: &[f32], size: [usize; 3], axis: usize) -> Vec<f32> {
+    planes_of(volume, size, axis, 0..layout(size, axis)[0].0)
+}
+
+/// Some of the planes.
+pub(super) fn planes_of(
+    volume: &[f32],
+    size: [usize; 3],
+    axis: usize,
+    numbers: Range<usize>,
+) -> Vec<f32> {
     let [_, lines, elements] = layout(size, axis);
-    let mut planes = vec![0.0; volume.len()];
     let area = lines.0 * elements.0;
+    let mut planes = vec![0.0; numbers.len() * area];
     planes.par_chunks_mut(TOGETHER * area).enumerate().for_each(|(task, planes)| {
-        walk(size, axis, task * TOGETHER, planes.len() / area, |from, to| {
+        let first = numbers.start + task * TOGETHER;
+        walk(size, axis, first, planes.len() / area, |from, to| {
             planes[to] = volume[from];
         });
     });

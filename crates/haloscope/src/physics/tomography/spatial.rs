@@ -120,6 +120,13 @@ impl Tomography3d {
         self.space.factor
     }
 
+    /// Whether the columns of the detector are along z in all views, and no ray is nearer to z than to x or y: such scans have
+    /// the fast projector.
+    #[must_use]
+    pub fn is_upright(&self) -> bool {
+        self.upright
+    }
+
     /// How the volume is scanned.
     #[must_use]
     pub fn scan(&self) -> &Scan3d {

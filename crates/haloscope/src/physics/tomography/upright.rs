@@ -11,6 +11,7 @@ use rayon::prelude::*;
 
 use super::geometry::Rays;
 use super::resample::{MARGIN, Points, SLACK, add_scaled, blend, interpolate, spread};
+use super::slabs::Slabs;
 use super::space::{Place, Space, add_from_planes, planes};
 
 /// Views that one task measures together, sharing the planes that it has in cache.
@@ -147,86 +148,140 @@ fn columns(space: &Space, views: std::ops::Range<usize>, axis: usize) -> Vec<(us
 /// The integrals along all rays, or only some of them if somebody asks for an end.
 pub(super) fn forward(space: &Space, volume: &[f32], measurement: &mut [f32]) {
     let [rows, width] = space.detector;
-    let depth = space.size[0];
     let stop = Stop::current();
     for axis in [1, 2] {
-        let volume = planes(volume, space.size, axis);
-        let lines = space.size[3 - axis];
         let tasks = measurement.par_chunks_mut(READ_VIEWS * rows * width).enumerate();
+        if let Some(slabs) = Slabs::of(space.size, axis) {
+            // The sums of all views stay until the last slab.
+            let mut readings: Vec<Reading> =
+                tasks.map(|(task, part)| Reading::new(space, axis, task, part.len())).collect();
+            slabs.read(volume, |first, planes| {
+                if !stop.is_requested() {
+                    readings.par_iter_mut().for_each(|reading| reading.add(space, first, planes));
+                }
+            });
+            let tasks = measurement.par_chunks_mut(READ_VIEWS * rows * width);
+            tasks.zip(&readings).for_each(|(part, reading)| reading.finish(space, part));
+            continue;
+        }
+        let volume = planes(volume, space.size, axis);
         tasks.for_each(|(task, measurement)| {
             if stop.is_requested() {
                 return;
             }
-            let first = task * READ_VIEWS;
-            let views = first..first + measurement.len() / (rows * width);
-            let columns = columns(space, views, axis);
-            let mut sums = vec![0.0; columns.len() * (rows + SLACK)];
-            let mut line = vec![0.0; depth + 2 * MARGIN];
-            for (number, plane) in volume.chunks_exact(lines * depth).enumerate() {
-                for ((_, column), sums) in columns.iter().zip(sums.chunks_exact_mut(rows + SLACK)) {
-                    let Some((across, points)) = column.cross(number, rows) else { continue };
-                    let to = &mut line[MARGIN..MARGIN + depth];
-                    let Some((below, fraction)) = below(across, lines) else { continue };
-                    let part = |i: isize| {
-                        let i = usize::try_from(i).ok().filter(|&i| i < lines)?;
-                        Some(&plane[i * depth..(i + 1) * depth])
-                    };
-                    blend(part(below), part(below + 1), fraction, to);
-                    interpolate(&line, points, sums);
-                }
-            }
-            for ((view, column), sums) in columns.iter().zip(sums.chunks_exact(rows + SLACK)) {
-                for (ray, &sum) in sums[..rows].iter().enumerate() {
-                    let row = (view - first) * rows + column.row(ray, rows);
-                    let weight = column.weight(ray) * space.factor;
-                    measurement[row * width + column.number] = weight as f32 * sum;
-                }
-            }
+            let mut reading = Reading::new(space, axis, task, measurement.len());
+            reading.add(space, 0, &volume);
+            reading.finish(space, measurement);
         });
+    }
+}
+
+/// What some views read of a volume, plane by plane.
+struct Reading {
+    axis: usize,
+    /// The first of the views.
+    first: usize,
+    columns: Vec<(usize, Column)>,
+    sums: Vec<f32>,
+}
+
+impl Reading {
+    /// Of the views of a task that measures so many values.
+    fn new(space: &Space, axis: usize, task: usize, values: usize) -> Self {
+        let [rows, width] = space.detector;
+        let first = task * READ_VIEWS;
+        let columns = columns(space, first..first + values / (rows * width), axis);
+        let sums = vec![0.0; columns.len() * (rows + SLACK)];
+        Self { axis, first, columns, sums }
+    }
+
+    /// Adds what is in some planes, from number `first` on.
+    fn add(&mut self, space: &Space, first: usize, planes: &[f32]) {
+        let (rows, depth, lines) = (space.detector[0], space.size[0], space.size[3 - self.axis]);
+        let mut line = vec![0.0; depth + 2 * MARGIN];
+        for (number, plane) in planes.chunks_exact(lines * depth).enumerate() {
+            let sums = self.sums.chunks_exact_mut(rows + SLACK);
+            for ((_, column), sums) in self.columns.iter().zip(sums) {
+                let Some((across, points)) = column.cross(first + number, rows) else { continue };
+                let to = &mut line[MARGIN..MARGIN + depth];
+                let Some((below, fraction)) = below(across, lines) else { continue };
+                let part = |i: isize| {
+                    let i = usize::try_from(i).ok().filter(|&i| i < lines)?;
+                    Some(&plane[i * depth..(i + 1) * depth])
+                };
+                blend(part(below), part(below + 1), fraction, to);
+                interpolate(&line, points, sums);
+            }
+        }
+    }
+
+    /// Writes the integrals to what its views measure.
+    fn finish(&self, space: &Space, measurement: &mut [f32]) {
+        let [rows, width] = space.detector;
+        for ((view, column), sums) in self.columns.iter().zip(self.sums.chunks_exact(rows + SLACK))
+        {
+            for (ray, &sum) in sums[..rows].iter().enumerate() {
+                let row = (view - self.first) * rows + column.row(ray, rows);
+                let weight = column.weight(ray) * space.factor;
+                measurement[row * width + column.number] = weight as f32 * sum;
+            }
+        }
     }
 }
 
 /// The transpose of [`forward`].
 pub(super) fn adjoint(space: &Space, measurement: &[f32], volume: &mut [f32]) {
-    let [rows, width] = space.detector;
-    let depth = space.size[0];
-    volume.fill(0.0);
-    let stop = Stop::current();
     for axis in [1, 2] {
-        let lines = space.size[3 - axis];
+        if let Some(slabs) = Slabs::of(space.size, axis) {
+            slabs.write(volume, axis == 1, |first, planes| {
+                spread_views(space, axis, measurement, first, planes);
+            });
+            continue;
+        }
+        if axis == 1 {
+            volume.fill(0.0);
+        }
         let mut sums = vec![0.0; volume.len()];
-        let mut first = 0;
-        while first < space.views.len() && !stop.is_requested() {
-            let views = first..(first + WRITE_VIEWS).min(space.views.len());
-            first = views.end;
-            let columns = columns(space, views, axis);
-            let mut values = vec![0.0; columns.len() * (rows + 2 * MARGIN)];
-            values.par_chunks_mut(rows + 2 * MARGIN).zip(&columns).for_each(
-                |(values, (view, column))| {
-                    for (ray, value) in values[MARGIN..MARGIN + rows].iter_mut().enumerate() {
-                        let row = view * rows + column.row(ray, rows);
-                        let weight = column.weight(ray) * space.factor;
-                        *value = weight as f32 * measurement[row * width + column.number];
-                    }
-                },
-            );
-            sums.par_chunks_mut(lines * depth).enumerate().for_each(|(number, plane)| {
-                let mut line = vec![0.0; depth + SLACK];
-                let values = values.chunks_exact(rows + 2 * MARGIN);
-                for ((_, column), values) in columns.iter().zip(values) {
-                    let Some((across, points)) = column.cross(number, rows) else { continue };
-                    let Some((below, fraction)) = below(across, lines) else { continue };
-                    line.fill(0.0);
-                    spread(values, points, &mut line);
-                    for (i, weight) in [(below, 1.0 - fraction), (below + 1, fraction)] {
-                        if let Some(i) = usize::try_from(i).ok().filter(|&i| i < lines) {
-                            add_scaled(weight, &line[..depth], &mut plane[i * depth..][..depth]);
-                        }
+        spread_views(space, axis, measurement, 0, &mut sums);
+        add_from_planes(&sums, space.size, axis, volume);
+    }
+}
+
+/// Adds what all views spread over some planes of an axis, from number `first` on.
+fn spread_views(space: &Space, axis: usize, measurement: &[f32], first: usize, sums: &mut [f32]) {
+    let [rows, width] = space.detector;
+    let (depth, lines) = (space.size[0], space.size[3 - axis]);
+    let stop = Stop::current();
+    let mut begin = 0;
+    while begin < space.views.len() && !stop.is_requested() {
+        let views = begin..(begin + WRITE_VIEWS).min(space.views.len());
+        begin = views.end;
+        let columns = columns(space, views, axis);
+        let mut values = vec![0.0; columns.len() * (rows + 2 * MARGIN)];
+        values.par_chunks_mut(rows + 2 * MARGIN).zip(&columns).for_each(
+            |(values, (view, column))| {
+                for (ray, value) in values[MARGIN..MARGIN + rows].iter_mut().enumerate() {
+                    let row = view * rows + column.row(ray, rows);
+                    let weight = column.weight(ray) * space.factor;
+                    *value = weight as f32 * measurement[row * width + column.number];
+                }
+            },
+        );
+        sums.par_chunks_mut(lines * depth).enumerate().for_each(|(number, plane)| {
+            let mut line = vec![0.0; depth + SLACK];
+            let values = values.chunks_exact(rows + 2 * MARGIN);
+            for ((_, column), values) in columns.iter().zip(values) {
+                let Some((across, points)) = column.cross(first + number, rows) else { continue };
+                let Some((below, fraction)) = below(across, lines) else { continue };
+                line.fill(0.0);
+                spread(values, points, &mut line);
+                for (i, weight) in [(below, 1.0 - fraction), (below + 1, fraction)] {
+                    if let Some(i) = usize::try_from(i).ok().filter(|&i| i < lines) {
+                        add_scaled(weight, &line[..depth], &mut plane[i * depth..][..depth]);
                     }
                 }
-            });
-        }
-        add_from_planes(&sums, space.size, axis, volume);
+            }
+        });
     }
 }
 

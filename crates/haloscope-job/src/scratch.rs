@@ -1,0 +1,332 @@
+//! What a job with a scratch folder takes of the disk and of memory, before it takes it.
+//!
+//! Arrays above a threshold are in files. They are visited piece by piece, and nothing of a piece stays in memory after the visit, so
+//! that the bytes of an iteration are those of its visits: each array that is read or changed is read once, and each that is changed is
+//! written once. `V` below is an image, `M` all measurements.
+
+use std::path::PathBuf;
+
+use haloscope::denoise::NetworkDenoiser;
+use haloscope::{Error, Result};
+use haloscope_scratch::{Folder, Options, Scratch};
+use serde::Serialize;
+
+use crate::Job;
+use crate::layout::Layout;
+use crate::machine::{Machine, address_space_left};
+use crate::memory::size;
+use crate::sections::memory::MemoryPlan;
+use crate::sections::operators::Recipe;
+use crate::sections::prior::PriorKind;
+
+/// What the program, its threads and small arrays take beside all that is counted.
+const BASE: u64 = 64_000_000;
+
+/// Pieces of arrays that are in memory at once: of several arrays, each with the one before and the one after.
+const PIECES: u64 = 6;
+
+/// The bytes of a run or an iteration that go through the scratch folder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct DiskTraffic {
+    /// Bytes that are read.
+    pub read: u64,
+    /// Bytes that are written.
+    pub written: u64,
+}
+
+/// A job with its large arrays in files.
+#[derive(Clone, Debug, Serialize)]
+pub struct ScratchPlan {
+    /// The folder of the files.
+    pub folder: PathBuf,
+    /// The bytes that a process should have in memory at most.
+    pub limit: u64,
+    /// Arrays of at least so many bytes are in files.
+    pub threshold: usize,
+    /// The most bytes of the files of this machine at once.
+    pub file_bytes: u64,
+    /// The bytes of a process that have to be in memory at once.
+    pub memory_bytes: u64,
+    /// What is read and written in an iteration after the first, or in the run of a method without iterations; `None` where it is
+    /// not forecast.
+    pub traffic: Option<DiskTraffic>,
+    /// Bytes that the folder has room for.
+    pub free: u64,
+    /// Whether its files are in memory themselves.
+    pub is_memory: bool,
+    /// The bytes of all processes of this machine that have to be in memory at once, and of the address space of one.
+    #[serde(skip)]
+    all_processes: u64,
+    #[serde(skip)]
+    addresses: u64,
+    /// Whether most of the memory is that of a network.
+    #[serde(skip)]
+    is_of_network: bool,
+    /// What is refused, with its place in the job file.
+    #[serde(skip)]
+    plan: MemoryPlan,
+    #[serde(skip)]
+    is_direct: bool,
+}
+
+/// What a forecast says of a rank, as far as it matters here.
+pub(crate) struct Share {
+    /// Its most bytes, of all kinds.
+    pub all: u64,
+    /// Those of them that are weights and what a network computes with.
+    pub network: u64,
+}
+
+impl ScratchPlan {
+    /// Of a job that has a folder, on so many ranks of this machine of which each process has `together`.
+    pub(crate) fn of(
+        job: &Job,
+        layout: &Layout,
+        network: Option<&NetworkDenoiser>,
+        share: &Share,
+        (here, together): (usize, usize),
+    ) -> Result<Option<Self>> {
+        let Some((options, folder)) = job.memory.options()? else { return Ok(None) };
+        let image = 4 * layout.image.iter().product::<usize>() as u64;
+        let measured = layout.recipes.iter().map(Recipe::measured_values);
+        let of_values = |values: usize| 4 * (layout.image[0] * values) as u64;
+        let largest = of_values(measured.clone().max().unwrap_or(0));
+        let all = of_values(measured.sum());
+        // Operators on volumes cut them into bricks, and are given room for their sums; filtered views are a copy.
+        let extra = image + largest.max(all.min(stripe(&options)));
+        let of_rank = share.all.saturating_sub(share.network).saturating_add(extra);
+        let file_bytes = of_rank.saturating_mul(here as u64);
+        // The measurement of an operator with its sums, or a stripe of filtered views and what is sent of it.
+        let operators = (2 * largest).max(2 * all.min(stripe(&options)));
+        let pieces = PIECES * options.piece as u64;
+        let together = together.max(1) as u64;
+        let memory_bytes = BASE + (share.network + operators + pieces) * together;
+        let traffic = (here == 1).then(|| traffic(job, layout, network, &options)).flatten();
+        let Options { folder: path, limit, threshold, .. } = options;
+        Ok(Some(Self {
+            folder: path,
+            limit,
+            threshold,
+            file_bytes,
+            memory_bytes,
+            traffic,
+            free: folder.free,
+            is_memory: folder.is_memory,
+            all_processes: memory_bytes.saturating_mul((here as u64).div_ceil(together)),
+            addresses: of_rank.saturating_mul(together).saturating_add(memory_bytes),
+            is_of_network: share.network > operators + pieces,
+            plan: job.memory.clone(),
+            is_direct: job.solver.method.is_direct(),
+        }))
+    }
+
+    /// Refuses what does not fit.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.plan.check_room(&self.folder, self.file_bytes, self.free)?;
+        if self.memory_bytes > self.limit {
+            let remedy = if self.is_of_network {
+                "most of it for its network: raise `limit`, or give the network a `memory_budget` in [prior]"
+            } else {
+                "for pieces of its arrays and twice the measurement of an operator: raise `limit`, or divide a scan into more \
+                 `groups`"
+            };
+            return Err(self.plan.refuse(format!(
+                "the limit is {} of memory, and a process needs about {} beside its files, {remedy}",
+                size(self.limit),
+                size(self.memory_bytes)
+            )));
+        }
+        if let Some(available) = Machine::detect().memory_available_bytes
+            && self.all_processes > available
+        {
+            return Err(self.plan.refuse(format!(
+                "the job needs about {} of memory on this machine beside its files, and {} are available",
+                size(self.all_processes),
+                size(available)
+            )));
+        }
+        if let Some(left) = address_space_left()
+            && self.addresses > left
+        {
+            return Err(self.plan.refuse(format!(
+                "a process needs about {} of address space, in which files count, and its limit leaves {}; limit memory with \
+                 `ulimit -d` or a control group instead of `ulimit -v`",
+                size(self.addresses),
+                size(left)
+            )));
+        }
+        Ok(())
+    }
+
+    /// What may be wrong, though the job can be run.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        self.is_memory.then(|| {
+            format!(
+                "{} is in memory itself (tmpfs), so that its files take what they should save; a folder on a disk is meant",
+                self.folder.display()
+            )
+        })
+    }
+
+    /// Where the arrays are.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        format!(
+            "about {} in a process, at most {}; arrays of {} and more are in files in {}, up to {} of {} that are free",
+            size(self.memory_bytes),
+            size(self.limit),
+            size(self.threshold as u64),
+            self.folder.display(),
+            size(self.file_bytes),
+            size(self.free)
+        )
+    }
+
+    /// What goes through the disk, and how long it takes by a trial.
+    pub(crate) fn describe_traffic(&self) -> String {
+        let Some(traffic) = self.traffic else {
+            return "not forecast for this method, prior and operators; the result has the same bits".into();
+        };
+        let when = if self.is_direct { "in the run" } else { "per iteration" };
+        let (read, written) = (size(traffic.read), size(traffic.written));
+        let words = format!("about {read} read and {written} written {when}");
+        match Folder::measure_rate(&self.folder, TRIAL) {
+            Ok(rate) => {
+                let seconds = (traffic.read + traffic.written) as f64 / rate.max(1.0);
+                let rate = size(rate as u64);
+                let trial = size(TRIAL as u64);
+                format!("{words}: {seconds:.1} s at {rate}/s, measured by writing {trial}")
+            }
+            Err(error) => format!("{words}; the rate of the disk was not measured: {error}"),
+        }
+    }
+}
+
+/// The bytes that are written to learn how fast a disk is.
+const TRIAL: usize = 64_000_000;
+
+/// The bytes of filtered views that are back-projected together.
+fn stripe(options: &Options) -> u64 {
+    haloscope::distribute::STRIPE_PIECES as u64 * options.piece as u64
+}
+
+impl Job {
+    /// The same job with its large arrays in files of a folder, and at most so many bytes of each process in memory; without a
+    /// limit, that of the job, or what is available. The result has the same bits.
+    #[must_use]
+    pub fn in_scratch(mut self, folder: &std::path::Path, limit: Option<u64>) -> Self {
+        self.memory = self.memory.with(folder, limit);
+        self
+    }
+
+    /// Opens the scratch folder, if the job has one: large arrays are in files while the result lives.
+    pub(crate) fn open_scratch(&self) -> Result<Option<Scratch>> {
+        let Some((options, _)) = self.memory.options()? else { return Ok(None) };
+        let refused = |error: std::io::Error| match error.kind() {
+            std::io::ErrorKind::Unsupported => {
+                Error::Unsupported { file: "scratch".into(), reason: error.to_string() }
+            }
+            _ => self.memory.refuse(format!("{}: {error}", options.folder.display())),
+        };
+        Scratch::open(&options).map(Some).map_err(refused)
+    }
+}
+
+/// Reads and writes of images, in images.
+#[derive(Clone, Copy, Default)]
+struct Visits(u64, u64);
+
+impl std::ops::Add for Visits {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0, self.1 + other.1)
+    }
+}
+
+/// An operator on a volume: planes of y, bricks for planes of x, and those.
+const FORWARD: Visits = Visits(3, 1);
+/// Planes of y, bricks of planes of x, and both together.
+const ADJOINT: Visits = Visits(2, 3);
+/// The next term of a sum.
+const ADD: Visits = Visits(2, 1);
+/// `x − γ ∇f(x)`.
+const DESCEND: Visits = Visits(2, 1);
+/// `x + λ C r`, in the array of `r`.
+const CORRECT: Visits = Visits(3, 1);
+/// What is clamped, scaled or scaled back.
+const CHANGE: Visits = Visits(1, 1);
+/// Slices are checked, and go through the network.
+const DENOISE: Visits = Visits(2, 1);
+/// A copy of the image and its change ahead.
+const EXTRAPOLATE: Visits = Visits(3, 2);
+/// The length of the image and of its change.
+const MEASURE: Visits = Visits(3, 0);
+/// The adjoint of the gradient, the next image, the point ahead, the gradient, and its projection.
+const DUAL_STEP: Visits = Visits(3 + 2 + 3 + 4 + 3, 1 + 1 + 1 + 3 + 3);
+
+/// What an iteration reads and writes, where that is known: for scans of a volume on one rank, with squares as the fidelity.
+fn traffic(
+    job: &Job,
+    layout: &Layout,
+    network: Option<&NetworkDenoiser>,
+    options: &Options,
+) -> Option<DiskTraffic> {
+    let [1, 1, depth, height, width] = layout.image[..] else { return None };
+    let image = 4 * (depth * height * width);
+    let scan = layout.recipes[0].scan()?;
+    let is_upright = scan.draft(0).is_ok_and(|projector| projector.is_upright());
+    // All of it could be one piece.
+    let is_cut =
+        options.piece / (image / height) < height && options.piece / (image / width) < width;
+    if !is_upright || !is_cut || image < options.threshold || job.is_sharded() {
+        return None;
+    }
+    let bytes = |values: usize| Some(4 * values).filter(|bytes| *bytes >= options.threshold);
+    let measured = layout.recipes.iter().filter_map(|recipe| bytes(recipe.measured_values()));
+    let measured: u64 = measured.sum::<usize>() as u64;
+    let operators = layout.recipes.len() as u64;
+    let image = image as u64;
+    let total = |visits: Visits, [read, written]: [u64; 2]| DiskTraffic {
+        read: visits.0 * image + read * measured,
+        written: visits.1 * image + written * measured,
+    };
+    if job.solver.method.is_direct() {
+        // Every stripe visits the image, of which then a digest is taken, and which is read to be written to its file.
+        let all: usize = layout.recipes.iter().map(Recipe::measured_values).sum();
+        let stripes = (4 * all as u64).div_ceil(stripe(options));
+        return Some(total(Visits(stripes + 1, stripes), [0, 0]));
+    }
+    if job.fidelity.name != "l2" {
+        return None;
+    }
+    let times = |visits: Visits, count: u64| Visits(visits.0 * count, visits.1 * count);
+    // Measured and compared twice, once for the value; and the residuals.
+    let data = times(FORWARD + ADJOINT, operators) + times(ADD, operators - 1);
+    let step = data + DESCEND + MEASURE;
+    let clamps = u64::from(job.prior.clamp.is_some());
+    if let (PriorKind::None, "sirt" | "os-sart") = (&job.prior.kind, job.solver.name) {
+        let subsets = job.solver.subsets(layout.recipes.len()) as u64;
+        let sums =
+            times(ADD, operators - subsets) + times(CORRECT + times(CHANGE, clamps), subsets);
+        // The difference to the data and its weights, each in the array of what was measured.
+        return Some(total(times(FORWARD + ADJOINT, operators) + sums + MEASURE, [5, 3]));
+    }
+    let prior = match (&job.prior.kind, network, job.solver.name) {
+        (PriorKind::TotalVariation { .. }, _, "primal-dual") => DUAL_STEP + times(CHANGE, clamps),
+        (PriorKind::Network(plan), Some(network), "pgd" | "fista") => {
+            let choice = plan.tiling().choose(&layout.image, network).ok()?;
+            let is_slices = network.model().network().rank() == 2;
+            if !choice.is_exact() || !is_slices {
+                return None;
+            }
+            let scaled = u64::from(job.prior.may_scale());
+            let ahead = u64::from(job.solver.name == "fista");
+            DENOISE + times(CHANGE, 2 * clamps + 2 * scaled) + times(EXTRAPOLATE, ahead)
+        }
+        (PriorKind::None, _, "pgd" | "landweber") => times(CHANGE, clamps),
+        _ => return None,
+    };
+    Some(total(step + prior, [4, 2]))
+}

@@ -1,0 +1,102 @@
+//! Which allocations are files: those of many bytes that ask for no alignment, while a scratch is open.
+//!
+//! Buffers of engines and kernels ask for cache lines or huge pages, and stay in memory.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+
+/// The system's allocator, and files for large arrays while a [`Scratch`](crate::Scratch) is open.
+///
+/// Memory that was taken from a file is given back to it, whether the scratch is still open or not.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Allocator;
+
+/// The largest alignment of arrays of numbers.
+#[cfg(target_os = "linux")]
+const PLAIN: usize = 16;
+
+#[cfg(target_os = "linux")]
+mod files {
+    use super::PLAIN;
+    use crate::registry;
+    use std::alloc::Layout;
+
+    /// Whether an allocation is to be a file.
+    pub(super) fn takes(layout: Layout) -> bool {
+        layout.size() >= registry::threshold() && layout.align() <= PLAIN
+    }
+}
+
+// SAFETY: every pointer is of the system's allocator or of a mapping, and goes back to where it is from.
+#[cfg(target_os = "linux")]
+unsafe impl GlobalAlloc for Allocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if files::takes(layout) {
+            return crate::registry::allocate(layout.size());
+        }
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if files::takes(layout) {
+            // A file begins with zeros.
+            return crate::registry::allocate(layout.size());
+        }
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, data: *mut u8, layout: Layout) {
+        if !crate::registry::free(data, layout.size()) {
+            // SAFETY: no mapping begins there, so it is the system's.
+            unsafe { System.dealloc(data, layout) }
+        }
+    }
+
+    unsafe fn realloc(&self, data: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        let next = Layout::from_size_align(size, layout.align());
+        let is_large = next.as_ref().is_ok_and(|next| files::takes(*next));
+        if !is_large && !crate::registry::has(data, layout.size()) {
+            // SAFETY: the pointer is the system's, and stays there.
+            return unsafe { System.realloc(data, layout, size) };
+        }
+        if is_large && let Some(moved) = crate::registry::resize(data, layout.size(), size) {
+            return moved;
+        }
+        // From memory to a file, or back.
+        let Ok(next) = next else { return std::ptr::null_mut() };
+        // SAFETY: the size is not zero, as the caller promises.
+        let to = unsafe { self.alloc(next) };
+        if !to.is_null() {
+            // SAFETY: both have at least so many bytes, and they are different allocations.
+            unsafe { std::ptr::copy_nonoverlapping(data, to, layout.size().min(size)) };
+            // SAFETY: it was allocated with this layout.
+            unsafe { self.dealloc(data, layout) };
+        }
+        to
+    }
+}
+
+// SAFETY: it is the system's allocator.
+#[cfg(not(target_os = "linux"))]
+unsafe impl GlobalAlloc for Allocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, data: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(data, layout) }
+    }
+
+    unsafe fn realloc(&self, data: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        unsafe { System.realloc(data, layout, size) }
+    }
+}

@@ -1,0 +1,18 @@
+//! Large arrays in files of a scratch folder.
+#![doc = include_str!("../README.md")]
+
+mod allocator;
+mod folder;
+#[cfg(target_os = "linux")]
+mod keeper;
+#[cfg(target_os = "linux")]
+mod mapping;
+#[cfg(target_os = "linux")]
+mod registry;
+mod scratch;
+mod visit;
+
+pub use allocator::Allocator;
+pub use folder::Folder;
+pub use scratch::{Options, Scratch, Usage};
+pub use visit::{Visited, done, fetch, in_pieces, is_active, piece_bytes};

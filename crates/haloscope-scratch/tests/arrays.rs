@@ -1,0 +1,181 @@
+//! Arrays in files have the values of arrays in memory, whatever is dropped of them.
+#![cfg(target_os = "linux")]
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use haloscope_scratch::{Allocator, Folder, Options, Scratch, Visited, done, in_pieces, is_active};
+
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
+
+/// What is open is of the whole process.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn open(folder: &tempfile::TempDir) -> Scratch {
+    let options =
+        Options { threshold: 1 << 20, piece: 1 << 18, ..Options::new(folder.path(), 1 << 32) };
+    Scratch::open(&options).expect("a scratch")
+}
+
+/// How many pages of an array are in memory.
+fn resident(values: &[f32]) -> usize {
+    let bytes = size_of_val(values);
+    let mut seen = vec![0_u8; bytes.div_ceil(4096)];
+    // SAFETY: the array begins at a page, and there is a byte for each of its pages.
+    let status = unsafe { libc::mincore(values.as_ptr() as *mut _, bytes, seen.as_mut_ptr()) };
+    assert_eq!(status, 0);
+    seen.iter().filter(|page| **page & 1 == 1).count()
+}
+
+#[test]
+fn large_arrays_are_files_while_a_scratch_is_open() {
+    let _turn = alone();
+    let folder = tempfile::tempdir().expect("a folder");
+    let before = vec![0.5_f32; 1 << 19];
+    let scratch = open(&folder);
+    assert_eq!(scratch.usage().bytes, 0);
+    let small = vec![1.0_f32; 1 << 10];
+    assert_eq!(scratch.usage().bytes, 0);
+    let zeros = vec![0.0_f32; 1 << 19];
+    assert_eq!(scratch.usage().bytes, 2 << 20);
+    let mut copy = zeros.clone();
+    copy[77] = 3.0;
+    drop(before);
+    assert_eq!(scratch.usage().bytes, 4 << 20);
+    // Nobody can see them.
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
+    drop(zeros);
+    assert_eq!((scratch.usage().bytes, scratch.usage().peak), (2 << 20, 4 << 20));
+    drop(scratch);
+    // They stay where they are, and new ones are in memory.
+    assert!(is_active());
+    let after = copy.clone();
+    drop(small);
+    assert!(copy == after && after[77] == 3.0);
+    drop(copy);
+    assert!(!is_active());
+}
+
+#[test]
+fn what_was_dropped_comes_back() {
+    let _turn = alone();
+    let folder = tempfile::tempdir().expect("a folder");
+    let _scratch = open(&folder);
+    let mut values: Vec<f32> = (0..3_000_001).map(|i| (i as f32 * 0.1).sin()).collect();
+    assert!(resident(&values) > 0);
+    done(&values);
+    assert_eq!(resident(&values), 0);
+    assert!(values.iter().enumerate().all(|(i, value)| *value == (i as f32 * 0.1).sin()));
+    // A part, from the middle of a page to that of another.
+    let part = 1_000_000..2_000_000;
+    values[part.clone()].iter_mut().for_each(|value| *value += 1.0);
+    done(&values[part.clone()]);
+    for (i, value) in values.iter().enumerate() {
+        let added = if part.contains(&i) { 1.0 } else { 0.0 };
+        assert_eq!(*value, (i as f32 * 0.1).sin() + added, "{i}");
+    }
+}
+
+#[test]
+fn every_step_is_visited_once_and_nothing_stays() {
+    let _turn = alone();
+    let folder = tempfile::tempdir().expect("a folder");
+    let _scratch = open(&folder);
+    for (steps, width) in [(700, 1000), (3, 400_000), (1_000_003, 1), (1, 1 << 20)] {
+        let from: Vec<f32> = (0..steps * width).map(|i| i as f32).collect();
+        let mut to = vec![0.0_f32; steps * width];
+        let (visited, mut next, mut pieces) = ([Visited::read(&from), Visited::written(&to)], 0, 0);
+        in_pieces(steps, &visited, |range| {
+            assert_eq!(range.start, next);
+            next = range.end;
+            pieces += 1;
+            let range = range.start * width..range.end * width;
+            for (to, from) in to[range.clone()].iter_mut().zip(&from[range]) {
+                *to += from * 2.0;
+            }
+        });
+        assert_eq!(next, steps);
+        assert!(steps == 1 || pieces > 1, "{pieces} pieces of {steps} steps");
+        if steps > 1 {
+            assert_eq!((resident(&from), resident(&to)), (0, 0), "{steps} × {width}");
+        }
+        assert!(to.iter().zip(&from).all(|(to, from)| *to == from * 2.0));
+    }
+}
+
+#[test]
+fn arrays_grow_and_shrink_between_memory_and_files() {
+    let _turn = alone();
+    let folder = tempfile::tempdir().expect("a folder");
+    let scratch = open(&folder);
+    let mut values = Vec::new();
+    for i in 0..2_000_000_u32 {
+        values.push(i);
+    }
+    assert!(scratch.usage().bytes >= 8_000_000);
+    values.truncate(1_000_000);
+    values.shrink_to_fit();
+    assert_eq!(scratch.usage().bytes, 4_000_000_u64.next_multiple_of(4096));
+    values.truncate(10_000);
+    values.shrink_to_fit();
+    assert_eq!(scratch.usage().bytes, 0);
+    assert!(values.iter().enumerate().all(|(i, value)| i == *value as usize));
+    // Buffers of engines ask for more than arrays do.
+    let layout = std::alloc::Layout::from_size_align(4 << 20, 64).expect("a layout");
+    // SAFETY: the layout is not empty, and the memory is freed with it.
+    unsafe {
+        let data = std::alloc::alloc(layout);
+        assert_eq!(scratch.usage().bytes, 0);
+        std::alloc::dealloc(data, layout);
+    }
+}
+
+#[test]
+fn threads_share_one_folder_and_no_other() {
+    let _turn = alone();
+    let (folder, other) = (tempfile::tempdir().expect("one"), tempfile::tempdir().expect("two"));
+    let first = open(&folder);
+    let second = open(&folder);
+    let error = Scratch::open(&Options::new(other.path(), 1 << 30)).expect_err("in use");
+    assert!(error.to_string().contains("in use by another job"), "{error}");
+    drop(first);
+    let values = vec![1.0_f32; 1 << 20];
+    assert_eq!(second.usage().bytes, 4 << 20);
+    drop((values, second));
+    drop(Scratch::open(&Options::new(other.path(), 1 << 30)).expect("nobody uses it"));
+}
+
+#[test]
+fn a_limit_holds_for_those_who_say_nothing() {
+    let _turn = alone();
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = Options { threshold: 1 << 20, ..Options::new(folder.path(), 96 << 20) };
+    let _scratch = Scratch::open(&options).expect("a scratch");
+    let mut values = vec![0.0_f32; 64 << 20];
+    for (i, value) in values.iter_mut().enumerate() {
+        *value = i as f32;
+    }
+    // The thread that watches needs a moment, however slow the machine is.
+    while resident(&values) * 4096 > 96 << 20 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert!(values.iter().enumerate().all(|(i, value)| *value == i as f32));
+}
+
+#[test]
+fn folders_that_cannot_be_used_are_refused() {
+    let _turn = alone();
+    let folder = tempfile::tempdir().expect("a folder");
+    assert!(Folder::look(folder.path()).expect("a folder").free > 0);
+    let missing = folder.path().join("missing");
+    assert!(Folder::look(&missing).is_err() && Scratch::open(&Options::new(&missing, 1)).is_err());
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").expect("written");
+    assert!(Folder::look(&file).is_err());
+    if std::path::Path::new("/dev/shm").is_dir() {
+        assert!(Folder::look("/dev/shm".as_ref()).is_ok_and(|folder| folder.is_memory));
+    }
+}
