@@ -1,8 +1,29 @@
 //! Which allocations are files: those of many bytes that ask for no alignment, while a scratch is open.
 //!
-//! Buffers of engines and kernels ask for cache lines or huge pages, and stay in memory.
+//! Buffers of engines and kernels ask for cache lines or huge pages, and stay in memory; so do those that are made within
+//! [`in_memory`].
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+thread_local! {
+    /// Whether this thread wants no files now.
+    static IN_MEMORY: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What `make` makes, of which this thread's allocations stay in memory: for buffers that are used at once and again, and that the
+/// system would write to a file in vain.
+///
+/// ```
+/// let buffer = haloscope_scratch::in_memory(|| vec![0.0_f32; 1024]);
+/// assert_eq!(buffer.len(), 1024);
+/// ```
+pub fn in_memory<T>(make: impl FnOnce() -> T) -> T {
+    let before = IN_MEMORY.replace(true);
+    let made = make();
+    IN_MEMORY.set(before);
+    made
+}
 
 /// The system's allocator, and files for large arrays while a [`Scratch`](crate::Scratch) is open.
 ///
@@ -22,7 +43,10 @@ mod files {
 
     /// Whether an allocation is to be a file.
     pub(super) fn takes(layout: Layout) -> bool {
-        layout.size() >= registry::threshold() && layout.align() <= PLAIN
+        layout.size() >= registry::threshold()
+            && layout.align() <= PLAIN
+            // A thread that ends wants nothing.
+            && !super::IN_MEMORY.try_with(std::cell::Cell::get).unwrap_or(false)
     }
 }
 

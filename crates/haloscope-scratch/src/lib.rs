@@ -12,7 +12,7 @@ mod registry;
 mod scratch;
 mod visit;
 
-pub use allocator::Allocator;
+pub use allocator::{Allocator, in_memory};
 pub use folder::Folder;
 pub use scratch::{Options, Scratch, Usage};
 pub use visit::{Visited, done, fetch, in_pieces, is_active, piece_bytes};

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use haloscope_scratch::{Visited, done, fetch, in_pieces, piece_bytes};
+use haloscope_scratch::{Visited, done, fetch, in_memory, in_pieces, piece_bytes};
 use rayon::prelude::*;
 
 use super::space::{add_from_planes, planes, planes_of};
@@ -40,12 +40,12 @@ impl Slabs {
                 let (brick, others) = rest.split_at(size.iter().product());
                 rest = others;
                 fetch(brick);
-                let planes = planes(brick, size, 2);
+                let planes = in_memory(|| planes(brick, size, 2));
                 done(brick);
                 visit(first, &planes);
             } else {
                 self.rows(&numbers).for_each(|rows| fetch(&volume[rows]));
-                let planes = planes_of(volume, self.size, 1, numbers.clone());
+                let planes = in_memory(|| planes_of(volume, self.size, 1, numbers.clone()));
                 // Only these rows are there, and one call for all is faster than one for each.
                 done(volume);
                 visit(first, &planes);
@@ -65,7 +65,7 @@ impl Slabs {
         let mut bricks = vec![0.0; if self.axis == 2 { volume.len() } else { 0 }];
         let mut rest = &mut bricks[..];
         for numbers in self.ranges() {
-            let mut planes = vec![0.0; numbers.len() * area];
+            let mut planes = in_memory(|| vec![0.0; numbers.len() * area]);
             fill(numbers.start, &mut planes);
             if self.axis == 2 {
                 let size = self.brick(&numbers);
