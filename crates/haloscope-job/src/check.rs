@@ -69,21 +69,7 @@ fn check(job: &Job, ranks: usize, together: usize) -> Result<JobPlan> {
         let operator = if job.is_sharded() { recipe.outline() } else { recipe.draft() };
         shapes.push(operator?.measurement_shape().to_vec());
     }
-    let (values, doubt) = match &job.measurements {
-        Source::Simulation(_) => (None, None),
-        Source::Files(files) if job.is_sharded() && !job.has_scan() => {
-            layout.inspect_bands(job, files, &shapes)?
-        }
-        _ => layout.inspect(job, &shapes)?,
-    };
-    match &job.start {
-        StartPlan::File(file) if job.is_sharded() && file.has_parts() => {
-            layout.check_start(file, &file.outline()?.0)?;
-            file.extremes()?;
-        }
-        StartPlan::File(file) => drop(layout.load_start(file)?),
-        _ => (),
-    }
+    let (values, doubt) = look_at_files(job, &mut layout, &shapes)?;
     let mut warnings = layout.warnings(job)?;
     warnings.extend(doubt);
     warnings.extend(expected.scratch.as_ref().and_then(crate::ScratchPlan::warning));
@@ -164,6 +150,30 @@ fn check(job: &Job, ranks: usize, together: usize) -> Result<JobPlan> {
     let image = layout.image.clone();
     expected.layout = Some(choice);
     Ok(JobPlan { lines, image, measurements: shapes, expected, warnings })
+}
+
+/// Reads the measurements and the start, and says what the values of the first file are and what may be wrong with it.
+fn look_at_files(
+    job: &Job,
+    layout: &mut Layout,
+    shapes: &[Vec<usize>],
+) -> Result<(Option<String>, Option<String>)> {
+    let seen = match &job.measurements {
+        Source::Simulation(_) => (None, None),
+        Source::Files(files) if job.is_sharded() && !job.has_scan() => {
+            layout.inspect_bands(job, files, shapes)?
+        }
+        _ => layout.inspect(job, shapes)?,
+    };
+    match &job.start {
+        StartPlan::File(file) if job.is_sharded() && file.has_parts() => {
+            layout.check_start(file, &file.outline()?.0)?;
+            file.extremes()?;
+        }
+        StartPlan::File(file) => drop(layout.load_start(file)?),
+        _ => (),
+    }
+    Ok(seen)
 }
 
 fn describe_image(layout: &Layout) -> String {

@@ -125,7 +125,7 @@ mod tests {
     fn a_control_group_leaves_what_its_files_can_give_up() {
         let folder = tempfile::tempdir().expect("a folder");
         let write = |name: &str, text: &str| {
-            std::fs::write(folder.path().join(name), text).expect("written")
+            std::fs::write(folder.path().join(name), text).expect("written");
         };
         assert_eq!(group_limit(folder.path()), None);
         write("memory.max", "max\n");

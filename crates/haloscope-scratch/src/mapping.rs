@@ -33,6 +33,9 @@ pub(crate) struct Mapping {
     pub(crate) serial: u64,
 }
 
+/// The number of the next mapping.
+static SERIAL: AtomicU64 = AtomicU64::new(1);
+
 impl Mapping {
     /// None at all.
     pub(crate) const NONE: Self = Self { start: 0, bytes: 0, file: -1, serial: 0 };
@@ -57,7 +60,6 @@ impl Mapping {
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        static SERIAL: AtomicU64 = AtomicU64::new(1);
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         Ok(Self { start: start as usize, bytes, file, serial })
     }

@@ -4,9 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 #[cfg(target_os = "linux")]
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 #[cfg(target_os = "linux")]
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Which folder, and how much memory there is beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,9 +46,7 @@ pub struct Usage {
 pub struct Scratch {
     /// Ends the thread that watches the limit, when the last user is gone.
     #[cfg(target_os = "linux")]
-    _alive: Arc<AtomicBool>,
-    #[cfg(not(target_os = "linux"))]
-    _alive: AtomicBool,
+    alive: Arc<AtomicBool>,
 }
 
 #[cfg(target_os = "linux")]
@@ -92,19 +89,16 @@ impl Scratch {
         PIECE.store(options.piece.max(crate::mapping::page()), Ordering::Relaxed);
         crate::registry::set_threshold(options.threshold.max(crate::registry::LEAST));
         let running = keeper.as_ref().and_then(std::sync::Weak::upgrade);
-        let alive = match running.filter(|_| !is_first) {
-            Some(alive) => alive,
-            None => {
-                crate::registry::reset_peak();
-                let alive = Arc::new(AtomicBool::new(true));
-                *keeper = Some(Arc::downgrade(&alive));
-                alive
-            }
-        };
+        let alive = running.filter(|_| !is_first).unwrap_or_else(|| {
+            crate::registry::reset_peak();
+            let alive = Arc::new(AtomicBool::new(true));
+            *keeper = Some(Arc::downgrade(&alive));
+            alive
+        });
         drop(keeper);
-        let scratch = Self { _alive: alive };
+        let scratch = Self { alive };
         if is_first {
-            crate::keeper::start(options.limit, &scratch._alive)?;
+            crate::keeper::start(options.limit, &scratch.alive)?;
         }
         let probe = vec![0_u8; options.threshold.max(crate::registry::LEAST)];
         if !crate::registry::has(probe.as_ptr().cast_mut(), probe.len()) {

@@ -1,4 +1,4 @@
-//! Blurs that vary are those of deepinv 0.5.0 and affine maps those of SciPy, and ranks change no bit of them. The numbers are made by
+//! Blurs that vary are those of deepinv 0.5.0 and affine maps those of `scipy`, and ranks change no bit of them. The numbers are made by
 //! `fixtures/make_views.py`.
 
 use std::sync::Arc;

@@ -217,8 +217,9 @@ impl Source<'_> {
                 values.extend_from_slice(&part[begin..begin + size]);
             }
         }
-        for group in 0..self.groups.min(views.len()) {
-            if let Ok(part) = (self.part)(views[group] % self.groups) {
+        // As many views as there are groups meet every group.
+        for view in views.iter().take(self.groups) {
+            if let Ok(part) = (self.part)(view % self.groups) {
                 done(&slice(part));
             }
         }

@@ -60,26 +60,6 @@ impl Scan {
 
     /// The geometry, as names and values.
     pub(crate) fn describe(&self) -> Vec<(&'static str, String)> {
-        let mut beam = match self.outline.rays {
-            Rays::Parallel => "parallel".to_owned(),
-            Rays::Fan(source, detector) | Rays::Cone(source, detector) => format!(
-                "{}, source {} and detector {} from the rotation axis (magnification {})",
-                if matches!(self.outline.rays, Rays::Fan(..)) { "fan" } else { "cone" },
-                rounded(source),
-                rounded(detector),
-                rounded(self.magnification())
-            ),
-        };
-        let pose = &self.beam.pose;
-        if let Some(vectors) = &self.beam.vectors {
-            beam += &format!(", by the positions of {} in the mean", vectors.path.display());
-        }
-        if pose.pitch != 0.0 {
-            beam += &format!(", climbing {} a turn", rounded(pose.pitch));
-        }
-        if pose.tilt != 0.0 {
-            beam += &format!(", detector turned by {}°", rounded(pose.tilt.to_degrees()));
-        }
         let (low, high) = extent(&self.outline.angles);
         let views = format!(
             "{}, from {:.2}° to {:.2}° (an arc of {:.2}°)",
@@ -88,18 +68,6 @@ impl Scan {
             high.to_degrees(),
             (high - low).to_degrees()
         );
-        let middle = (self.columns() as f64 - 1.0) / 2.0;
-        let mut centre = match self.known_centre {
-            None if self.listed.is_some() => "as the positions say".to_owned(),
-            None => format!("bin {middle}, the middle of the detector"),
-            Some(found) if self.beam.seeks_centre() => format!(
-                "bin {found:.2}, found in the measurements; the middle of the detector is {middle}"
-            ),
-            Some(centre) => format!("bin {centre}; the middle of the detector is {middle}"),
-        };
-        if let Some((_, row)) = &pose.row {
-            centre += &format!(", row {row}");
-        }
         let pixels = self.pixels();
         let is_same = pixels.windows(2).all(|pair| pair[0] == pair[1]);
         let pixel = match (&pixels[..], is_same) {
@@ -130,7 +98,49 @@ impl Scan {
             rounded(width)
         );
         let names = ["beam", "views", "detector", "centre", "pixel", "field of view"];
+        let (beam, centre) = (self.describe_beam(), self.describe_centre());
         names.into_iter().zip([beam, views, detector, centre, pixel + origin, field]).collect()
+    }
+
+    fn describe_beam(&self) -> String {
+        let rays = match self.outline.rays {
+            Rays::Parallel => "parallel".to_owned(),
+            Rays::Fan(source, detector) | Rays::Cone(source, detector) => format!(
+                "{}, source {} and detector {} from the rotation axis (magnification {})",
+                if matches!(self.outline.rays, Rays::Fan(..)) { "fan" } else { "cone" },
+                rounded(source),
+                rounded(detector),
+                rounded(self.magnification())
+            ),
+        };
+        let (pose, vectors) = (&self.beam.pose, self.beam.vectors.as_ref());
+        let tilt = pose.tilt.to_degrees();
+        [
+            Some(rays),
+            vectors.map(|it| format!("by the positions of {} in the mean", it.path.display())),
+            (pose.pitch != 0.0).then(|| format!("climbing {} a turn", rounded(pose.pitch))),
+            (tilt != 0.0).then(|| format!("detector turned by {}°", rounded(tilt))),
+        ]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join(", ")
+    }
+
+    fn describe_centre(&self) -> String {
+        let middle = (self.columns() as f64 - 1.0) / 2.0;
+        let column = match self.known_centre {
+            None if self.listed.is_some() => "as the positions say".to_owned(),
+            None => format!("bin {middle}, the middle of the detector"),
+            Some(found) if self.beam.seeks_centre() => format!(
+                "bin {found:.2}, found in the measurements; the middle of the detector is {middle}"
+            ),
+            Some(centre) => format!("bin {centre}; the middle of the detector is {middle}"),
+        };
+        match &self.beam.pose.row {
+            Some((_, row)) => format!("{column}, row {row}"),
+            None => column,
+        }
     }
 
     /// The diameters of the circles that all views see, and that some do.

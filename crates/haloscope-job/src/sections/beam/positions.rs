@@ -177,11 +177,9 @@ impl Positions {
                 views.first().map_or(vec![1.0], |view| vec![length(&view.v), length(&view.u)])
             }
         };
-        let mean = |f: &dyn Fn(&([f64; 2], [f64; 2])) -> f64| {
-            seen.iter().map(f).sum::<f64>() / seen.len().max(1) as f64
-        };
-        let (source, detector) =
-            (mean(&|(source, _)| length(source)), mean(&|(_, middle)| length(middle)));
+        let count = seen.len().max(1) as f64;
+        let source = seen.iter().map(|(source, _)| length(source)).sum::<f64>() / count;
+        let detector = seen.iter().map(|(_, middle)| length(middle)).sum::<f64>() / count;
         let has_source = match self {
             Self::Plane(views) => views.iter().any(|view| matches!(view.rays, From::From(_))),
             Self::Space(views) => views.iter().any(|view| matches!(view.rays, From::From(_))),

@@ -51,15 +51,14 @@ pub(super) fn read(section: &Section) -> Result<Arc<dyn Kind>> {
         Matrix::File(_) => Matrix::File(section.path("matrix")?.unwrap_or_default()),
         rows @ Matrix::Rows(_) => rows,
     };
-    let blur = match section.has("kernel") {
-        true => match &Kernel::read(section)?[..] {
-            [kernel] => Some((kernel.clone(), padding(section)?)),
-            several => {
-                let reason = format!("{} kernels; a view has one", several.len());
-                return Err(section.place_of("kernel").refuse(reason));
-            }
-        },
-        false => None,
+    let kernels = if section.has("kernel") { Kernel::read(section)? } else { Vec::new() };
+    let blur = match &kernels[..] {
+        [] => None,
+        [kernel] => Some((kernel.clone(), padding(section)?)),
+        several => {
+            let reason = format!("{} kernels; a view has one", several.len());
+            return Err(section.place_of("kernel").refuse(reason));
+        }
     };
     Ok(Arc::new(Turned {
         place: section.place(),
