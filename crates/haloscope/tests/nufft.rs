@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use haloscope::fourier::{Complex, Nufft};
 use haloscope::least_squares::{LeastSquaresOptions, prox_l2};
-use haloscope::physics::fourier::{Cartesian, Visibilities, birdcage};
+use haloscope::physics::fourier::{Calibration, Cartesian, Visibilities, birdcage};
 use haloscope::physics::{LinearPhysics, Physics, Stack};
 use haloscope::{Array, Measurements, Result};
 use safetensors::SafeTensors;
@@ -107,11 +107,12 @@ fn visibilities_and_dirty_images_are_those_of_the_wgridder() -> Result<()> {
             let numbers =
                 |array: &Array| array.iter().map(|value| f64::from(*value)).collect::<Vec<_>>();
             let error = relative(numbers(&measured), &numbers(&expected));
-            // Single precision of the data is the rest.
-            assert!(error < 2.0 * accuracy + 2e-7, "{name} {accuracy} {error}");
+            // The error is relative to the whole sky, most of whose flux is at frequencies that were not measured; single precision of
+            // the data is the rest.
+            assert!(error < 3.0 * accuracy + 2e-7, "{name} {accuracy} {error}");
             let dirty = telescope.adjoint(&channels(&samples, &[uvw.len()]))?;
             let error = relative(numbers(&dirty), &adjoint);
-            assert!(error < 2.0 * accuracy + 2e-7, "{name} {accuracy} {error}");
+            assert!(error < accuracy + 2e-7, "{name} {accuracy} {error}");
         }
     }
     Ok(())
@@ -153,5 +154,40 @@ fn a_scan_of_several_coils_is_solved_as_by_sigpy() -> Result<()> {
     let expected: Vec<f64> = expected.iter().map(|value| f64::from(*value)).collect();
     let error = relative(found.iter().map(|value| f64::from(*value)), &expected);
     assert!(error < 1e-4, "{error}");
+    Ok(())
+}
+
+#[test]
+fn sensitivities_are_those_of_sigpy() -> Result<()> {
+    let (shape, data) = tensor("calibration.data");
+    let [coils, rows, columns, _] = shape[..] else { panic!("{shape:?}") };
+    let pixels = rows * columns;
+    let of_coil = |values: &[f64], coil: usize| {
+        channels(&values[2 * pixels * coil..][..2 * pixels], &[rows, columns])
+            .index_axis_move(ndarray::Axis(0), 0)
+    };
+    let measured: Vec<Array> = (0..coils).map(|coil| of_coil(&data, coil)).collect();
+    let calibration = Calibration { width: 12, kernel: 4, threshold: 0.02, crop: 0.0 };
+    let found = calibration.sensitivities(&measured)?;
+    let crop = 0.95;
+    let cropped = Calibration { crop, ..calibration }.sensitivities(&measured)?;
+    let (maps, strength) = (tensor("calibration.maps").1, tensor("calibration.strength").1);
+    let mut inside = 0;
+    for coil in 0..coils {
+        let expected = of_coil(&maps, coil);
+        for (at, value) in expected.indexed_iter() {
+            let strength = strength[at[1] * columns + at[2]];
+            // Where the coils have no signal, the eigenvector is anything.
+            if strength > crop {
+                inside += 1;
+                assert!((found[coil][&at] - value).abs() < 1e-4, "{coil} {at:?}");
+            }
+            if (strength - crop).abs() > 1e-4 {
+                let kept = if strength > crop { found[coil][&at] } else { 0.0 };
+                assert_eq!(cropped[coil][&at], kept, "{coil} {at:?} {strength}");
+            }
+        }
+    }
+    assert!(inside > coils * pixels / 2, "{inside}");
     Ok(())
 }

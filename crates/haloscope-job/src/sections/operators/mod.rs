@@ -71,6 +71,11 @@ pub(crate) trait Kind: Send + Sync + fmt::Debug {
         true
     }
 
+    /// Whether all of its operators have parts of one file of measurements.
+    fn shares_file(&self) -> bool {
+        self.beam().is_some()
+    }
+
     /// Files that it needs, apart from measurements.
     fn files(&self) -> Vec<PathBuf> {
         Vec::new()
@@ -131,7 +136,7 @@ pub(crate) trait Single: Send + Sync + fmt::Debug {
         measured.clone()
     }
 
-    /// What its own file has, with the axes of its measurement.
+    /// Its part of what its file has, with the axes of its measurement.
     fn suited(&self, measured: Array) -> Array {
         measured
     }
@@ -210,8 +215,7 @@ impl Entry {
             place: self.place.clone(),
             image: image.to_vec(),
             single,
-            // The groups of a scan share its file; all others have one each.
-            file: if self.is_scan() { file } else { file + index },
+            file: if self.kind.shares_file() { file } else { file + index },
         };
         Ok(self.kind.operators(image, measured)?.into_iter().enumerate().map(recipe).collect())
     }
@@ -331,7 +335,7 @@ impl Recipe {
         self.single.views()
     }
 
-    /// What its own file has, with the axes of its measurement.
+    /// Its part of what its file has, with the axes of its measurement.
     pub(crate) fn suited(&self, measured: Array) -> Array {
         self.single.suited(measured)
     }

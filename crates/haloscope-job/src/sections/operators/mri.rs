@@ -1,11 +1,11 @@
 //! `kind = "mri"` and `"mri-trajectory"`: an operator for each coil of a scan.
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use haloscope::io::{self, Axes, ReadOptions};
 use haloscope::physics::Physics;
-use haloscope::physics::fourier::{Cartesian, Trajectory, birdcage, radial};
+use haloscope::physics::fourier::{Calibration, Cartesian, Trajectory, birdcage, radial};
 use haloscope::{Array, Error, Result};
 use ndarray::Axis;
 
@@ -29,6 +29,8 @@ enum Sensitivities {
     Birdcage(usize),
     /// A file for each coil: (2, spatial…).
     Files(Vec<PathBuf>),
+    /// From the middle of what each coil measured: a file for each, (2, row, column), and what came of them.
+    Estimated(Vec<PathBuf>, Arc<OnceLock<Vec<Array>>>),
 }
 
 #[derive(Clone, Debug)]
@@ -120,13 +122,23 @@ pub(super) fn trajectory(section: &Section) -> Result<Arc<dyn Kind>> {
 }
 
 fn read(section: &Section, frequencies: Frequencies) -> Result<Arc<dyn Kind>> {
+    let inputs = |key| Ok::<_, Error>(section.inputs(key)?.map(|groups| groups.concat()));
+    let estimated = inputs("coils-from")?;
     let coils = match section.get::<usize>("coils") {
+        Ok(None) if estimated.is_some() => {
+            Sensitivities::Estimated(estimated.unwrap_or_default(), Arc::default())
+        }
+        _ if estimated.is_some() => {
+            return Err(section
+                .place()
+                .refuse("`coils` and `coils-from` are given; one of them is expected"));
+        }
         Ok(Some(0)) => {
             return Err(section.place_of("coils").refuse("0 is given; 1 or more is expected"));
         }
         Ok(Some(count)) => Sensitivities::Birdcage(count),
         Ok(None) => Sensitivities::None,
-        Err(_) => match section.paths("coils")?.unwrap_or_default() {
+        Err(_) => match inputs("coils")?.unwrap_or_default() {
             files if files.is_empty() => {
                 return Err(section
                     .place_of("coils")
@@ -154,7 +166,7 @@ impl Kind for Coils {
         let count = match &self.coils {
             Sensitivities::None => 1,
             Sensitivities::Birdcage(count) => *count,
-            Sensitivities::Files(files) => files.len(),
+            Sensitivities::Files(files) | Sensitivities::Estimated(files, _) => files.len(),
         };
         let coil = |index| -> Arc<dyn Single> { Arc::new(Coil { scan: self.clone(), index }) };
         Ok((0..count).map(coil).collect())
@@ -170,7 +182,7 @@ impl Kind for Coils {
 
     fn files(&self) -> Vec<PathBuf> {
         let mut files = match &self.coils {
-            Sensitivities::Files(files) => files.clone(),
+            Sensitivities::Files(files) | Sensitivities::Estimated(files, _) => files.clone(),
             _ => Vec::new(),
         };
         files.extend(match &self.frequencies {
@@ -196,13 +208,11 @@ impl Single for Coil {
             Sensitivities::None => None,
             Sensitivities::Birdcage(count) => Some(birdcage(&image[1..], *count, self.index)?),
             Sensitivities::Files(files) => {
-                let options = ReadOptions { axes: Axes::ChannelFirst, ..ReadOptions::default() };
-                let read = io::read(&files[self.index], &options);
-                Some(
-                    read.map_err(|error| scan.place.refuse(error))?
-                        .array
-                        .index_axis_move(Axis(0), 0),
-                )
+                Some(parts(&files[self.index]).map_err(|error| scan.place.refuse(error))?)
+            }
+            Sensitivities::Estimated(files, maps) => {
+                let made = estimate(files, maps).map_err(|error| scan.place.refuse(error))?;
+                Some(made[self.index].clone())
             }
         };
         let map = map.as_deref();
@@ -230,7 +240,8 @@ impl Single for Coil {
     }
 
     fn has_own_size(&self) -> bool {
-        let files = matches!(self.scan.coils, Sensitivities::Files(_));
+        let files =
+            matches!(self.scan.coils, Sensitivities::Files(_) | Sensitivities::Estimated(..));
         files || matches!(self.scan.frequencies, Frequencies::Grid(Lines::File(_)))
     }
 
@@ -254,6 +265,22 @@ impl Single for Coil {
             _ => Ok(measured),
         }
     }
+}
+
+/// The real and the imaginary parts in a file: (2, spatial…).
+fn parts(path: &Path) -> Result<Array> {
+    let options = ReadOptions { axes: Axes::ChannelFirst, ..ReadOptions::default() };
+    Ok(io::read(path, &options)?.array.index_axis_move(Axis(0), 0))
+}
+
+/// The sensitivities of coils from what they measured, once for all of them.
+fn estimate<'a>(files: &[PathBuf], maps: &'a OnceLock<Vec<Array>>) -> Result<&'a [Array]> {
+    if let Some(made) = maps.get() {
+        return Ok(made);
+    }
+    let measured = files.iter().map(|path| parts(path)).collect::<Result<Vec<_>>>()?;
+    let made = Calibration::default().sensitivities(&measured)?;
+    Ok(maps.get_or_init(|| made))
 }
 
 impl Lines {
@@ -308,7 +335,7 @@ fn next(state: &mut u64) -> u64 {
 impl Points {
     fn read(&self, image: &[usize]) -> Result<Vec<f64>> {
         match self {
-            Self::File(path) => numbers::read(path),
+            Self::File(path) => numbers::read_wide(path, "points"),
             Self::Radial { spokes, samples } if image.len() == 3 => {
                 Ok(radial(*spokes, samples.unwrap_or_else(|| across(image)), 0.0))
             }

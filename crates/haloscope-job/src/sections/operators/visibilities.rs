@@ -8,7 +8,7 @@ use haloscope::io::{self, ReadOptions};
 use haloscope::physics::Physics;
 use haloscope::physics::fourier::{Coverage, Visibilities, Weighting};
 use haloscope::{Array, Error, Result};
-use ndarray::Axis;
+use ndarray::{Axis, Slice};
 
 use super::{Kind, Measured, Single};
 use crate::document::{Place, Section, numbers};
@@ -111,6 +111,10 @@ impl Kind for Whole {
         true
     }
 
+    fn shares_file(&self) -> bool {
+        true
+    }
+
     fn measures_pixels(&self) -> bool {
         false
     }
@@ -131,7 +135,8 @@ impl Observation {
     fn all(&self, image: &[usize]) -> Result<(Vec<[f64; 3]>, Vec<f64>)> {
         let uvw: Vec<[f64; 3]> = match &self.places {
             Places::File { path, has_w } => {
-                let (values, each) = (numbers::read(path)?, if *has_w { 3 } else { 2 });
+                let (key, each) = if *has_w { ("uvw", 3) } else { ("uv", 2) };
+                let values = numbers::read_wide(path, key)?;
                 if values.len() % each != 0 {
                     return Err(Error::argument(
                         "visibilities",
@@ -156,7 +161,8 @@ impl Observation {
             }
             .uvw(),
         };
-        let own = self.weights.as_ref().map(|path| numbers::read(path)).transpose()?;
+        let own =
+            self.weights.as_ref().map(|path| numbers::read_wide(path, "weights")).transpose()?;
         if let Some(own) = own.as_ref().filter(|own| own.len() != uvw.len()) {
             return Err(Error::argument(
                 "weights",
@@ -215,7 +221,12 @@ impl Single for Block {
     }
 
     fn suited(&self, measured: Array) -> Array {
-        super::as_samples(measured)
+        let mut all = super::as_samples(measured);
+        if all.ndim() == 3 {
+            let range = self.observation.range(self.index, all.len_of(Axis(2)));
+            all.slice_axis_inplace(Axis(2), Slice::from(range));
+        }
+        all.as_standard_layout().into_owned()
     }
 
     fn weigh(&self, image: &[usize], measured: Array) -> Result<Array> {

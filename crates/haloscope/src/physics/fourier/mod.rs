@@ -4,16 +4,19 @@
 //! or real with one channel; the adjoint then leaves the imaginary part out. [`complex`] goes from channels to complex numbers
 //! and back.
 
+mod calibration;
 mod cartesian;
 mod centred;
 mod coils;
 mod coverage;
+mod hermitian;
 mod planes;
 mod sampled;
 mod trajectory;
 mod visibilities;
 mod weighting;
 
+pub use calibration::Calibration;
 pub use cartesian::Cartesian;
 pub use coils::birdcage;
 pub use coverage::Coverage;

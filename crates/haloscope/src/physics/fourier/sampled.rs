@@ -43,8 +43,15 @@ pub(super) struct Sampled {
 }
 
 enum Planes {
-    Single(Vec<Planned<f32>>),
-    Double(Vec<Planned<f64>>),
+    Single(Stacked<f32>),
+    Double(Stacked<f64>),
+}
+
+/// All planes, one after the other in the same memory.
+struct Stacked<T> {
+    planes: Vec<Planned<T>>,
+    /// Memory of calls that are over.
+    rooms: Mutex<Vec<Room<T>>>,
 }
 
 /// A plane with its transform.
@@ -52,8 +59,6 @@ struct Planned<T> {
     transform: Nufft<T>,
     screen: Option<Vec<Complex<T>>>,
     members: Option<(Vec<u32>, Vec<Complex<T>>)>,
-    /// Memory of calls that are over.
-    rooms: Mutex<Vec<Room<T>>>,
 }
 
 /// Memory for one call.
@@ -97,30 +102,30 @@ impl Sampled {
 
     pub(super) fn cost(&self) -> f64 {
         match &self.planes {
-            Planes::Single(planes) => planes.iter().map(|plane| plane.transform.cost()).sum(),
-            Planes::Double(planes) => planes.iter().map(|plane| plane.transform.cost()).sum(),
+            Planes::Single(stack) => stack.planes.iter().map(|plane| plane.transform.cost()).sum(),
+            Planes::Double(stack) => stack.planes.iter().map(|plane| plane.transform.cost()).sum(),
         }
     }
 
     /// The samples of a batch of images.
     pub(super) fn forward(&self, images: &[f32], measurements: &mut [f32]) -> Result<()> {
         match &self.planes {
-            Planes::Single(planes) => self.forward_in(planes, images, measurements),
-            Planes::Double(planes) => self.forward_in(planes, images, measurements),
+            Planes::Single(stack) => self.forward_in(stack, images, measurements),
+            Planes::Double(stack) => self.forward_in(stack, images, measurements),
         }
     }
 
     /// The adjoint of [`forward`](Self::forward).
     pub(super) fn adjoint(&self, measurements: &[f32], images: &mut [f32]) -> Result<()> {
         match &self.planes {
-            Planes::Single(planes) => self.adjoint_in(planes, measurements, images),
-            Planes::Double(planes) => self.adjoint_in(planes, measurements, images),
+            Planes::Single(stack) => self.adjoint_in(stack, measurements, images),
+            Planes::Double(stack) => self.adjoint_in(stack, measurements, images),
         }
     }
 
     fn forward_in<T: Real>(
         &self,
-        planes: &[Planned<T>],
+        stack: &Stacked<T>,
         images: &[f32],
         measurements: &mut [f32],
     ) -> Result<()> {
@@ -136,9 +141,9 @@ impl Sampled {
                 values.par_iter_mut().zip(map).for_each(|(value, map)| *value *= map);
             }
             let mut total = vec![Complex::<T>::default(); self.samples];
-            for plane in planes {
-                plane.forward(&values, &mut total)?;
-            }
+            stack.with_room(|room| {
+                stack.planes.iter().try_for_each(|plane| plane.forward(&values, &mut total, room))
+            })?;
             let (real, imaginary) = measurement.split_at_mut(self.samples);
             for (index, total) in total.iter().enumerate() {
                 let weight =
@@ -152,7 +157,7 @@ impl Sampled {
 
     fn adjoint_in<T: Real>(
         &self,
-        planes: &[Planned<T>],
+        stack: &Stacked<T>,
         measurements: &[f32],
         images: &mut [f32],
     ) -> Result<()> {
@@ -169,9 +174,9 @@ impl Sampled {
                 *value *= self.scale * self.weights.as_ref().map_or(1.0, |weights| weights[index]);
             }
             let mut total = vec![Complex::<T>::default(); self.pixels];
-            for plane in planes {
-                plane.adjoint(&values, &mut total)?;
-            }
+            stack.with_room(|room| {
+                stack.planes.iter().try_for_each(|plane| plane.adjoint(&values, &mut total, room))
+            })?;
             let (real, imaginary) = image.split_at_mut(self.pixels);
             for (index, total) in total.iter().enumerate() {
                 let mut value = Complex::new(total.re.single(), total.im.single());
@@ -193,7 +198,7 @@ fn plan<T: Real>(
     points: &[f64],
     accuracy: f64,
     planes: Vec<Plane>,
-) -> Result<Vec<Planned<T>>> {
+) -> Result<Stacked<T>> {
     let number = |value: &Complex<f64>| Complex::new(T::rounded(value.re), T::rounded(value.im));
     let axes = sides.len();
     let one = |plane: Plane| {
@@ -209,84 +214,17 @@ fn plan<T: Real>(
             transform: Nufft::new(sides, own.as_deref().unwrap_or(points), accuracy)?,
             screen: plane.screen.map(|screen| screen.iter().map(number).collect()),
             members,
-            rooms: Mutex::new(Vec::new()),
         })
     };
-    planes.into_iter().map(one).collect()
+    let planes = planes.into_iter().map(one).collect::<Result<_>>()?;
+    Ok(Stacked { planes, rooms: Mutex::new(Vec::new()) })
 }
 
-impl<T: Real> Planned<T> {
-    /// Adds the plane's part to all samples.
-    fn forward(&self, image: &[Complex<f32>], total: &mut [Complex<T>]) -> Result<()> {
-        self.with_room(|room| {
-            let wide =
-                |value: &Complex<f32>| Complex::new(T::of_single(value.re), T::of_single(value.im));
-            match &self.screen {
-                Some(screen) => {
-                    let pairs = room.image.iter_mut().zip(image).zip(screen);
-                    pairs.for_each(|((to, value), screen)| *to = wide(value) * screen);
-                }
-                None => {
-                    room.image.iter_mut().zip(image).for_each(|(to, value)| *to = wide(value));
-                }
-            }
-            self.transform.forward(&room.image, &mut room.samples, &mut room.scratch)?;
-            match &self.members {
-                Some((samples, factors)) => {
-                    for ((&sample, factor), value) in samples.iter().zip(factors).zip(&room.samples)
-                    {
-                        let to = &mut total[sample as usize];
-                        *to = *to + *value * factor;
-                    }
-                }
-                None => {
-                    total.iter_mut().zip(&room.samples).for_each(|(to, value)| *to = *to + *value);
-                }
-            }
-            Ok(())
-        })
-    }
-
-    /// Adds what the plane's samples give to an image.
-    fn adjoint(&self, values: &[Complex<f32>], total: &mut [Complex<T>]) -> Result<()> {
-        self.with_room(|room| {
-            let wide =
-                |value: &Complex<f32>| Complex::new(T::of_single(value.re), T::of_single(value.im));
-            match &self.members {
-                Some((samples, factors)) => {
-                    for ((&sample, factor), to) in
-                        samples.iter().zip(factors).zip(&mut room.samples)
-                    {
-                        *to = wide(&values[sample as usize]) * factor.conj();
-                    }
-                }
-                None => {
-                    room.samples.iter_mut().zip(values).for_each(|(to, value)| *to = wide(value));
-                }
-            }
-            self.transform.adjoint(&room.samples, &mut room.image, &mut room.scratch)?;
-            match &self.screen {
-                Some(screen) => {
-                    for ((to, value), screen) in total.iter_mut().zip(&room.image).zip(screen) {
-                        *to = *to + *value * screen.conj();
-                    }
-                }
-                None => {
-                    total.iter_mut().zip(&room.image).for_each(|(to, value)| *to = *to + *value);
-                }
-            }
-            Ok(())
-        })
-    }
-
+impl<T> Stacked<T> {
     /// Runs with memory that no other call uses.
     fn with_room(&self, run: impl FnOnce(&mut Room<T>) -> Result<()>) -> Result<()> {
         let kept = self.rooms.lock().ok().and_then(|mut rooms| rooms.pop());
-        let mut room = kept.unwrap_or_else(|| Room {
-            scratch: self.transform.scratch(),
-            image: vec![Complex::default(); self.transform.sides().iter().product()],
-            samples: vec![Complex::default(); self.transform.samples()],
-        });
+        let mut room = kept.unwrap_or_default();
         let result = run(&mut room);
         if let Ok(mut rooms) = self.rooms.lock() {
             rooms.push(room);
@@ -295,11 +233,91 @@ impl<T: Real> Planned<T> {
     }
 }
 
+impl<T> Default for Room<T> {
+    fn default() -> Self {
+        Self { scratch: Scratch::default(), image: Vec::new(), samples: Vec::new() }
+    }
+}
+
+impl<T: Real> Planned<T> {
+    /// Adds the plane's part to all samples.
+    fn forward(
+        &self,
+        image: &[Complex<f32>],
+        total: &mut [Complex<T>],
+        room: &mut Room<T>,
+    ) -> Result<()> {
+        self.fit(room);
+        match &self.screen {
+            Some(screen) => {
+                let pairs = room.image.par_iter_mut().zip(image).zip(screen);
+                pairs.for_each(|((to, value), screen)| *to = wide::<T>(value) * screen);
+            }
+            None => {
+                room.image.par_iter_mut().zip(image).for_each(|(to, value)| *to = wide(value));
+            }
+        }
+        self.transform.forward(&room.image, &mut room.samples, &mut room.scratch)?;
+        match &self.members {
+            Some((samples, factors)) => {
+                for ((&sample, factor), value) in samples.iter().zip(factors).zip(&room.samples) {
+                    let to = &mut total[sample as usize];
+                    *to = *to + *value * factor;
+                }
+            }
+            None => {
+                total.iter_mut().zip(&room.samples).for_each(|(to, value)| *to = *to + *value);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what the plane's samples give to an image.
+    fn adjoint(
+        &self,
+        values: &[Complex<f32>],
+        total: &mut [Complex<T>],
+        room: &mut Room<T>,
+    ) -> Result<()> {
+        self.fit(room);
+        match &self.members {
+            Some((samples, factors)) => {
+                for ((&sample, factor), to) in samples.iter().zip(factors).zip(&mut room.samples) {
+                    *to = wide::<T>(&values[sample as usize]) * factor.conj();
+                }
+            }
+            None => {
+                room.samples.iter_mut().zip(values).for_each(|(to, value)| *to = wide(value));
+            }
+        }
+        self.transform.adjoint(&room.samples, &mut room.image, &mut room.scratch)?;
+        match &self.screen {
+            Some(screen) => {
+                let pairs = total.par_iter_mut().zip(&room.image).zip(screen);
+                pairs.for_each(|((to, value), screen)| *to = *to + *value * screen.conj());
+            }
+            None => {
+                total.par_iter_mut().zip(&room.image).for_each(|(to, value)| *to = *to + *value);
+            }
+        }
+        Ok(())
+    }
+
+    fn fit(&self, room: &mut Room<T>) {
+        room.image.resize(self.transform.sides().iter().product(), Complex::default());
+        room.samples.resize(self.transform.samples(), Complex::default());
+    }
+}
+
+fn wide<T: Real>(value: &Complex<f32>) -> Complex<T> {
+    Complex::new(T::of_single(value.re), T::of_single(value.im))
+}
+
 impl fmt::Debug for Sampled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (planes, precision) = match &self.planes {
-            Planes::Single(planes) => (planes.len(), "f32"),
-            Planes::Double(planes) => (planes.len(), "f64"),
+            Planes::Single(stack) => (stack.planes.len(), "f32"),
+            Planes::Double(stack) => (stack.planes.len(), "f64"),
         };
         f.debug_struct("Sampled")
             .field("samples", &self.samples)

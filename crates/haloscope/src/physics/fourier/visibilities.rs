@@ -92,7 +92,8 @@ impl Visibilities {
         if !uvw.iter().flatten().all(|value| value.is_finite()) {
             return refuse("some of u, v and w are not finite".into());
         }
-        if finest * cell > 0.5 {
+        // Single precision may round what is just at the end beyond it.
+        if finest * cell > 0.5 * (1.0 + 1e-6) {
             return refuse(format!(
                 "u or v of {finest} wavelengths is finer than cells of {cell:e} rad show; {:e} rad or less is expected",
                 0.5 / finest
