@@ -119,7 +119,7 @@ def main():
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
         if done.returncode != 0:
             raise SystemExit(f"{text}\n{done.stderr}")
-        summary = json.loads(done.stdout.splitlines()[-1])
+        summary = json.loads(done.stdout)
         found = np.load(folder / "result.npy").reshape(2 if is_complex else 1, rows, columns)
         np.save(folder / f"{method.replace(' ', '-')}-{parameter}.npy", found)
         found = found[0] + 1j * found[1] if is_complex else found[0]

@@ -54,7 +54,7 @@ clamp = [0, inf]
 [solver]
 method = "primal-dual"
 [stop]
-iterations = 400
+iterations = 150
 """,
     "ball": """
 [fidelity]
@@ -67,7 +67,7 @@ clamp = [0, inf]
 [solver]
 method = "primal-dual"
 [stop]
-iterations = 400
+iterations = 150
 """,
     "network": """
 [prior]
@@ -133,7 +133,7 @@ def main():
         done = subprocess.run(command, cwd=options.folder, capture_output=True, text=True)
         if done.returncode != 0:
             raise SystemExit(f"{text}\n{done.stderr}")
-        summary = json.loads(done.stdout.splitlines()[-1])
+        summary = json.loads(done.stdout)
         found = np.load(options.folder / "result.npy").reshape(sky.shape)
         ours = np.load(options.folder / "dirty.npy").reshape(sky.shape)
         row = dict(method=method, parameter=parameter, weighting=weighting, ranks=ranks, snr_db=snr(found, sky),
@@ -147,15 +147,15 @@ def main():
 
     radius = float(np.sqrt(2 * 30240 / 6))
     run("least squares", 0)
-    for weight in (1, 10, 100):
+    for ranks in (1, 2, 3, 5):
+        run("network", 0.005, ranks=ranks)
+    for last in (0.002, 0.01):
+        run("network", last)
+    for weight in (10, 100):
         run("total variation", weight)
     run("ball", radius)
-    for last in (0.002, 0.005, 0.01):
-        run("network", last)
     for weighting in ("uniform", "briggs"):
         run("network", 0.005, weighting)
-    for ranks in (2, 3, 5):
-        run("network", 0.005, ranks=ranks)
 
 
 if __name__ == "__main__":

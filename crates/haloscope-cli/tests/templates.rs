@@ -59,7 +59,7 @@ fn mri_beats_total_variation() {
 
 #[test]
 fn radio_beats_total_variation() {
-    compare("radio", "96");
+    compare("radio", "48");
 }
 
 #[test]

@@ -16,10 +16,21 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    /// The fastest one with an accuracy for images of these sides; `None` if no kernel has the accuracy.
-    pub(super) fn fastest(sides: &[usize], samples: usize, accuracy: f64) -> Option<Self> {
+    /// The fastest one with an accuracy for images of these sides, where numbers are rounded by about `rounding`; `None` if no
+    /// kernel has the accuracy.
+    pub(super) fn fastest(
+        sides: &[usize],
+        samples: usize,
+        accuracy: f64,
+        rounding: f64,
+    ) -> Option<Self> {
         let grids = OVERSAMPLINGS.iter().filter_map(|&oversampling| {
             let kernel = Kernel::for_accuracy(accuracy, oversampling, sides.len())?;
+            // Coarse grids have wide kernels, and what undoes these makes rounding errors larger.
+            let rounded = kernel.amplification(oversampling).powi(sides.len() as i32) * rounding;
+            if rounded > 0.5 * accuracy && oversampling < OVERSAMPLINGS[0] {
+                return None;
+            }
             let length = |side: usize| {
                 good_length(((side as f64 * oversampling).ceil() as usize).max(2 * kernel.width))
             };
@@ -65,9 +76,17 @@ mod tests {
 
     #[test]
     fn few_samples_take_a_coarser_grid_than_many() {
-        let side = |samples| Grid::fastest(&[512, 512], samples, 1e-3).expect("a grid").sides[0];
+        let side =
+            |samples| Grid::fastest(&[512, 512], samples, 1e-3, 1e-8).expect("a grid").sides[0];
         assert!(side(100) < side(10_000_000));
         assert_eq!(side(10_000_000), 1024);
+    }
+
+    #[test]
+    fn rounding_keeps_grids_from_being_coarse() {
+        let side =
+            |rounding| Grid::fastest(&[40, 40], 10, 1e-6, rounding).expect("a grid").sides[0];
+        assert_eq!((side(1e-8), side(1e-16)), (60, 50));
     }
 
     #[test]

@@ -89,7 +89,8 @@ impl<T: Real> Nufft<T> {
                 T::BEST
             ));
         }
-        let Some(grid) = Grid::fastest(sides, points.len() / sides.len(), accuracy) else {
+        let Some(grid) = Grid::fastest(sides, points.len() / sides.len(), accuracy, T::ROUNDING)
+        else {
             return refuse(format!("no kernel has an accuracy of {accuracy:e}"));
         };
         let samples = Samples::new(&grid, points);
