@@ -46,7 +46,8 @@ fn the_bits_are_the_same_on_any_number_of_ranks() {
 
 /// Writes an array of complex numbers, of which (2, …) are the parts, as numpy does.
 fn write_complex(path: &Path, sides: &[usize], parts: &Array) {
-    let shape: String = sides.iter().map(|side| format!("{side}, ")).collect();
+    let shape: Vec<String> = sides.iter().map(ToString::to_string).collect();
+    let shape = shape.join(", ") + ",";
     let header = format!("{{'descr': '<c8', 'fortran_order': False, 'shape': ({shape}), }}\n");
     let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
     bytes.extend((header.len() as u16).to_le_bytes());
@@ -69,7 +70,9 @@ fn write_numbers(path: &Path, sides: [usize; 2], numbers: &[f64]) {
     let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
     bytes.extend((header.len() as u16).to_le_bytes());
     bytes.extend(header.as_bytes());
-    numbers.iter().for_each(|number| bytes.extend(number.to_le_bytes()));
+    for number in numbers {
+        bytes.extend(number.to_le_bytes());
+    }
     fs::write(path, bytes).expect("it is written");
 }
 

@@ -9,6 +9,11 @@ mod nufft;
 mod passes;
 mod samples;
 mod spreader;
+#[expect(
+    clippy::inline_always,
+    clippy::needless_range_loop,
+    reason = "the loops are compiled for several instruction sets, and indices are what becomes vectors"
+)]
 mod spreading;
 
 use std::fmt;
@@ -26,6 +31,7 @@ pub trait Real: FftNum + Zero + One + Default + fmt::Debug + sealed::Real {}
 impl Real for f32 {}
 impl Real for f64 {}
 
+#[expect(clippy::inline_always, reason = "it is compiled into loops for several instruction sets")]
 mod sealed {
     /// What the loops need of a number.
     pub trait Real {

@@ -64,7 +64,7 @@ impl<T: Real> Nufft<T> {
                 "the image has sides {sides:?}; two or three that are not 0 are expected"
             ));
         }
-        if points.len() % sides.len() != 0 {
+        if !points.len().is_multiple_of(sides.len()) {
             return refuse(format!(
                 "{} coordinates of points for images of {} axes; as many for each point are expected",
                 points.len(),

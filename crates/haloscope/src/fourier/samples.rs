@@ -77,7 +77,9 @@ impl<T: Real> Samples<T> {
         };
         let tiles: Vec<u32> = (0..count).map(|sample| tile_of(&locate(sample).0) as u32).collect();
         let mut ends = vec![0_usize; counts.iter().product::<usize>() + 1];
-        tiles.iter().for_each(|&tile| ends[tile as usize + 1] += 1);
+        for &tile in &tiles {
+            ends[tile as usize + 1] += 1;
+        }
         (1..ends.len()).for_each(|tile| ends[tile] += ends[tile - 1]);
 
         let mut tasks = Vec::new();

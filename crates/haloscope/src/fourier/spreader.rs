@@ -21,7 +21,7 @@ impl Spreader {
     }
 
     /// The highest frequency, in turns from plane to plane, at which it has its accuracy.
-    pub(crate) fn most_turns(&self) -> f64 {
+    pub(crate) fn most_turns() -> f64 {
         0.5 / OVERSAMPLING
     }
 

@@ -171,15 +171,12 @@ fn read_header(
     // The two parts of a number are together, whatever the order of the axes.
     if is_complex {
         stored.push(2);
-        match options.axes {
-            Axes::AsStored => {
-                axes.push(shape.len());
-                shape.push(2);
-            }
-            _ => {
-                axes.push(1);
-                shape[1] = 2;
-            }
+        if options.axes == Axes::AsStored {
+            axes.push(shape.len());
+            shape.push(2);
+        } else {
+            axes.push(1);
+            shape[1] = 2;
         }
     }
     let about = Image::about(format, sample, scaling);

@@ -16,7 +16,7 @@ use crate::document::{Place, Section, numbers};
 #[derive(Clone, Debug)]
 struct Coils {
     place: Place,
-    coils: Sensitivities,
+    sensitivities: Sensitivities,
     frequencies: Frequencies,
     is_complex: bool,
 }
@@ -148,7 +148,7 @@ fn read(section: &Section, frequencies: Frequencies) -> Result<Arc<dyn Kind>> {
         },
     };
     let is_complex = section.get::<bool>("complex")?.unwrap_or(false);
-    Ok(Arc::new(Coils { place: section.place(), coils, frequencies, is_complex }))
+    Ok(Arc::new(Coils { place: section.place(), sensitivities: coils, frequencies, is_complex }))
 }
 
 impl Kind for Coils {
@@ -163,7 +163,7 @@ impl Kind for Coils {
     }
 
     fn operators(&self, _: &[usize], _: Option<&Measured>) -> Result<Vec<Arc<dyn Single>>> {
-        let count = match &self.coils {
+        let count = match &self.sensitivities {
             Sensitivities::None => 1,
             Sensitivities::Birdcage(count) => *count,
             Sensitivities::Files(files) | Sensitivities::Estimated(files, _) => files.len(),
@@ -181,7 +181,7 @@ impl Kind for Coils {
     }
 
     fn files(&self) -> Vec<PathBuf> {
-        let mut files = match &self.coils {
+        let mut files = match &self.sensitivities {
             Sensitivities::Files(files) | Sensitivities::Estimated(files, _) => files.clone(),
             _ => Vec::new(),
         };
@@ -204,7 +204,7 @@ impl Single for Coil {
 
     fn draft(&self, image: &[usize]) -> Result<Arc<dyn Physics>> {
         let scan = &self.scan;
-        let map = match &scan.coils {
+        let map = match &scan.sensitivities {
             Sensitivities::None => None,
             Sensitivities::Birdcage(count) => Some(birdcage(&image[1..], *count, self.index)?),
             Sensitivities::Files(files) => {
@@ -240,8 +240,10 @@ impl Single for Coil {
     }
 
     fn has_own_size(&self) -> bool {
-        let files =
-            matches!(self.scan.coils, Sensitivities::Files(_) | Sensitivities::Estimated(..));
+        let files = matches!(
+            self.scan.sensitivities,
+            Sensitivities::Files(_) | Sensitivities::Estimated(..)
+        );
         files || matches!(self.scan.frequencies, Frequencies::Grid(Lines::File(_)))
     }
 

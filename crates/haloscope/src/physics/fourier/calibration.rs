@@ -1,4 +1,4 @@
-//! Sensitivities of coils from the middle of what they measured: ESPIRiT.
+//! Sensitivities of coils from the middle of what they measured: `ESPIRiT`.
 //!
 //! Uecker and others, Magnetic Resonance in Medicine 71 (2014) 990. Small windows of all coils' frequencies together lie in a
 //! subspace; at every pixel, the projection onto it is a matrix of the coils, whose strongest eigenvector is their sensitivities. The

@@ -45,7 +45,9 @@ impl Centred {
                     line.rotate_left(side / 2);
                     transform.process_with_scratch(line, scratch);
                     line.rotate_right(side / 2);
-                    line.iter_mut().for_each(|value| *value *= scale);
+                    for value in line.iter_mut() {
+                        *value *= scale;
+                    }
                 },
             );
             let lines = image.len() / side;

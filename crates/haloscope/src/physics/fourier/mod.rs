@@ -30,13 +30,11 @@ use crate::fourier::Complex;
 /// Complex numbers from their real parts and, behind them, their imaginary parts; real ones from one channel.
 #[must_use]
 pub fn complex(channels: usize, values: &[f32]) -> Vec<Complex<f32>> {
-    match channels {
-        1 => values.iter().map(|&real| Complex::new(real, 0.0)).collect(),
-        _ => {
-            let (real, imaginary) = values.split_at(values.len() / 2);
-            real.iter().zip(imaginary).map(|(&re, &im)| Complex::new(re, im)).collect()
-        }
+    if channels == 1 {
+        return values.iter().map(|&real| Complex::new(real, 0.0)).collect();
     }
+    let (real, imaginary) = values.split_at(values.len() / 2);
+    real.iter().zip(imaginary).map(|(&re, &im)| Complex::new(re, im)).collect()
 }
 
 /// Refuses images that are neither real nor complex, or have not two or three sides.

@@ -25,7 +25,7 @@ pub(super) fn planes(w: &[f64], n_minus_one: &[f64], accuracy: f64) -> Option<Pl
         .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &w| (low.min(w), high.max(w)));
     let spreader = Spreader::new(accuracy)?;
     // The widest frequency is at the end of what the kernel serves.
-    let step = spreader.most_turns() / (-middle).max(1e-300);
+    let step = Spreader::most_turns() / (-middle).max(1e-300);
     if w.is_empty() || (high - low) / step < 1e-12 {
         return Some(single(w.first().copied().unwrap_or(0.0), n_minus_one));
     }

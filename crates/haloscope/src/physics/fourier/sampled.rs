@@ -251,10 +251,10 @@ impl<T: Real> Planned<T> {
         match &self.screen {
             Some(screen) => {
                 let pairs = room.image.par_iter_mut().zip(image).zip(screen);
-                pairs.for_each(|((to, value), screen)| *to = wide::<T>(value) * screen);
+                pairs.for_each(|((to, value), screen)| *to = wide::<T>(*value) * screen);
             }
             None => {
-                room.image.par_iter_mut().zip(image).for_each(|(to, value)| *to = wide(value));
+                room.image.par_iter_mut().zip(image).for_each(|(to, value)| *to = wide(*value));
             }
         }
         self.transform.forward(&room.image, &mut room.samples, &mut room.scratch)?;
@@ -283,11 +283,11 @@ impl<T: Real> Planned<T> {
         match &self.members {
             Some((samples, factors)) => {
                 for ((&sample, factor), to) in samples.iter().zip(factors).zip(&mut room.samples) {
-                    *to = wide::<T>(&values[sample as usize]) * factor.conj();
+                    *to = wide::<T>(values[sample as usize]) * factor.conj();
                 }
             }
             None => {
-                room.samples.iter_mut().zip(values).for_each(|(to, value)| *to = wide(value));
+                room.samples.iter_mut().zip(values).for_each(|(to, value)| *to = wide(*value));
             }
         }
         self.transform.adjoint(&room.samples, &mut room.image, &mut room.scratch)?;
@@ -309,7 +309,7 @@ impl<T: Real> Planned<T> {
     }
 }
 
-fn wide<T: Real>(value: &Complex<f32>) -> Complex<T> {
+fn wide<T: Real>(value: Complex<f32>) -> Complex<T> {
     Complex::new(T::of_single(value.re), T::of_single(value.im))
 }
 

@@ -151,10 +151,12 @@ impl Visibilities {
         self.sampled.adjoint(&measured, &mut point)?;
         let peak = point[middle];
         if peak > 0.0 {
-            point.iter_mut().for_each(|value| *value /= peak);
+            for value in &mut point {
+                *value /= peak;
+            }
         }
-        Ok(crate::Array::from_shape_vec(vec![1, 1, rows, columns], point)
-            .expect("all pixels are there"))
+        crate::Array::from_shape_vec(vec![1, 1, rows, columns], point)
+            .map_err(|error| Error::argument("visibilities", error.to_string()))
     }
 }
 
