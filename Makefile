@@ -1,6 +1,6 @@
 # Everything that is done with the project; `make help` lists it.
 
-.PHONY: help test tools lint docs unit doctests python python-interop python-api python-wheel onnx mpi slurm two-hosts fresh-machine deny bench bench-collectives bench-blur bench-copies bench-gather bench-large bench-networks bench-onnx bench-reconstruction bench-scratch bench-shards bench-studies bench-tiling bench-tomography neon fuzz soak fmt clean
+.PHONY: help test tools lint docs unit doctests python python-interop python-api python-wheel onnx mpi slurm two-hosts fresh-machine deny bench bench-collectives bench-blur bench-copies bench-gather bench-large bench-networks bench-nufft bench-onnx bench-reconstruction bench-scratch bench-shards bench-studies bench-tiling bench-tomography neon fuzz soak fmt clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -104,7 +104,7 @@ $(BENCH_PYTHON):
 RUN := bench/runs/$(shell date +%F)-$(shell sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1 | tr 'A-Z ' 'a-z-')
 COMPARE = $(BENCH_PYTHON) bench/compare.py --folder $(RUN)
 
-bench: bench-collectives bench-blur bench-gather bench-networks bench-reconstruction bench-shards bench-tiling bench-tomography ## compare with the peers; results go to bench/runs
+bench: bench-collectives bench-blur bench-gather bench-networks bench-nufft bench-reconstruction bench-shards bench-tiling bench-tomography ## compare with the peers; results go to bench/runs
 
 RANKS = release/examples/bench_collectives
 
@@ -135,6 +135,20 @@ bench-networks: $(BENCH_PYTHON)
 			--peer "PyTorch compiled=$$peer torch-compile" \
 			--peer "ONNX Runtime=$$peer onnxruntime" \
 			--peer "OpenVINO=$$peer openvino" || exit 1; \
+	done
+
+# Plans are made once; the transforms are compared.
+bench-nufft: export MALLOC_MMAP_THRESHOLD_ = 4294967296
+bench-nufft: export MALLOC_TRIM_THRESHOLD_ = 17179869184
+bench-nufft: ROUNDS = 3
+bench-nufft: $(BENCH_PYTHON)
+	cargo build --release -p haloscope --example bench_nufft
+	for threads in 1 2; do \
+		peer="$(BENCH_PYTHON) bench/peers/nufft.py --threads $$threads"; \
+		$(COMPARE) nufft-$$threads --rounds $(ROUNDS) --reference haloscope \
+			--peer "haloscope=target/release/examples/bench_nufft --threads $$threads" \
+			--peer "finufft=$$peer finufft" \
+			--peer "ducc0=$$peer ducc0" || exit 1; \
 	done
 
 # ONNX Runtime through our engine and through Python, on the same files and the same library.

@@ -53,6 +53,16 @@ fn compare(problem: &str, size: &str) {
 }
 
 #[test]
+fn mri_beats_total_variation() {
+    compare("mri", "96");
+}
+
+#[test]
+fn radio_beats_total_variation() {
+    compare("radio", "48");
+}
+
+#[test]
 fn deblurring_beats_total_variation() {
     compare("deblur", "64");
 }

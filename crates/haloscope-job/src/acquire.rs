@@ -139,7 +139,8 @@ impl Layout {
             self.check_shape(shapes, *index, part.shape())?;
             self.check_values(job, *index, part)?;
         }
-        Ok(parts)
+        let weighed = |(index, part): (usize, Array)| Ok((index, self.recipes[index].weigh(part)?));
+        parts.into_iter().map(weighed).collect()
     }
 
     /// This rank's parts of measurements in files; all ranks call it.
@@ -252,8 +253,8 @@ impl Layout {
                 files.load_views(recipe.file, &views, &scanned.shape, first)
             }
             _ => match self.kept.remove(&recipe.file) {
-                Some(Kept::Whole(all)) => Ok(all),
-                _ => files.load(recipe.file),
+                Some(Kept::Whole(all)) => Ok(recipe.suited(all)),
+                _ => Ok(recipe.suited(files.load(recipe.file)?)),
             },
         }
     }

@@ -143,7 +143,8 @@ impl Layout {
             }
             Source::Files(files) => {
                 let first = files.survey(0)?;
-                let has_scan = job.operators.iter().any(Entry::is_scan);
+                let has_scan =
+                    job.operators.iter().any(|entry| entry.is_scan() || !entry.measures_pixels());
                 if let (Kept::Whole(first), false) = (&first.kept, has_scan) {
                     Seen::of(job, first).check(job).map_err(|error| files.refuse(&error))?;
                 }
@@ -209,7 +210,8 @@ impl Layout {
             return Ok(());
         }
         let first = files.survey(0)?;
-        if let Kept::Whole(first) = &first.kept {
+        let are_pixels = job.operators.iter().all(Entry::measures_pixels);
+        if let (Kept::Whole(first), true) = (&first.kept, are_pixels) {
             Seen::of(job, first).check(job).map_err(|error| files.refuse(&error))?;
         }
         self.kept.insert(0, first.kept);

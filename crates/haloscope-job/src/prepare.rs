@@ -404,7 +404,7 @@ fn only_scan(recipes: &[Recipe]) -> Option<&Arc<Scan>> {
 
 /// The measurement as an image of this shape: the first frame as it is, or enlarged.
 fn look(first: &Recipe, image: &[usize], data: &Measurements) -> Option<Array> {
-    let frame = data.get(0).filter(|_| first.scan().is_none())?;
+    let frame = data.get(0).filter(|_| first.scan().is_none() && first.looks_like_image())?;
     let factor = first.thinning();
     let fits = frame.shape()[..2] == image[..2]
         && frame.shape()[2..].iter().zip(&image[2..]).all(|(small, side)| small * factor >= *side);

@@ -194,6 +194,7 @@ impl Ready {
         for note in &prepared.notes {
             told.note(note);
         }
+        write_responses(ctx, job, &prepared)?;
         let iterated = iterate(ctx, &prepared, state, saving.as_mut(), told)?;
         told.end_stage("iterating");
         let statistics = ctx.comm().gather_statistics()?;
@@ -299,6 +300,34 @@ fn write(
         report::write(folder, job, outcome)?;
     }
     told.observer.conclude(outcome)
+}
+
+/// Writes what the operators alone make of the data, and of a point in the middle, in units in which a point is as bright as it is.
+/// All ranks call it.
+fn write_responses(ctx: &Context, job: &Job, prepared: &Prepared) -> haloscope::Result<()> {
+    let (dirty, spread) = (&job.output.dirty, &job.output.point_spread);
+    if dirty.is_none() && spread.is_none() {
+        return Ok(());
+    }
+    let back = prepared.problem.adjoint()?.into_whole()?;
+    let middle: Vec<usize> = (back.shape().iter().enumerate())
+        .map(|(axis, side)| if axis < 2 { 0 } else { side / 2 })
+        .collect();
+    let mut point = Array::zeros(back.raw_dim());
+    point[&middle[..]] = 1.0;
+    let response = prepared.problem.normal(&point.into())?.into_whole()?;
+    let peak = response[&middle[..]];
+    let scale = if peak > 0.0 { 1.0 / peak } else { 1.0 };
+    agree_on_root(ctx, || {
+        let options = prepared.placement.write_options();
+        for (file, image) in [(dirty, back), (spread, response)] {
+            if let Some(file) = file {
+                io::write(file, &image.mapv_into(|value| value * scale), &options)?;
+            }
+        }
+        Ok(())
+    })
+    .map(drop)
 }
 
 /// Compares an image in shards with the truth, and writes its files: each rank its part. All ranks call it.

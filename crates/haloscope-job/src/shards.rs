@@ -153,6 +153,14 @@ impl Job {
                     .into(),
             );
         }
+        if !self.operators.iter().all(Entry::measures_pixels) {
+            return Some(
+                "operators that measure frequencies see the whole image, of which no rank would have all".into(),
+            );
+        }
+        if self.output.dirty.is_some() || self.output.point_spread.is_some() {
+            return Some("`dirty` and `psf` of [output] are written of whole images".into());
+        }
         if self.preparation.is_given() {
             return Some(
                 "[preparation] works on whole views, and an image in shards has parts of them"

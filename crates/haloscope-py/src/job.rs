@@ -249,7 +249,7 @@ pub(crate) fn job_template(
 ) -> PyResult<String> {
     let Some(known) = Problem::named(problem) else {
         let reason = format!(
-            "{problem:?}; deblur, tomography-2d, tomography-3d, super-resolution, denoise or inpainting is accepted"
+            "{problem:?}; deblur, tomography-2d, tomography-3d, super-resolution, denoise, inpainting, mri or radio is accepted"
         );
         return Err(crate::error::raise(py, Error::argument("problem", reason)));
     };

@@ -10,13 +10,14 @@ use std::sync::Arc;
 use haloscope::io::exchange::Scan;
 use haloscope::least_squares::{LeastSquaresOptions, pseudo_inverse};
 use haloscope::noise::{Noise, NoiseSource};
-use haloscope::phantom::{SheppLogan, Table, landscape};
+use haloscope::phantom::{self, SheppLogan, Table, landscape};
+use haloscope::physics::fourier::{Coverage, Trajectory, Visibilities, birdcage, radial};
 use haloscope::physics::tomography::{
     ConeBeam, FanBeam, ParallelBeam, Tomography2d, Tomography3d, Window, evenly_spaced,
 };
 use haloscope::physics::{
-    Blur, Clipping, Compose, Decolorize, Downsampling, DownsamplingFilter, Inpainting, Padding,
-    Physics, Saturation, kernels,
+    Blur, Clipping, Compose, Decolorize, Downsampling, DownsamplingFilter, Inpainting,
+    LinearPhysics, Padding, Physics, Saturation, Stack, kernels,
 };
 use haloscope::{Array, Result, io};
 use ndarray::{Axis, IxDyn};
@@ -31,6 +32,7 @@ fn main() -> Result<()> {
     })?;
     pictures(&folder)?;
     tomography(&folder)?;
+    frequencies(&folder)?;
     scan(&folder)
 }
 
@@ -98,6 +100,43 @@ fn tomography(folder: &Path) -> Result<()> {
     save(folder, "tomography-cone", &stretched(&slice_of(&projections, 20)))?;
     let again = projector.filtered_back_projection(&projections, Window::Ramp)?;
     save(folder, "tomography-cone-fdk", &slice_of(&again, n / 2))
+}
+
+/// Two instruments that measure frequencies: an MRI scanner along spokes, and a radio interferometer.
+fn frequencies(folder: &Path) -> Result<()> {
+    let head = SheppLogan::new(Table::Modified).with_points(3).draw(&[SIDE, SIDE])?;
+    let points = radial(48, 2 * SIDE, 0.0);
+    let density = Trajectory::density(&[SIDE, SIDE], &points)?;
+    let coils: Vec<Arc<dyn Physics>> = (0..4)
+        .map(|coil| {
+            let map = birdcage(&[SIDE, SIDE], 4, coil)?;
+            let scan =
+                Trajectory::new(&[1, SIDE, SIDE], Some(&map), &points, Some(&density), 1e-5)?;
+            Ok(Arc::new(scan) as Arc<dyn Physics>)
+        })
+        .collect::<Result<_>>()?;
+    let coils = Stack::new(coils)?;
+    let measured = coils.forward(&head)?;
+    save(folder, "mri-radial-adjoint", &stretched(&coils.adjoint(&measured)?))?;
+    let options = LeastSquaresOptions {
+        max_iterations: 15,
+        tolerance: 0.0,
+        ..LeastSquaresOptions::default()
+    };
+    save(folder, "mri-radial-cg", &pseudo_inverse(&coils, &measured, &options)?.image)?;
+
+    let sky = phantom::sky(SIDE, SIDE)?;
+    save(folder, "sky", &sky)?;
+    let cell = 5e-6;
+    let coverage =
+        Coverage { antennas: 24, hours: 8.0, times: 40, declination: -45.0, longest: 0.45 / cell };
+    let telescope = Visibilities::new(&[1, SIDE, SIDE], &coverage.uvw(), cell, 1e-5)?;
+    save(
+        folder,
+        "visibilities-point-spread",
+        &telescope.point_spread()?.mapv(|value| value.abs().sqrt()),
+    )?;
+    save(folder, "visibilities-dirty", &stretched(&telescope.normal(&sky)?))
 }
 
 /// The tooth: a real parallel-beam scan, by filtered back-projection and by conjugate gradients.

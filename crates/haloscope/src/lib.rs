@@ -7,6 +7,7 @@ pub mod distribute;
 mod error;
 pub mod fidelity;
 pub mod forecast;
+pub mod fourier;
 pub mod image;
 pub mod io;
 pub mod least_squares;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use haloscope::Array;
 use haloscope::array::{dot, norm};
+use haloscope::physics::fourier::{Cartesian, Trajectory, Visibilities};
 use haloscope::physics::tomography::{
     ConeBeam, FanBeam, ParallelBeam, ParallelBeam3d, Rays, Scan3d, Tomography2d, Tomography3d,
     View3d,
@@ -252,6 +253,59 @@ fn random_affine(random: &mut Random) -> Affine {
     Affine::new(&shape, &sides, &rows).expect("a map that has an inverse")
 }
 
+/// A real or a complex image of two or three sides, and a coil's sensitivity if there is one.
+fn coil_image(random: &mut Random) -> (Vec<usize>, Option<Array>) {
+    let mut shape = image_shape(random);
+    shape[0] = random.usize(1..3);
+    let coil = random.bool().then(|| {
+        let mut map = shape.clone();
+        map[0] = random.usize(1..3);
+        array(1, &map, random).index_axis_move(ndarray::Axis(0), 0)
+    });
+    (shape, coil)
+}
+
+fn random_cartesian(random: &mut Random) -> Cartesian {
+    let (shape, coil) = coil_image(random);
+    let mut sides = shape.clone();
+    sides[0] = 1;
+    let mask = array(1, &sides, random).mapv(|value| f32::from(value > -0.5));
+    let mask = mask.index_axis_move(ndarray::Axis(0), 0);
+    Cartesian::new(&shape, coil.as_deref(), random.bool().then_some(&*mask)).expect("a scan")
+}
+
+fn random_trajectory(random: &mut Random) -> Trajectory {
+    let (shape, coil) = coil_image(random);
+    let samples = random.usize(1..300);
+    let points: Vec<f64> =
+        (0..samples * (shape.len() - 1)).map(|_| between(-7.0, 7.0, random)).collect();
+    let density: Vec<f64> = (0..samples).map(|_| between(0.2, 2.0, random)).collect();
+    let accuracy = [1e-2, 1e-4, 1e-7][random.usize(0..3)];
+    Trajectory::new(
+        &shape,
+        coil.as_deref(),
+        &points,
+        random.bool().then_some(&density[..]),
+        accuracy,
+    )
+    .expect("a scan")
+}
+
+fn random_visibilities(random: &mut Random) -> Visibilities {
+    let shape = [1, random.usize(1..30), random.usize(1..30)];
+    let cell = between(1e-4, 0.02, random);
+    let depth = if random.bool() { 0.0 } else { between(1.0, 200.0, random) };
+    let longest = 0.5 / cell;
+    let uvw: Vec<[f64; 3]> = (0..random.usize(1..200))
+        .map(|_| [longest, longest, depth].map(|most| between(-most, most, random)))
+        .collect();
+    let weights: Vec<f64> = uvw.iter().map(|_| between(0.2, 3.0, random)).collect();
+    let beam = array(1, &shape, random).index_axis_move(ndarray::Axis(0), 0);
+    let accuracy = [1e-3, 1e-5, 1e-7][random.usize(0..3)];
+    Visibilities::with(&shape, &uvw, cell, Some(&weights), Some(&beam), accuracy)
+        .expect("a telescope")
+}
+
 macro_rules! adjoint_tests {
     ($($name:ident: $make:expr;)*) => { proptest! {
         #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
@@ -291,6 +345,9 @@ adjoint_tests! {
     varying_blur: |random| Box::new(random_varying_blur(Padding::Reflect, random));
     varying_blur_circular: |random| Box::new(random_varying_blur(Padding::Circular, random));
     affine: |random| Box::new(random_affine(random));
+    mri: |random| Box::new(random_cartesian(random));
+    mri_trajectory: |random| Box::new(random_trajectory(random));
+    visibilities: |random| Box::new(random_visibilities(random));
     tomography_parallel: |random| Box::new(parallel_beam(random));
     tomography_fan: |random| Box::new(fan_beam(random));
     tomography_parallel_3d: |random| Box::new(parallel_beam_3d(random));

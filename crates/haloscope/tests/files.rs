@@ -84,7 +84,7 @@ fn files_of_other_programs_come_out_as_those_say() {
 fn what_is_not_read_is_refused_with_the_reason() {
     for (name, words) in [
         ("refused-transparent.png", "transparent"),
-        ("refused-complex.npy", "<c8"),
+        ("refused-text.npy", "<U1"),
         ("refused-two.nii", "NIfTI-2"),
         ("refused-tiles.fits", "tiles"),
     ] {

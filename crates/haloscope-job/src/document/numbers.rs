@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
-use haloscope::io::{self, Axes, Format, ReadOptions};
+use haloscope::io::{self, Axes, Format, Limits, ReadOptions};
 use haloscope::{Error, Result};
 
 /// A text of more bytes is no list that anybody would write.
@@ -23,6 +23,21 @@ pub(crate) fn read(path: &Path) -> Result<Vec<f64>> {
     let options = ReadOptions { axes: Axes::AsStored, ..ReadOptions::default() };
     let image = io::read(path, &options)?;
     Ok(image.array.iter().map(|number| f64::from(*number)).collect())
+}
+
+/// The same in double precision, also where the file is NPY or NPZ, for lists as long as memory holds. Of an archive of several arrays
+/// it is the one called `key`.
+pub(crate) fn read_wide(path: &Path, key: &str) -> Result<Vec<f64>> {
+    let name = path.display().to_string();
+    let Some(format) = Format::of_name(&name) else { return read(path) };
+    let limits = Limits { side: Limits::NONE.side, ..Limits::default() };
+    let options = ReadOptions { limits, ..ReadOptions::default() };
+    if format != Format::Npz {
+        return io::read_numbers(path, &options);
+    }
+    let named = ReadOptions { entry: Some(key.into()), ..options.clone() };
+    io::read_numbers(path, &named)
+        .or_else(|error| io::read_numbers(path, &options).map_err(|_| error))
 }
 
 /// What a file says, if it is text.
@@ -87,5 +102,13 @@ mod tests {
         assert_eq!(message("0\n1, two"), "a.txt:2: \"two\" is not a number");
         assert!(message("nan").contains("a.txt:1"));
         assert!(message("# nothing\n").contains("no numbers"));
+    }
+
+    #[test]
+    fn an_archive_has_its_numbers_under_the_name_of_the_key() {
+        let two = concat!(env!("CARGO_MANIFEST_DIR"), "/../haloscope/fixtures/files/two.npz");
+        assert_eq!(read_wide(Path::new(two), "a").map(|numbers| numbers.len()), Ok(12));
+        let error = read_wide(Path::new(two), "uvw").expect_err("no such array").to_string();
+        assert!(error.contains("no array uvw"), "{error}");
     }
 }

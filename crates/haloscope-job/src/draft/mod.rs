@@ -78,6 +78,13 @@ pub fn draft(
         Problem::SuperResolution => image::super_resolution(&mut data),
         Problem::Denoise => image::denoise(&mut data),
         Problem::Inpainting => image::inpainting(&mut data),
+        Problem::Mri | Problem::Radio => Err(Error::argument(
+            "from",
+            format!(
+                "jobs for {problem} are not written from data; `haloscope init {problem}` without data writes one whose \
+                 comments say where files go"
+            ),
+        )),
     }?;
     let name = job.file_stem().unwrap_or_default().display().to_string();
     let model = template::model(model, draft.is_colour);

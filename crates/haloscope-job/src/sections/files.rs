@@ -80,6 +80,10 @@ pub(crate) struct OutputPlan {
     pub contrast: Option<(f32, f32)>,
     /// The range that the image is brought to before it is written.
     pub clamp: Option<(f32, f32)>,
+    /// A file for the adjoint of the data.
+    pub dirty: Option<PathBuf>,
+    /// A file for the response to a point.
+    pub point_spread: Option<PathBuf>,
 }
 
 impl OutputPlan {
@@ -94,6 +98,11 @@ impl OutputPlan {
         for file in &files {
             check_name(file).map_err(|reason| section.place_of("file").refuse(reason))?;
         }
+        let [dirty, point_spread] = ["dirty", "psf"].map(|key| {
+            let file = section.path(key)?;
+            let refused = file.as_deref().map(check_name).transpose();
+            refused.map_err(|reason| section.place_of(key).refuse(reason)).map(|_| file)
+        });
         let folder = section.path("folder")?;
         if let Some(folder) = folder.as_ref().filter(|folder| folder.exists() && !folder.is_dir()) {
             let reason = format!("{} is a file; a folder is expected", folder.display());
@@ -110,6 +119,8 @@ impl OutputPlan {
             folder,
             contrast: single(section.range("contrast")?),
             clamp: single(section.range("clamp")?),
+            dirty: dirty?,
+            point_spread: point_spread?,
         })
     }
 
@@ -122,7 +133,8 @@ impl OutputPlan {
             _ => false,
         };
         let pictures = self.folder.iter().flat_map(|folder| RESULTS.map(|name| folder.join(name)));
-        for output in self.files.iter().cloned().chain(pictures) {
+        let all = self.files.iter().chain(&self.dirty).chain(&self.point_spread);
+        for output in all.cloned().chain(pictures) {
             if let Some(input) = inputs.iter().find(|input| same(input, &output)) {
                 return self.refuse(format!(
                     "{} would be written over {}, which the job reads; another name is expected",
@@ -143,7 +155,8 @@ impl OutputPlan {
                 folder.to_owned()
             }
         };
-        let folders = self.files.iter().filter_map(|file| file.parent());
+        let all = self.files.iter().chain(&self.dirty).chain(&self.point_spread);
+        let folders = all.filter_map(|file| file.parent());
         // A folder that is not there yet will be made in the next that is.
         let pictures = self
             .folder

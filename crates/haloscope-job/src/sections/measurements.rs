@@ -7,7 +7,7 @@ use haloscope::distribute::agree;
 use haloscope::image::Space;
 use haloscope::io::{self, Axes, ReadOptions, Reader};
 use haloscope::noise::Noise;
-use haloscope::phantom::{SheppLogan, Table, landscape};
+use haloscope::phantom::{SheppLogan, Table, landscape, sky};
 use haloscope::{Array, Result};
 use haloscope_comm::Context;
 use ndarray::Axis;
@@ -46,6 +46,7 @@ pub(crate) struct Simulation {
 enum KnownImage {
     Landscape(Vec<usize>),
     SheppLogan { sides: Vec<usize>, points: usize },
+    Sky(Vec<usize>),
     File(ImageFile),
 }
 
@@ -92,6 +93,7 @@ impl Source {
             Self::Simulation(simulation) => match &simulation.image {
                 KnownImage::Landscape(_) => "simulated, of a landscape".into(),
                 KnownImage::SheppLogan { .. } => "simulated, of a Shepp-Logan phantom".into(),
+                KnownImage::Sky(_) => "simulated, of a part of the sky".into(),
                 KnownImage::File(file) => format!("simulated, of {}", file.path.display()),
             },
         }
@@ -113,8 +115,9 @@ impl Source {
 impl Simulation {
     fn read(section: &Section) -> Result<Self> {
         type Read = fn(&Section) -> Result<KnownImage>;
-        let phantoms: [(&str, Read); 2] = [
+        let phantoms: [(&str, Read); 3] = [
             ("landscape", |section| Ok(KnownImage::Landscape(sides(section, 2)?))),
+            ("sky", |section| Ok(KnownImage::Sky(sides(section, 2)?))),
             ("shepp-logan", |section| {
                 let points = section.count("points")?.unwrap_or(3);
                 Ok(KnownImage::SheppLogan { sides: sides(section, 3)?, points })
@@ -158,7 +161,9 @@ impl Simulation {
     pub(crate) fn announced_shape(&self) -> Option<Vec<usize>> {
         match &self.image {
             KnownImage::Landscape(sides) => Some([&[1, 3], &sides[..]].concat()),
-            KnownImage::SheppLogan { sides, .. } => Some([&[1, 1], &sides[..]].concat()),
+            KnownImage::SheppLogan { sides, .. } | KnownImage::Sky(sides) => {
+                Some([&[1, 1], &sides[..]].concat())
+            }
             KnownImage::File(_) => None,
         }
     }
@@ -167,7 +172,7 @@ impl Simulation {
     pub(crate) fn file(&self) -> Option<&ImageFile> {
         match &self.image {
             KnownImage::File(file) => Some(file),
-            KnownImage::Landscape(_) | KnownImage::SheppLogan { .. } => None,
+            KnownImage::Landscape(_) | KnownImage::SheppLogan { .. } | KnownImage::Sky(_) => None,
         }
     }
 
@@ -177,6 +182,7 @@ impl Simulation {
         match &self.image {
             KnownImage::File(file) => file.load_with_placement(),
             KnownImage::Landscape(sides) => landscape(sides[0], sides[1]).map(nowhere),
+            KnownImage::Sky(sides) => sky(sides[0], sides[1]).map(nowhere),
             KnownImage::SheppLogan { sides, points } => {
                 SheppLogan::new(Table::Modified).with_points(*points).draw(sides).map(nowhere)
             }

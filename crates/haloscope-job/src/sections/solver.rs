@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use haloscope::fidelity::{Fidelities, L1, L2, Poisson};
+use haloscope::fidelity::{Ball, Fidelities, L1, L2, Poisson};
 use haloscope::image::Layout;
 use haloscope::solve::{
     Algorithm, DataUse, Ingredients, Key, KeyKind, KeyValue, Keys, METHODS, Method, PriorForms,
@@ -22,7 +22,7 @@ const MOST_GATHERED: usize = 1 << 24;
 type ReadFidelity = fn(&Section) -> Result<Fidelities>;
 
 /// What reads a fidelity, by what its `kind` says.
-pub(crate) const FIDELITIES: [(&str, ReadFidelity); 3] = [
+pub(crate) const FIDELITIES: [(&str, ReadFidelity); 4] = [
     ("l2", |section| {
         Ok(match section.positive("sigma")? {
             Some(sigma) => L2::new(sigma)?.into(),
@@ -34,6 +34,14 @@ pub(crate) const FIDELITIES: [(&str, ReadFidelity); 3] = [
         let gain = section.positive("gain")?.unwrap_or(1.0);
         let background = section.not_negative("background")?.unwrap_or(0.0);
         Ok(Poisson::new(gain, background)?.into())
+    }),
+    ("ball", |section| {
+        let radius = section.not_negative("radius")?.ok_or_else(|| {
+            section
+                .place()
+                .refuse("`radius` is missing: how far from its data each measurement may be")
+        })?;
+        Ok(Ball::new(radius)?.into())
     }),
 ];
 

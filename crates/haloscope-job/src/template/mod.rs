@@ -26,6 +26,12 @@ pub enum Problem {
     /// A colour photograph with half of its pixels missing.
     #[serde(rename = "inpainting")]
     Inpainting,
+    /// A slice from an MRI scan that measures one of four lines.
+    #[serde(rename = "mri")]
+    Mri,
+    /// A part of the sky from the visibilities of a radio interferometer.
+    #[serde(rename = "radio")]
+    Radio,
 }
 
 /// What a template leaves open.
@@ -88,6 +94,9 @@ pub(crate) struct Draft {
 /// The weight of a network against the data that its inventors use.
 pub(crate) const DPIR: f64 = 0.23;
 
+/// The standard deviation of the noise of visibilities, in the brightest pixel's flux.
+const RADIO_NOISE: f64 = 1.0;
+
 /// What problems were called before: tables and command lines may still have it.
 const OLD_NAMES: [(&str, Problem); 1] = [("highres-color", Problem::Deblur)];
 
@@ -114,13 +123,15 @@ impl fmt::Display for Problem {
 
 impl Problem {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::Deblur,
         Self::Tomography2d,
         Self::Tomography3d,
         Self::SuperResolution,
         Self::Denoise,
         Self::Inpainting,
+        Self::Mri,
+        Self::Radio,
     ];
 
     /// Its name, everywhere.
@@ -133,6 +144,8 @@ impl Problem {
             Self::SuperResolution => "super-resolution",
             Self::Denoise => "denoise",
             Self::Inpainting => "inpainting",
+            Self::Mri => "mri",
+            Self::Radio => "radio",
         }
     }
 
@@ -146,6 +159,8 @@ impl Problem {
             Self::SuperResolution => "A colour photograph from four small frames",
             Self::Denoise => "A noisy colour photograph",
             Self::Inpainting => "A colour photograph with half of its pixels missing",
+            Self::Mri => "A slice from an MRI scan that measures one of four lines",
+            Self::Radio => "A part of the sky from the visibilities of a radio interferometer",
         }
     }
 
@@ -159,7 +174,7 @@ impl Problem {
     /// The channels of its image.
     #[must_use]
     pub fn channels(self) -> usize {
-        if self.is_scan() { 1 } else { 3 }
+        if self.is_colour() { 3 } else { 1 }
     }
 
     /// The sides of its image at a size: a square or a cube.
@@ -175,6 +190,9 @@ impl Problem {
             Self::Deblur | Self::SuperResolution => 10_000,
             Self::Tomography2d | Self::Tomography3d => self.views(),
             Self::Denoise | Self::Inpainting => 1,
+            // Coils, and the times at which an array measures.
+            Self::Mri => 64,
+            Self::Radio => 40,
         }
     }
 
@@ -192,7 +210,7 @@ impl Problem {
     /// variation.
     #[must_use]
     pub fn model(self, name: Option<&str>) -> Option<String> {
-        model(name, !self.is_scan())
+        model(name, self.is_colour())
     }
 
     /// The text of the job file.
@@ -210,6 +228,7 @@ impl Problem {
         let count = choices.operators.unwrap_or(match self {
             Self::Deblur => 3,
             Self::Denoise | Self::Inpainting => 1,
+            Self::Mri => 8,
             _ => 4,
         });
         let angles: Vec<f64> = (0..count).map(|i| 180.0 * i as f64 / count as f64).collect();
@@ -226,6 +245,7 @@ impl Problem {
             .replace("{views}", &self.views().to_string())
             .replace("{groups}", &count.to_string())
             .replace("{angles}", &list(angles.iter().map(ToString::to_string)))
+            .replace("{noise_of_data}", &short(RADIO_NOISE))
             .replace("{count}", &spelled(count))
             .replace("{frames}", &many("frame", "frames"))
             .replace("{blurs}", &many("blur", "blurs with kernels at different angles"))
@@ -236,6 +256,10 @@ impl Problem {
 
     fn is_scan(self) -> bool {
         matches!(self, Self::Tomography2d | Self::Tomography3d)
+    }
+
+    fn is_colour(self) -> bool {
+        !self.is_scan() && !matches!(self, Self::Mri | Self::Radio)
     }
 
     /// The views of a scan.
@@ -251,6 +275,8 @@ impl Problem {
             Self::SuperResolution => include_str!("templates/super-resolution.toml"),
             Self::Denoise => include_str!("templates/denoise.toml"),
             Self::Inpainting => include_str!("templates/inpainting.toml"),
+            Self::Mri => include_str!("templates/mri.toml"),
+            Self::Radio => include_str!("templates/radio.toml"),
         }
     }
 
@@ -263,9 +289,12 @@ impl Problem {
             Self::Tomography2d => ((0.2, 0.01), None, DPIR, 0.0004),
             Self::Tomography3d => ((0.2, 0.01), None, DPIR, 0.00015),
             Self::Denoise => ((0.2, 0.05), Some(0.1), DPIR, 0.09),
+            // First guesses: no search was made for these two.
+            Self::Mri => ((0.2, 0.01), Some(0.01), DPIR, 0.002),
+            Self::Radio => ((0.2, 0.01), Some(RADIO_NOISE), DPIR, 0.3),
         };
         // Measured scans are in any unit, and attenuations have no upper end.
-        let range = if self.is_scan() { Range::Positive } else { Range::Unit };
+        let range = if self.is_colour() { Range::Unit } else { Range::Positive };
         Tuning { levels, noise, balance, weight, range }
     }
 }
@@ -478,6 +507,6 @@ mod tests {
             assert_eq!(Problem::named(old), Some(problem));
             assert_eq!(serde_json::from_value::<Problem>(old.into()).ok(), Some(problem));
         }
-        assert_eq!(Problem::named("mri"), None);
+        assert_eq!(Problem::named("x-ray"), None);
     }
 }

@@ -282,6 +282,28 @@ pub fn read(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Image> {
     decode(&name, BufReader::with_capacity(1 << 18, file), options)
 }
 
+/// The numbers of a file, in their order: in double precision from NPY and NPZ, and in single precision from all other formats.
+///
+/// For places and weights of samples, which are no images. A complex number is two.
+pub fn read_numbers(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Vec<f64>> {
+    let path = path.as_ref();
+    let options = ReadOptions { axes: Axes::AsStored, ..options.clone() };
+    let name = path.display().to_string();
+    if matches!(Format::of_name(&name), Some(Format::Npy | Format::Npz)) {
+        let file = File::open(path)
+            .map_err(|error| Error::File { file: name.clone(), reason: error.to_string() })?;
+        let mut reader = BufReader::with_capacity(1 << 18, file);
+        let (length, format) = begin(&name, &mut reader, &options)?;
+        let mut source = Source { name: &name, reader: &mut reader, length, options: &options };
+        match format {
+            Format::Npy => return npy::numbers(&mut source),
+            Format::Npz => return npy::numbers_of_archive(&mut source),
+            _ => (),
+        }
+    }
+    Ok(read(path, &options)?.array.iter().map(|number| f64::from(*number)).collect())
+}
+
 /// Reads a file that is in memory or comes from elsewhere; `name` is what errors call it.
 ///
 /// ```

@@ -1,7 +1,7 @@
 //! Arrays of numpy: NPY files, and NPZ archives of them.
 //!
 //! An NPY file is a line of Python (`{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }`)
-//! and then the values.
+//! and then the values. Complex numbers become two channels, the real and the imaginary parts; all axes are then spatial.
 
 use std::io::{BufReader, Read, Write};
 use std::path::Path;
@@ -11,7 +11,7 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
 use super::plain::Plain;
 use super::samples::{self, Encoded, Order, failed_read};
-use super::{Format, Image, NextBand, ReadOptions, Sample, Scaling, Source, Target};
+use super::{Axes, Format, Image, NextBand, ReadOptions, Sample, Scaling, Source, Target};
 use crate::array::View;
 use crate::error::{Error, Result};
 use crate::region;
@@ -39,6 +39,21 @@ pub(super) fn read_archive(source: &mut Source) -> Result<Image> {
         let array = plain.read(name, entry)?;
         samples::finish(name, entry)?;
         Ok(Image { array, ..about })
+    })
+}
+
+/// The numbers of an array, in the order of the file and in double precision; two for each that is complex.
+pub(super) fn numbers(source: &mut Source) -> Result<Vec<f64>> {
+    let (plain, _) = open(source)?;
+    plain.encoded.read(source.name, source.reader, plain.stored.iter().product())
+}
+
+/// The same of an array of an archive.
+pub(super) fn numbers_of_archive(source: &mut Source) -> Result<Vec<f64>> {
+    with_entry(source, |name, (plain, _), entry| {
+        let numbers = plain.encoded.read(name, entry, plain.stored.iter().product())?;
+        samples::finish(name, entry)?;
+        Ok(numbers)
     })
 }
 
@@ -113,26 +128,56 @@ fn read_header(
     let Some(header) = Header::parse(&text) else {
         return Err(damaged(format!("its header cannot be understood: {:.200}", text.trim())));
     };
-    let Some((sample, order)) = sample_of(&header.descr) else {
+    let (descr, is_complex) = match header.descr.split_once('c') {
+        Some((order, "8")) => (format!("{order}f4"), true),
+        Some((order, "16")) => (format!("{order}f8"), true),
+        _ => (header.descr.clone(), false),
+    };
+    let Some((sample, order)) = sample_of(&descr) else {
         return Err(Error::Unsupported {
             file: name.into(),
             reason: format!(
-                "values of type {}; real numbers of 8 to 64 bits and booleans are read",
+                "values of type {}; real numbers of 8 to 64 bits, complex ones and booleans are read",
                 header.descr
             ),
         });
     };
     // An array without axes is one number.
-    let count = options.limits.check(name, &header.shape)?;
+    let count = options.limits.check(name, &header.shape)? * (1 + usize::from(is_complex));
     let available = length.map(|length| length.saturating_sub(header_end));
     let scaling = Scaling::NONE.and(options);
     let encoded = Encoded { sample, order, scaling, blank: None, available };
     encoded.check_available(name, count)?;
     let mut stored: Vec<usize> = header.shape.iter().map(|&side| side as usize).collect();
-    let (mut axes, shape) = options.axes.place(name, &stored)?;
+    let (mut axes, mut shape) = match options.axes {
+        Axes::AsStored => options.axes.place(name, &stored)?,
+        _ if is_complex && matches!(stored.len(), 1..=3) => {
+            ((2..stored.len() + 2).collect(), [&[1, 1], &stored[..]].concat())
+        }
+        _ if is_complex => {
+            return Err(Error::Unsupported {
+                file: name.into(),
+                reason: format!(
+                    "complex numbers of shape {stored:?}; one to three axes, which are those of one channel, are read"
+                ),
+            });
+        }
+        axes => axes.place(name, &stored)?,
+    };
     if header.is_fortran {
         stored.reverse();
         axes.reverse();
+    }
+    // The two parts of a number are together, whatever the order of the axes.
+    if is_complex {
+        stored.push(2);
+        if options.axes == Axes::AsStored {
+            axes.push(shape.len());
+            shape.push(2);
+        } else {
+            axes.push(1);
+            shape[1] = 2;
+        }
     }
     let about = Image::about(format, sample, scaling);
     Ok((Plain { encoded, stored, axes, shape }, about))
@@ -322,5 +367,57 @@ mod tests {
         ] {
             assert_eq!(Header::parse(text), expected, "{text}");
         }
+    }
+
+    /// An array of numpy with these bytes.
+    fn array(descr: &str, is_fortran: &str, shape: &str, bytes: &[u8]) -> std::io::Cursor<Vec<u8>> {
+        let header =
+            format!("{{'descr': '{descr}', 'fortran_order': {is_fortran}, 'shape': {shape}}}\n");
+        let length = (header.len() as u16).to_le_bytes();
+        let start = [b"\x93NUMPY\x01\x00", &length[..], header.as_bytes()].concat();
+        std::io::Cursor::new([start, bytes.to_vec()].concat())
+    }
+
+    #[test]
+    fn complex_numbers_are_two_channels() -> Result<()> {
+        let bytes: Vec<u8> = (0..12_u8).flat_map(|value| f64::from(value).to_be_bytes()).collect();
+        for (is_fortran, expected) in [
+            ("False", [0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 1.0, 3.0, 5.0, 7.0, 9.0, 11.0]),
+            ("True", [0.0, 4.0, 8.0, 2.0, 6.0, 10.0, 1.0, 5.0, 9.0, 3.0, 7.0, 11.0]),
+        ] {
+            for axes in [Axes::Automatic, Axes::ChannelFirst] {
+                let options = ReadOptions { axes, ..ReadOptions::default() };
+                let file = array(">c16", is_fortran, "(2, 3)", &bytes);
+                let read = crate::io::decode("a.npy", file, &options)?.array;
+                assert_eq!(read.shape(), [1, 2, 2, 3]);
+                assert_eq!(read.iter().copied().collect::<Vec<f32>>(), expected);
+            }
+        }
+        let list = array("<c8", "False", "(6,)", &bytes[..48]);
+        let read = crate::io::decode("a.npy", list, &ReadOptions::default())?.array;
+        assert_eq!(read.shape(), [1, 2, 6]);
+        let cut = array("<c8", "False", "(6,)", &bytes[..40]);
+        let error = crate::io::decode("a.npy", cut, &ReadOptions::default()).expect_err("cut");
+        assert!(error.to_string().contains("48 bytes"), "{error}");
+        let many = array("<c8", "False", "(1, 1, 1, 6)", &bytes[..48]);
+        let error = crate::io::decode("a.npy", many, &ReadOptions::default()).expect_err("four");
+        assert!(error.to_string().contains("one to three axes"), "{error}");
+        Ok(())
+    }
+
+    #[test]
+    fn numbers_keep_their_double_precision() -> Result<()> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.npy");
+        let values = [1.0 / 3.0, 1e-40, 123_456_789.125, -2.0];
+        let bytes: Vec<u8> = values.iter().flat_map(|value: &f64| value.to_le_bytes()).collect();
+        std::fs::write(&path, array("<f8", "False", "(2, 2)", &bytes).into_inner())
+            .expect("it is written");
+        assert_eq!(crate::io::read_numbers(&path, &ReadOptions::default())?, values);
+        let two = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/files/two.npz");
+        let entry = ReadOptions { entry: Some("b".into()), ..ReadOptions::default() };
+        assert_eq!(crate::io::read_numbers(two, &entry)?.len(), 4);
+        assert!(crate::io::read_numbers(two, &ReadOptions::default()).is_err());
+        Ok(())
     }
 }

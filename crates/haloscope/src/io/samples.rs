@@ -30,9 +30,31 @@ pub(super) struct Encoded {
     pub available: Option<u64>,
 }
 
+/// A number that stored values become, by rounding once.
+pub(super) trait Rounded {
+    fn rounded(value: f64) -> Self;
+}
+
+impl Rounded for f32 {
+    fn rounded(value: f64) -> Self {
+        value as Self
+    }
+}
+
+impl Rounded for f64 {
+    fn rounded(value: f64) -> Self {
+        value
+    }
+}
+
 impl Encoded {
     /// Reads `count` values.
-    pub(super) fn read(&self, name: &str, reader: &mut dyn Read, count: usize) -> Result<Vec<f32>> {
+    pub(super) fn read<T: Rounded>(
+        &self,
+        name: &str,
+        reader: &mut dyn Read,
+        count: usize,
+    ) -> Result<Vec<T>> {
         let mut values = Vec::new();
         if self.available.is_some() {
             self.check_available(name, count)?;
@@ -57,12 +79,12 @@ impl Encoded {
     }
 
     /// Reads `count` more values.
-    pub(super) fn append(
+    pub(super) fn append<T: Rounded>(
         &self,
         name: &str,
         reader: &mut dyn Read,
         count: usize,
-        values: &mut Vec<f32>,
+        values: &mut Vec<T>,
     ) -> Result<()> {
         let size = self.sample.bytes();
         let mut bytes = vec![0; size * PIECE.min(count)];
@@ -82,7 +104,7 @@ impl Encoded {
         Ok(())
     }
 
-    fn convert(&self, bytes: &[u8], values: &mut Vec<f32>) {
+    fn convert<T: Rounded>(&self, bytes: &[u8], values: &mut Vec<T>) {
         macro_rules! convert {
             ($type:ty) => {
                 convert!($type, |stored| stored as f64)
@@ -117,11 +139,11 @@ impl Encoded {
     }
 
     /// Arithmetic in f64, so that scaled integers are rounded once.
-    fn value(&self, stored: f64) -> f32 {
+    fn value<T: Rounded>(&self, stored: f64) -> T {
         if self.blank == Some(stored) {
-            return f32::NAN;
+            return T::rounded(f64::NAN);
         }
-        (stored * self.scaling.slope + self.scaling.offset) as f32
+        T::rounded(stored * self.scaling.slope + self.scaling.offset)
     }
 }
 
@@ -225,9 +247,9 @@ mod tests {
                 for available in [None, Some(bytes.len() as u64)] {
                     let encoded =
                         Encoded { sample, order, scaling: Scaling::NONE, blank: None, available };
-                    let back = encoded.read("memory", &mut &bytes[..], values.len());
+                    let back = encoded.read::<f32>("memory", &mut &bytes[..], values.len());
                     assert_eq!(back.expect("whole"), values, "{sample:?} {order:?}");
-                    let cut = encoded.read("memory", &mut &bytes[1..], values.len());
+                    let cut = encoded.read::<f32>("memory", &mut &bytes[1..], values.len());
                     assert!(cut.expect_err("cut").to_string().contains("cut short"));
                 }
             }
@@ -252,7 +274,8 @@ mod tests {
             available: None,
         };
         // Would be 4 TiB.
-        let error = encoded.read("memory", &mut &[0; 64][..], 1 << 40).expect_err("64 bytes");
+        let error =
+            encoded.read::<f32>("memory", &mut &[0; 64][..], 1 << 40).expect_err("64 bytes");
         assert!(error.to_string().contains("cut short"), "{error}");
     }
 }

@@ -11,6 +11,7 @@ mod compose;
 mod decolorize;
 mod downsampling;
 mod fixed_point;
+pub mod fourier;
 mod identity;
 mod inpainting;
 mod matrix;

@@ -36,6 +36,7 @@ static PRIMAL_DUAL: Traits = Traits {
         ("l2", Taken::AsItIs),
         ("l1", Taken::ByUnlessStep(ProxPrimalDual::METHOD)),
         ("poisson", Taken::ByUnlessStep(ProxPrimalDual::METHOD)),
+        ("ball", Taken::By(ProxPrimalDual::METHOD)),
     ],
     data_term: DataUse::Gradient { values: 0 },
     knows_data_term: true,

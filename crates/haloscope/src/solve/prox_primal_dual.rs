@@ -40,7 +40,12 @@ static PROX_PRIMAL_DUAL: Traits = Traits {
     keys: &[],
     priors: Priors::TotalVariation,
     clamps: true,
-    fidelities: &[("l2", Taken::AsItIs), ("l1", Taken::AsItIs), ("poisson", Taken::AsItIs)],
+    fidelities: &[
+        ("l2", Taken::AsItIs),
+        ("l1", Taken::AsItIs),
+        ("poisson", Taken::AsItIs),
+        ("ball", Taken::AsItIs),
+    ],
     data_term: DataUse::Dual,
     knows_data_term: false,
     // The image, the dual of total variation, the next image, and the point ahead.

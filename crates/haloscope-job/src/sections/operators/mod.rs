@@ -11,8 +11,10 @@ mod decolorize;
 mod downsampling;
 mod identity;
 mod inpainting;
+mod mri;
 mod scan;
 mod varying_blur;
+mod visibilities;
 
 use std::fmt;
 use std::ops::Range;
@@ -21,13 +23,14 @@ use std::sync::Arc;
 
 use haloscope::physics::{Padding, Physics};
 use haloscope::{Array, Error, Result};
+use ndarray::Axis;
 
 use super::beam::{Beam, Measured, Scan};
 use crate::document::{Place, Section};
 use crate::seen::Presence;
 
 /// What makes the operators of an entry, by what its `kind` says.
-pub(crate) const KINDS: [(&str, Read); 10] = [
+pub(crate) const KINDS: [(&str, Read); 13] = [
     ("blur", blur::read),
     ("varying-blur", varying_blur::read),
     ("affine", affine::read),
@@ -38,6 +41,9 @@ pub(crate) const KINDS: [(&str, Read); 10] = [
     ("parallel-beam", scan::parallel),
     ("fan-beam", scan::fan),
     ("cone-beam", scan::cone),
+    ("mri", mri::cartesian),
+    ("mri-trajectory", mri::trajectory),
+    ("visibilities", visibilities::read),
 ];
 
 type Read = fn(&Section) -> Result<Arc<dyn Kind>>;
@@ -62,6 +68,16 @@ pub(crate) trait Kind: Send + Sync + fmt::Debug {
     /// Whether it leaves pixels out, so that differences of its neighbours tell nothing of noise.
     fn has_gaps(&self) -> bool {
         false
+    }
+
+    /// Whether its measurements are pixels in the units of the image, and not frequencies.
+    fn measures_pixels(&self) -> bool {
+        true
+    }
+
+    /// Whether all of its operators have parts of one file of measurements.
+    fn shares_file(&self) -> bool {
+        self.beam().is_some()
     }
 
     /// Files that it needs, apart from measurements.
@@ -122,6 +138,22 @@ pub(crate) trait Single: Send + Sync + fmt::Debug {
     /// Its part of what its file has.
     fn own(&self, measured: &Array) -> Array {
         measured.clone()
+    }
+
+    /// Its part of what its file has, with the axes of its measurement.
+    fn suited(&self, measured: Array) -> Array {
+        measured
+    }
+
+    /// Its measurement, with the weights that the operator has.
+    fn weigh(&self, image: &[usize], measured: Array) -> Result<Array> {
+        let _ = image;
+        Ok(measured)
+    }
+
+    /// Whether its measurement can be looked at in place of the image.
+    fn looks_like_image(&self) -> bool {
+        true
     }
 
     /// The views that it measures, of those of its file.
@@ -187,8 +219,7 @@ impl Entry {
             place: self.place.clone(),
             image: image.to_vec(),
             single,
-            // The groups of a scan share its file; all others have one each.
-            file: if self.is_scan() { file } else { file + index },
+            file: if self.kind.shares_file() { file } else { file + index },
         };
         Ok(self.kind.operators(image, measured)?.into_iter().enumerate().map(recipe).collect())
     }
@@ -201,6 +232,11 @@ impl Entry {
     /// Whether it leaves pixels out, so that differences of its neighbours tell nothing of noise.
     pub(crate) fn has_gaps(&self) -> bool {
         self.kind.has_gaps()
+    }
+
+    /// Whether its measurements are pixels in the units of the image, and not frequencies.
+    pub(crate) fn measures_pixels(&self) -> bool {
+        self.kind.measures_pixels()
     }
 
     /// Whether its operators are groups of views, which share a file.
@@ -308,6 +344,21 @@ impl Recipe {
         self.single.views()
     }
 
+    /// Its part of what its file has, with the axes of its measurement.
+    pub(crate) fn suited(&self, measured: Array) -> Array {
+        self.single.suited(measured)
+    }
+
+    /// Its measurement, with the weights that the operator has.
+    pub(crate) fn weigh(&self, measured: Array) -> Result<Array> {
+        self.single.weigh(&self.image, measured).map_err(|error| self.locate(error))
+    }
+
+    /// Whether its measurement can be looked at in place of the image.
+    pub(crate) fn looks_like_image(&self) -> bool {
+        self.single.looks_like_image()
+    }
+
     /// Its part of what its file has.
     pub(crate) fn own(&self, measured: &Array) -> Array {
         self.single.own(measured)
@@ -331,6 +382,22 @@ fn padding(section: &Section) -> Result<Padding> {
         ("valid", Padding::Valid),
     ];
     Ok(section.choose("padding", &paddings)?.unwrap_or(Padding::Circular))
+}
+
+/// A list of complex samples, (1, 2, sample), from a file that has two rows: the real parts and the imaginary parts.
+fn as_samples(measured: Array) -> Array {
+    match *measured.shape() {
+        [1, 1, 2, _] => measured.index_axis_move(Axis(1), 0),
+        _ => measured,
+    }
+}
+
+/// A list of samples times the roots of weights.
+fn weighted(mut measured: Array, weights: &[f64]) -> Array {
+    for mut row in measured.lanes_mut(Axis(2)) {
+        row.iter_mut().zip(weights).for_each(|(value, weight)| *value *= weight.sqrt() as f32);
+    }
+    measured
 }
 
 /// The values of an image.

@@ -1,0 +1,236 @@
+//! `kind = "visibilities"`: an operator for each block of an observation by a radio interferometer.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use haloscope::io::{self, ReadOptions};
+use haloscope::physics::Physics;
+use haloscope::physics::fourier::{Coverage, Visibilities, Weighting};
+use haloscope::{Array, Error, Result};
+use ndarray::{Axis, Slice};
+
+use super::{Kind, Measured, Single};
+use crate::document::{Place, Section, numbers};
+
+/// Radians of a second of arc.
+const ARCSECOND: f64 = std::f64::consts::PI / 648_000.0;
+
+#[derive(Debug)]
+struct Observation {
+    place: Place,
+    /// Radians.
+    cell: f64,
+    places: Places,
+    blocks: usize,
+    weighting: Weighting,
+    weights: Option<PathBuf>,
+    beam: Option<PathBuf>,
+    accuracy: f64,
+}
+
+#[derive(Debug)]
+enum Places {
+    /// Numbers in a file: u, v and w of each visibility, or u and v.
+    File { path: PathBuf, has_w: bool },
+    /// Of an array that is made for the purpose, whose longest distance the cells just show.
+    Simulated { antennas: usize, hours: f64, times: usize, declination: f64 },
+}
+
+/// One block, with what is the same for all.
+#[derive(Debug)]
+struct Block {
+    observation: Arc<Observation>,
+    index: usize,
+}
+
+pub(super) fn read(section: &Section) -> Result<Arc<dyn Kind>> {
+    let cell = section.positive("cell")?.ok_or_else(|| {
+        section.place().refuse("`cell` is missing: the size of a pixel in seconds of arc")
+    })?;
+    let file = |key| section.path(key);
+    let places = match (file("uvw")?, file("uv")?, section.count("antennas")?) {
+        (Some(path), None, None) => Places::File { path, has_w: true },
+        (None, Some(path), None) => Places::File { path, has_w: false },
+        (None, None, Some(antennas)) if antennas >= 2 => Places::Simulated {
+            antennas,
+            hours: section.positive("hours")?.unwrap_or(8.0),
+            times: section.count("times")?.unwrap_or(60),
+            declination: section.get::<f64>("declination")?.unwrap_or(-45.0),
+        },
+        (None, None, Some(_)) => {
+            return Err(section.place_of("antennas").refuse("1 is given; 2 or more are expected"));
+        }
+        _ => {
+            return Err(section.place().refuse(
+                "one of `uvw` or `uv` (a file with three or two numbers in wavelengths for each visibility) and `antennas` (for \
+                 an array that is made for the purpose) is expected",
+            ));
+        }
+    };
+    let weightings = [("natural", 0), ("uniform", 1), ("briggs", 2)];
+    let robustness = section.get::<f64>("robustness")?;
+    let weighting = match section.choose("weighting", &weightings)?.unwrap_or(0) {
+        2 => Weighting::Briggs(robustness.unwrap_or(0.0)),
+        _ if robustness.is_some() => {
+            return Err(section.place_of("robustness").refuse(
+                "it belongs to weighting = \"briggs\", and `weighting` is another; leave it out",
+            ));
+        }
+        1 => Weighting::Uniform,
+        _ => Weighting::Natural,
+    };
+    let observation = Observation {
+        place: section.place(),
+        cell: cell * ARCSECOND,
+        places,
+        blocks: section.count("blocks")?.unwrap_or(1),
+        weighting,
+        weights: file("weights")?,
+        beam: file("beam")?,
+        accuracy: section.positive("accuracy")?.unwrap_or(1e-5),
+    };
+    Ok(Arc::new(Whole(Arc::new(observation))))
+}
+
+#[derive(Debug)]
+struct Whole(Arc<Observation>);
+
+impl Kind for Whole {
+    fn image_shape(&self, _: &[usize]) -> Option<Vec<usize>> {
+        None
+    }
+
+    fn operators(&self, _: &[usize], _: Option<&Measured>) -> Result<Vec<Arc<dyn Single>>> {
+        let block =
+            |index| -> Arc<dyn Single> { Arc::new(Block { observation: self.0.clone(), index }) };
+        Ok((0..self.0.blocks).map(block).collect())
+    }
+
+    fn has_gaps(&self) -> bool {
+        true
+    }
+
+    fn shares_file(&self) -> bool {
+        true
+    }
+
+    fn measures_pixels(&self) -> bool {
+        false
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let observation = &self.0;
+        let places = match &observation.places {
+            Places::File { path, .. } => Some(path),
+            Places::Simulated { .. } => None,
+        };
+        let all = [places, observation.weights.as_ref(), observation.beam.as_ref()];
+        all.into_iter().flatten().cloned().collect()
+    }
+}
+
+impl Observation {
+    /// (u, v, w) and weights of all visibilities, which follow from all of them.
+    fn all(&self, image: &[usize]) -> Result<(Vec<[f64; 3]>, Vec<f64>)> {
+        let uvw: Vec<[f64; 3]> = match &self.places {
+            Places::File { path, has_w } => {
+                let (key, each) = if *has_w { ("uvw", 3) } else { ("uv", 2) };
+                let values = numbers::read_wide(path, key)?;
+                if values.len() % each != 0 {
+                    return Err(Error::argument(
+                        "visibilities",
+                        format!(
+                            "{} has {} numbers; {each} for each visibility are expected",
+                            path.display(),
+                            values.len()
+                        ),
+                    ));
+                }
+                values
+                    .chunks(each)
+                    .map(|at| [at[0], at[1], at.get(2).copied().unwrap_or(0.0)])
+                    .collect()
+            }
+            Places::Simulated { antennas, hours, times, declination } => Coverage {
+                antennas: *antennas,
+                hours: *hours,
+                times: *times,
+                declination: *declination,
+                longest: 0.45 / self.cell,
+            }
+            .uvw(),
+        };
+        let own =
+            self.weights.as_ref().map(|path| numbers::read_wide(path, "weights")).transpose()?;
+        if let Some(own) = own.as_ref().filter(|own| own.len() != uvw.len()) {
+            return Err(Error::argument(
+                "weights",
+                format!("{} for {} visibilities; one for each is expected", own.len(), uvw.len()),
+            ));
+        }
+        let uv: Vec<[f64; 2]> = uvw.iter().map(|[u, v, _]| [*u, *v]).collect();
+        let sides = [image[image.len() - 2], image[image.len() - 1]];
+        let weights = self.weighting.weights(&uv, own.as_deref(), sides, self.cell);
+        Ok((uvw, weights))
+    }
+
+    /// The visibilities of a block, of so many: neighbours in time are together.
+    fn range(&self, index: usize, count: usize) -> Range<usize> {
+        index * count / self.blocks..(index + 1) * count / self.blocks
+    }
+
+    /// The operator of a block.
+    fn block(&self, image: &[usize], index: usize) -> Result<Visibilities> {
+        let (uvw, weights) = self.all(image)?;
+        let range = self.range(index, uvw.len());
+        let beam =
+            self.beam.as_ref().map(|path| io::read(path, &ReadOptions::default())).transpose()?;
+        let beam = beam.map(|beam| beam.array.index_axis_move(Axis(0), 0));
+        let (uvw, weights) = (&uvw[range.clone()], &weights[range]);
+        Visibilities::with(image, uvw, self.cell, Some(weights), beam.as_deref(), self.accuracy)
+    }
+}
+
+impl Single for Block {
+    fn name(&self) -> &'static str {
+        "visibilities"
+    }
+
+    fn draft(&self, image: &[usize]) -> Result<Arc<dyn Physics>> {
+        let observation = &self.observation;
+        let block = observation.block(image, self.index);
+        Ok(Arc::new(block.map_err(|error| observation.place.refuse(error))?))
+    }
+
+    fn measured_values(&self, image: &[usize]) -> usize {
+        match &self.observation.places {
+            Places::Simulated { antennas, times, .. } => {
+                antennas * (antennas - 1) * times / self.observation.blocks
+            }
+            Places::File { .. } => super::pixels(image),
+        }
+    }
+
+    fn has_own_size(&self) -> bool {
+        true
+    }
+
+    fn looks_like_image(&self) -> bool {
+        false
+    }
+
+    fn suited(&self, measured: Array) -> Array {
+        let mut all = super::as_samples(measured);
+        if all.ndim() == 3 {
+            let range = self.observation.range(self.index, all.len_of(Axis(2)));
+            all.slice_axis_inplace(Axis(2), Slice::from(range));
+        }
+        all.as_standard_layout().into_owned()
+    }
+
+    fn weigh(&self, image: &[usize], measured: Array) -> Result<Array> {
+        let (_, weights) = self.observation.all(image)?;
+        Ok(super::weighted(measured, &weights[self.observation.range(self.index, weights.len())]))
+    }
+}

@@ -1,0 +1,67 @@
+//! Planes of constant w: how an interferometer that is not flat is a sum of transforms.
+//!
+//! Along w, visibilities are a transform of their own, whose frequencies are `n − 1` for the directions of the image. It is
+//! treated as those along u and v are: samples are spread to planes with the kernel, and the kernel is undone in the image. This
+//! is the improved w-stacking of Arras and others, Astronomy & Astrophysics 646 (2021) A58; its error is that of the kernel.
+
+use std::f64::consts::TAU;
+
+use super::sampled::{Members, Plane};
+use crate::fourier::{Complex, Spreader};
+
+/// The planes of some samples, and what undoes their kernel.
+pub(super) struct Planes {
+    pub(super) planes: Vec<Plane>,
+    /// What each pixel is multiplied with.
+    pub(super) correction: Vec<f64>,
+}
+
+/// The planes for samples at `w`, in wavelengths, of an image whose pixels have `n − 1`, all of them at most 0.
+pub(super) fn planes(w: &[f64], n_minus_one: &[f64], accuracy: f64) -> Option<Planes> {
+    let deepest = n_minus_one.iter().copied().fold(0.0, f64::min);
+    let middle = 0.5 * deepest;
+    let (low, high) = w
+        .iter()
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &w| (low.min(w), high.max(w)));
+    let spreader = Spreader::new(accuracy)?;
+    // The widest frequency is at the end of what the kernel serves.
+    let step = Spreader::most_turns() / (-middle).max(1e-300);
+    if w.is_empty() || (high - low) / step < 1e-12 {
+        return Some(single(w.first().copied().unwrap_or(0.0), n_minus_one));
+    }
+    let width = spreader.width() as f64;
+    let first = low / step - 0.5 * width;
+    let count = ((high - low) / step).floor() as usize + spreader.width() + 1;
+    let mut members: Vec<Members> =
+        (0..count).map(|_| Members { samples: Vec::new(), factors: Vec::new() }).collect();
+    for (sample, &w) in w.iter().enumerate() {
+        let position = w / step - first;
+        let begin = (position - 0.5 * width).ceil().max(0.0) as usize;
+        let end = ((position + 0.5 * width).floor() as usize + 1).min(count);
+        let phase = Complex::from_polar(1.0, TAU * w * middle);
+        for (plane, members) in members.iter_mut().enumerate().take(end).skip(begin) {
+            let value = spreader.value(plane as f64 - position);
+            members.samples.push(sample as u32);
+            members.factors.push(phase * value);
+        }
+    }
+    let plane = |(index, members): (usize, Members)| {
+        let w = (first + index as f64) * step;
+        let screen = n_minus_one.iter().map(|n| Complex::from_polar(1.0, TAU * w * (n - middle)));
+        Plane { screen: Some(screen.collect()), members: Some(members) }
+    };
+    let filled = members.into_iter().enumerate().filter(|(_, members)| !members.samples.is_empty());
+    let planes = filled.map(plane).collect();
+    let correction = n_minus_one.iter().map(|n| 1.0 / spreader.transform((n - middle) * step));
+    Some(Planes { planes, correction: correction.collect() })
+}
+
+/// All samples at one w.
+fn single(w: f64, n_minus_one: &[f64]) -> Planes {
+    let screen = (w != 0.0)
+        .then(|| n_minus_one.iter().map(|n| Complex::from_polar(1.0, TAU * w * n)).collect());
+    Planes {
+        planes: vec![Plane { screen, members: None }],
+        correction: vec![1.0; n_minus_one.len()],
+    }
+}
