@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use haloscope::denoise::NetworkDenoiser;
+use haloscope::denoise::{Axes, NetworkDenoiser};
 use haloscope::{Error, Result};
 use haloscope_scratch::{Folder, Options, Scratch};
 use serde::Serialize;
@@ -110,7 +110,8 @@ impl ScratchPlan {
             file_bytes,
             memory_bytes,
             traffic,
-            free: folder.free,
+            // What is in files already is part of the job.
+            free: folder.free.saturating_add(haloscope_scratch::bytes_in_files()),
             is_memory: folder.is_memory,
             all_processes: memory_bytes.saturating_mul((here as u64).div_ceil(together)),
             addresses: of_rank.saturating_mul(together).saturating_add(memory_bytes),
@@ -318,7 +319,7 @@ fn traffic(
         (PriorKind::Network(plan), Some(network), "pgd" | "fista") => {
             let choice = plan.tiling().choose(&layout.image, network).ok()?;
             let is_slices = network.model().network().rank() == 2;
-            if !choice.is_exact() || !is_slices {
+            if !choice.is_exact() || !is_slices || plan.axes != Axes::Axial {
                 return None;
             }
             let scaled = u64::from(job.prior.may_scale());

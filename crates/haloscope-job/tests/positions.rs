@@ -225,6 +225,14 @@ fn what_contradicts_itself_is_refused_with_the_key() {
         (cone(|it| it.set("vectors", "short.txt")), "has 7 numbers; 12 for each view"),
         (cone(|it| in_words(it, 1.0).set("centre-row", 40.0)), "row 40 is outside"),
         (cone(|it| in_words(it, 1.0).set("centre", "auto")), "is for parallel beams"),
+        (
+            cone(|it| {
+                let angles: Vec<f64> =
+                    (0..VIEWS).map(|view| f64::from(view as u32 * 20 % 360)).collect();
+                in_words(it, 1.0).set("angles", angles)
+            }),
+            "begin anew",
+        ),
         (slice(|it| it.set("tilt", 3.0)), "it is for volumes"),
         (slice(|it| it.set("centre", "auto")), "the rotation axis was not found"),
         (slice(|it| it.set("centre", "middle")), "or \"auto\""),

@@ -54,17 +54,21 @@ mod files {
 #[cfg(target_os = "linux")]
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if files::takes(layout) {
-            return crate::registry::allocate(layout.size());
+        if files::takes(layout)
+            && let Some(data) = crate::registry::allocate(layout.size())
+        {
+            return data;
         }
         // SAFETY: as the caller promises.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if files::takes(layout) {
-            // A file begins with zeros.
-            return crate::registry::allocate(layout.size());
+        // A file begins with zeros.
+        if files::takes(layout)
+            && let Some(data) = crate::registry::allocate(layout.size())
+        {
+            return data;
         }
         // SAFETY: as the caller promises.
         unsafe { System.alloc_zeroed(layout) }

@@ -15,4 +15,4 @@ mod visit;
 pub use allocator::{Allocator, in_memory};
 pub use folder::Folder;
 pub use scratch::{Options, Scratch, Usage};
-pub use visit::{Visited, done, fetch, in_pieces, is_active, piece_bytes};
+pub use visit::{Visited, bytes_in_files, done, fetch, in_pieces, is_active, piece_bytes};

@@ -153,10 +153,14 @@ impl Mapping {
             (0, _) => Ok(()),
             // Systems and file systems that only know whole files.
             (_, error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EINVAL)) => {
-                // SAFETY: the number of a file.
-                match unsafe { libc::fdatasync(self.file) } {
-                    0 => Ok(()),
-                    _ => Err(io::Error::last_os_error()),
+                loop {
+                    // SAFETY: the number of a file.
+                    let status = unsafe { libc::fdatasync(self.file) };
+                    match (status, io::Error::last_os_error()) {
+                        (0, _) => return Ok(()),
+                        (_, error) if error.kind() == io::ErrorKind::Interrupted => {}
+                        (_, error) => return Err(error),
+                    }
                 }
             }
             (_, error) => Err(error),
@@ -198,9 +202,13 @@ fn nameless(folder: &CStr) -> io::Result<libc::c_int> {
 
 /// Makes a file as long as that, with its room on the disk.
 fn reserve(file: libc::c_int, bytes: usize) -> io::Result<()> {
-    // SAFETY: numbers of a file and of its bytes.
-    match unsafe { libc::posix_fallocate(file, 0, bytes as libc::off_t) } {
-        0 => Ok(()),
-        number => Err(io::Error::from_raw_os_error(number)),
+    loop {
+        // SAFETY: numbers of a file and of its bytes.
+        match unsafe { libc::posix_fallocate(file, 0, bytes as libc::off_t) } {
+            0 => return Ok(()),
+            // A signal came.
+            libc::EINTR => {}
+            number => return Err(io::Error::from_raw_os_error(number)),
+        }
     }
 }

@@ -69,16 +69,14 @@ fn count_bytes(change: isize) {
     PEAK.fetch_max(before.wrapping_add(change as usize), Ordering::Relaxed);
 }
 
-/// A new file; null if the disk has no room for it.
-pub(crate) fn allocate(bytes: usize) -> *mut u8 {
+/// A new file, or null if the disk has no room for it; `None` if there are as many files as there can be, so that memory is what is left.
+pub(crate) fn allocate(bytes: usize) -> Option<*mut u8> {
     let mut registry = lock();
-    let Some((folder, path)) = &registry.open else { return std::ptr::null_mut() };
-    let mapping = if registry.count < MOST {
-        Mapping::new(path, bytes)
-    } else {
-        Err(io::Error::other(format!("it has {MOST} files already")))
-    };
-    match mapping {
+    let (folder, path) = registry.open.as_ref()?;
+    if registry.count == MOST {
+        return None;
+    }
+    Some(match Mapping::new(path, bytes) {
         Ok(mapping) => {
             let count = registry.count;
             registry.mappings[count] = mapping;
@@ -88,13 +86,18 @@ pub(crate) fn allocate(bytes: usize) -> *mut u8 {
             count_bytes(mapping.bytes as isize);
             mapping.start as *mut u8
         }
-        Err(error) => {
-            // The program ends for want of memory, and would not say of which.
-            let folder = folder.display();
-            eprintln!("error: the scratch folder {folder} has no room for {bytes} bytes: {error}");
-            std::ptr::null_mut()
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
+            return None;
         }
-    }
+        Err(error) => refuse(folder, bytes, &error),
+    })
+}
+
+/// Says why there is no file: the program ends for want of memory, and would not say of which.
+fn refuse(folder: &std::path::Path, bytes: usize, error: &io::Error) -> *mut u8 {
+    let folder = folder.display();
+    eprintln!("error: the scratch folder {folder} has no room for {bytes} bytes: {error}");
+    std::ptr::null_mut()
 }
 
 /// Whether a file begins there.
@@ -128,7 +131,13 @@ pub(crate) fn resize(data: *mut u8, before: usize, bytes: usize) -> Option<*mut 
     let mut registry = lock();
     let index = position(&registry, data)?;
     let before = registry.mappings[index];
-    let Ok(after) = before.resized(bytes) else { return Some(std::ptr::null_mut()) };
+    let after = match before.resized(bytes) {
+        Ok(after) => after,
+        Err(error) => {
+            let folder = registry.open.as_ref().map(|(folder, _)| folder.as_path());
+            return Some(refuse(folder.unwrap_or(std::path::Path::new("")), bytes, &error));
+        }
+    };
     registry.mappings[index] = after;
     count_bytes(after.bytes as isize - before.bytes as isize);
     Some(after.start as *mut u8)

@@ -100,8 +100,12 @@ impl Scratch {
         if is_first {
             crate::keeper::start(options.limit, &scratch.alive)?;
         }
-        let probe = vec![0_u8; options.threshold.max(crate::registry::LEAST)];
-        if !crate::registry::has(probe.as_ptr().cast_mut(), probe.len()) {
+        let mut probe: Vec<u8> = Vec::new();
+        let size = options.threshold.max(crate::registry::LEAST);
+        probe.try_reserve_exact(size).map_err(|_| {
+            io::Error::new(io::ErrorKind::StorageFull, format!("it has no room for {size} bytes"))
+        })?;
+        if !crate::registry::has(probe.as_ptr().cast_mut(), size) {
             let reason = "this program does not allocate from files: it has to install haloscope_scratch::Allocator";
             return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
         }

@@ -38,6 +38,15 @@ pub fn is_active() -> bool {
     return false;
 }
 
+/// The bytes of all arrays of this process that are in files now.
+#[must_use]
+pub fn bytes_in_files() -> u64 {
+    #[cfg(target_os = "linux")]
+    return crate::registry::usage().0 as u64;
+    #[cfg(not(target_os = "linux"))]
+    return 0;
+}
+
 /// The bytes of all arrays together that are visited in a piece; `None` if no array is in a file.
 #[must_use]
 pub fn piece_bytes() -> Option<usize> {

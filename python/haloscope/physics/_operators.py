@@ -120,6 +120,11 @@ class Affine(LinearPhysics):
     ) -> None:
         shape = shape_of(img_size)
         self.matrix = np.asarray(matrix, dtype=np.float64)
+        count = len(shape) - 1
+        if self.matrix.shape != (count, count + 1):
+            raise ArgumentError(
+                f"matrix: an array of shape {self.matrix.shape} is given; {(count, count + 1)} is accepted, a row for each axis"
+            )
         sides = list(shape[1:]) if size is None else list(size)
         self._set(_haloscope.Operator.affine(shape, sides, self.matrix.ravel().tolist()), noise_model)
 

@@ -19,6 +19,7 @@ use super::pieces::{Fit, Pieces};
 use super::stream::Stream;
 use super::target::Target;
 use super::{Deviation, FileDenoising};
+use crate::memory::gigabytes;
 use crate::models::OpenedModel;
 use crate::observer::{Event, Observer};
 
@@ -292,7 +293,22 @@ impl AllSlices {
         let seconds = begin.elapsed().as_secs_f64();
         let network = NetworkPlan { name, plan, seconds, before, note, warning };
         let denoiser = Averaged::new(denoiser, axes);
-        Ok((Self { values, denoiser, flops, steps, count, has_map }, network))
+        let all = Self { values, denoiser, flops, steps, count, has_map };
+        let (needed, free) = (all.bytes()?, denoising.budget(0));
+        if let Some(free) =
+            free.filter(|free| needed > *free && denoising.engine.memory_budget.is_none())
+        {
+            return Err(Error::Limit {
+                file: denoising.input.display().to_string(),
+                reason: format!(
+                    "to look at it in several ways takes {}, and {} are free; `memory_budget` runs the network in waves, and \
+                     slices = \"axial\" looks at it once",
+                    gigabytes(needed as u64),
+                    gigabytes(free as u64)
+                ),
+            });
+        }
+        Ok((all, network))
     }
 
     /// What the network and the volumes around it take.

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use haloscope_comm::{Collectives, Context, partition};
+use haloscope_comm::{Collectives, Context, Reduction, partition};
 use haloscope_nn::Stop;
 use haloscope_scratch::{Visited, done, in_pieces, piece_bytes};
 
@@ -171,7 +171,15 @@ impl Source<'_> {
         let Self { ctx, planes, groups, .. } = *self;
         let size = plan.view_len();
         // Every stripe visits the image, which may be in a scratch folder.
-        let stripe = piece_bytes().map_or(stripe, |bytes| stripe.max(STRIPE_PIECES * bytes / 4));
+        let stripe = match piece_bytes() {
+            None => stripe,
+            Some(bytes) => {
+                // Processes may have different limits, and take the stripes of the least.
+                let mut least = [bytes as u64];
+                ctx.comm().all_reduce(Reduction::Min, &mut least)?;
+                stripe.max(STRIPE_PIECES * usize::try_from(least[0]).unwrap_or(bytes) / 4)
+            }
+        };
         let together = groups * (stripe / (groups * planes * size).max(1)).max(1);
         // A rank that fails goes on with what it has, so that nobody waits for it; in the end all know.
         let mut outcome = Ok(());

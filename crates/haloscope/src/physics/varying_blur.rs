@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::{Blur, LinearPhysics, Padding, Physics, Reach, WindowPhysics, region};
+use super::{Blur, BlurMethod, LinearPhysics, Padding, Physics, Reach, WindowPhysics, region};
 use crate::array::Array;
 use crate::error::{Error, Result};
 
@@ -56,18 +56,25 @@ impl VaryingBlur {
             let found = kernels.len();
             return refuse(format!("{found} kernels for a grid of {grid:?}; {nodes} are expected"));
         }
-        let largest: Vec<usize> = (0..kernels[0].ndim())
-            .map(|axis| {
-                kernels.iter().filter_map(|k| k.shape().get(axis)).max().copied().unwrap_or(1)
-            })
+        if let Some(kernel) = kernels.iter().find(|kernel| kernel.ndim() != shape.len() + 1) {
+            return refuse(format!(
+                "a kernel of {:?}; (1, channel, spatial…) with {} axes behind the channel is expected",
+                kernel.shape(),
+                sides.len()
+            ));
+        }
+        let largest: Vec<usize> = (0..=shape.len())
+            .map(|axis| kernels.iter().map(|kernel| kernel.shape()[axis]).max().unwrap_or(1))
             .collect();
-        let mut blurs = Vec::with_capacity(nodes);
-        for kernel in kernels {
-            if kernel.ndim() != largest.len() {
-                let (found, first) = (kernel.ndim(), largest.len());
-                return refuse(format!("kernels of {found} and of {first} axes; they are alike"));
-            }
-            blurs.push(Blur::new(shape, &widened(kernel, &largest), padding)?);
+        let kernels: Vec<Array> = kernels.iter().map(|kernel| widened(kernel, &largest)).collect();
+        let make = |method: BlurMethod| -> Result<Vec<Blur>> {
+            let blur = |kernel: &Array| Blur::with_method(shape, kernel, padding, method);
+            kernels.iter().map(blur).collect()
+        };
+        let mut blurs = make(BlurMethod::Automatic)?;
+        if blurs.iter().any(|blur| blur.method() != BlurMethod::Direct) {
+            // Blurs by other methods read other windows. Blocks have small transforms, of which each kernel keeps its own.
+            blurs = make(BlurMethod::Blocks)?;
         }
         let windows = grid.iter().zip(sides).map(|(nodes, side)| tents(*nodes, *side)).collect();
         Ok(Self { blurs, grid: grid.to_vec(), windows })
@@ -199,7 +206,7 @@ impl LinearPhysics for VaryingBlur {
     }
 }
 
-/// All kernels have one size, so that all blurs read the same.
+/// All kernels have one size and all blurs one method, so that all read the same.
 impl WindowPhysics for VaryingBlur {
     fn measurement_region(&self, image: &[Range<usize>]) -> Vec<Range<usize>> {
         self.blurs[0].measurement_region(image)
@@ -297,6 +304,6 @@ mod tests {
         assert!(refusal(&[0, 4], &[]).contains("for each side"));
         let mut mixed = one();
         mixed[2] = Array::ones(vec![1, 1, 3]);
-        assert!(refusal(&[2, 2], &mixed).contains("axes"));
+        assert!(refusal(&[2, 2], &mixed).contains("2 axes behind the channel"));
     }
 }

@@ -9,6 +9,10 @@ impl Scan {
     /// What may be wrong with it, in words.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
+        if self.listed.is_some() {
+            // A circle says nothing of positions that may be anywhere.
+            return warnings;
+        }
         let [height, width] = self.breadth();
         let (_, seen) = self.field_of_view();
         if seen < 0.5 * height.min(width) || seen > 2.0 * height.max(width) {

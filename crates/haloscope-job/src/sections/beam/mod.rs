@@ -157,6 +157,13 @@ impl Beam {
                 "\"auto\" is for parallel beams; the bin that sees the rotation axis is expected",
             ));
         }
+        let pose = Pose::read(section)?;
+        if centre == Some(Centre::Auto) && pose.is_general() {
+            return Err(section.place_of("centre").refuse(
+                "\"auto\" compares opposite views of a row, which `tilt` and `pitch` move; the bin that sees the rotation axis is \
+                 expected",
+            ));
+        }
         Ok(Self {
             place: section.place(),
             rays,
@@ -168,7 +175,7 @@ impl Beam {
             detector: section.get("detector")?,
             spacing: section.get("spacing")?,
             centre: centre.map(|centre| (section.place_of("centre"), centre)),
-            pose: Pose::read(section)?,
+            pose,
             vectors: Vectors::read(section)?,
             pixel: section.get("pixel")?,
             groups: section.count("groups")?.unwrap_or(4),
@@ -259,6 +266,7 @@ impl Beam {
             (_, found) => found,
         };
         self.pose.check(detector)?;
+        self.pose.check_angles(&outline.angles)?;
         let scan = Scan::new(self, image, (outline, listed), detector, centre);
         scan.check_centre()?;
         scan.check_source()?;
@@ -278,7 +286,8 @@ impl Beam {
             None => format!("; one for each is expected, and data as {expected}"),
         };
         self.place.refuse(format!(
-            "{views} angles for measurements of {} views (shape {found:?}){hint}",
+            "{views} {} for measurements of {} views (shape {found:?}){hint}",
+            if self.vectors.is_some() { "positions" } else { "angles" },
             found[0]
         ))
     }

@@ -80,6 +80,17 @@ impl Pose {
         }
     }
 
+    /// Refuses angles of a scan that climbs if they begin anew after a turn: all turns would be at one height.
+    pub(super) fn check_angles(&self, angles: &[f64]) -> Result<()> {
+        let jumps = angles.windows(2).any(|pair| (pair[1] - pair[0]).abs() > 0.75 * TAU);
+        match &self.place {
+            Some(place) if self.pitch != 0.0 && jumps => Err(place.refuse(
+                "the angles of a scan that climbs go on beyond a turn (…, 359, 360, 361, …), and these begin anew",
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// The views of a scan around the axis whose detector is not moved, as they are with it: of these angles, out of a scan of all of
     /// them, with the detector moved by so many rows and columns.
     pub(super) fn place(
@@ -156,49 +167,49 @@ impl Vectors {
 }
 
 impl Positions {
-    /// Distances and angles, taken in the plane across the rotation axis.
+    /// Distances from the middle of the image in the mean, and angles around the rotation axis.
     pub(super) fn outline(&self) -> Outline {
-        // Where the rays come from or go to, the middle of the detector, and the steps of its bins.
-        let seen: Vec<([f64; 2], [f64; 2])> = match self {
+        match self {
             Self::Plane(views) => {
-                views.iter().map(|view| (origin(view.rays), view.centre)).collect()
+                let seen = views.iter().map(|view| Seen::of(view.rays, &view.centre));
+                let spacing = views.first().map_or(1.0, |view| length(&view.u));
+                Seen::outline(&seen.collect::<Vec<_>>(), Rays::Fan, vec![spacing])
             }
-            Self::Space(views) => views
-                .iter()
-                .map(|view| {
-                    let [x, y, _] = origin(view.rays);
-                    ([x, y], [view.centre[0], view.centre[1]])
-                })
-                .collect(),
-        };
-        let spacing = match self {
-            Self::Plane(views) => views.first().map_or(vec![1.0], |view| vec![length(&view.u)]),
             Self::Space(views) => {
-                views.first().map_or(vec![1.0], |view| vec![length(&view.v), length(&view.u)])
+                let seen = views.iter().map(|view| Seen::of(view.rays, &view.centre));
+                let spacing = views.first().map_or([1.0; 2], |it| [length(&it.v), length(&it.u)]);
+                Seen::outline(&seen.collect::<Vec<_>>(), Rays::Cone, spacing.to_vec())
             }
-        };
-        let count = seen.len().max(1) as f64;
-        let source = seen.iter().map(|(source, _)| length(source)).sum::<f64>() / count;
-        let detector = seen.iter().map(|(_, middle)| length(middle)).sum::<f64>() / count;
-        let has_source = match self {
-            Self::Plane(views) => views.iter().any(|view| matches!(view.rays, From::From(_))),
-            Self::Space(views) => views.iter().any(|view| matches!(view.rays, From::From(_))),
-        };
-        let rays = match self {
-            _ if !has_source => Rays::Parallel,
-            Self::Plane(_) => Rays::Fan(source, detector),
-            Self::Space(_) => Rays::Cone(source, detector),
-        };
-        let angles = seen.iter().map(|([x, y], _)| x.atan2(-y)).collect();
-        Outline { rays, spacing, angles }
+        }
     }
 }
 
-/// The source, or the direction of the rays.
-fn origin<const SIDES: usize>(rays: From<SIDES>) -> [f64; SIDES] {
-    match rays {
-        From::Along(direction) => direction,
-        From::From(source) => source,
+/// What a view comes down to.
+struct Seen {
+    /// From the middle of the image to the source, if there is one.
+    source: Option<f64>,
+    detector: f64,
+    angle: f64,
+}
+
+impl Seen {
+    fn of<const SIDES: usize>(rays: From<SIDES>, centre: &[f64]) -> Self {
+        let (source, from) = match rays {
+            From::Along(direction) => (None, direction),
+            From::From(source) => (Some(length(&source)), source),
+        };
+        Self { source, detector: length(centre), angle: from[0].atan2(-from[1]) }
+    }
+
+    fn outline(all: &[Self], cone: fn(f64, f64) -> Rays, spacing: Vec<f64>) -> Outline {
+        let count = all.len().max(1) as f64;
+        let sources: Option<Vec<f64>> = all.iter().map(|view| view.source).collect();
+        let detector = all.iter().map(|view| view.detector).sum::<f64>() / count;
+        let rays = match sources {
+            Some(sources) => cone(sources.iter().sum::<f64>() / count, detector),
+            None => Rays::Parallel,
+        };
+        Outline { rays, spacing, angles: all.iter().map(|view| view.angle).collect() }
     }
 }
 

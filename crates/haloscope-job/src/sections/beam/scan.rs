@@ -129,7 +129,8 @@ impl Scan {
         let (Rays::Fan(source, _) | Rays::Cone(source, _)) = self.outline.rays else {
             return Ok(());
         };
-        if self.image.len() < 3 {
+        // Sources at listed positions may be anywhere, and operators look at each.
+        if self.image.len() < 3 || self.listed.is_some() {
             return Ok(());
         }
         let [height, width] = self.breadth();

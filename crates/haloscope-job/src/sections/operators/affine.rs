@@ -37,9 +37,10 @@ impl<'a> Value<'a> for Matrix {
         match value {
             DeValue::String(path) => Some(Self::File(PathBuf::from(&**path))),
             DeValue::Array(rows) if rows.iter().all(|row| row.get_ref().is_array()) => {
-                let rows: Option<Vec<Vec<f64>>> =
-                    rows.iter().map(|row| Vec::of(row.get_ref())).collect();
-                rows.map(|rows| Self::Rows(rows.concat()))
+                let rows: Vec<Vec<f64>> =
+                    rows.iter().map(|row| Vec::of(row.get_ref())).collect::<Option<_>>()?;
+                let is_whole = rows.iter().all(|row| row.len() == rows.len() + 1);
+                is_whole.then(|| Self::Rows(rows.concat()))
             }
             other => Vec::of(other).map(Self::Rows),
         }
@@ -64,7 +65,7 @@ pub(super) fn read(section: &Section) -> Result<Arc<dyn Kind>> {
         place: section.place(),
         matrix,
         matrix_place: section.place_of("matrix"),
-        sides: section.get("size")?,
+        sides: section.get("sides")?,
         blur,
     }))
 }
