@@ -278,7 +278,7 @@ fn random_trajectory(random: &mut Random) -> Trajectory {
     let (shape, coil) = coil_image(random);
     let samples = random.usize(1..300);
     let points: Vec<f64> =
-        (0..samples * (shape.len() - 1)).map(|_| between(-7.0, 7.0, random)).collect();
+        (0..samples * (shape.len() - 1)).map(|_| between(-3.1, 3.1, random)).collect();
     let density: Vec<f64> = (0..samples).map(|_| between(0.2, 2.0, random)).collect();
     let accuracy = [1e-2, 1e-4, 1e-7][random.usize(0..3)];
     Trajectory::new(

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use haloscope::io::{self, Axes, Format, Limits, ReadOptions};
 use haloscope::{Error, Result};
+use ndarray::ArrayD;
 
 /// A text of more bytes is no list that anybody would write.
 const MOST_BYTES: u64 = 64 << 20;
@@ -25,11 +26,39 @@ pub(crate) fn read(path: &Path) -> Result<Vec<f64>> {
     Ok(image.array.iter().map(|number| f64::from(*number)).collect())
 }
 
-/// The same in double precision, also where the file is NPY or NPZ, for lists as long as memory holds. Of an archive of several arrays
-/// it is the one called `key`.
-pub(crate) fn read_wide(path: &Path, key: &str) -> Result<Vec<f64>> {
+/// The same in double precision, also where the file is NPY or NPZ, for lists as long as memory holds: so many numbers for each of
+/// something. Of an archive of several arrays it is the one called `key`.
+pub(crate) fn read_wide(path: &Path, key: &str, each: usize) -> Result<Vec<f64>> {
     let name = path.display().to_string();
-    let Some(format) = Format::of_name(&name) else { return read(path) };
+    let Some(format) = Format::of_name(&name) else { return check_each(path, read(path)?, each) };
+    let found = read_array(path, format, key)?;
+    // An image of one channel is a table as well.
+    let sides: Vec<usize> = found.shape().iter().copied().filter(|side| *side != 1).collect();
+    if let [_, .., last] = sides[..]
+        && (sides.len() > 2 || last != each)
+    {
+        return Err(Error::Content {
+            file: name,
+            reason: format!(
+                "an array of shape {:?}; {each} for each is expected, along the last axis",
+                found.shape()
+            ),
+        });
+    }
+    check_each(path, found.into_iter().collect(), each)
+}
+
+fn check_each(path: &Path, found: Vec<f64>, each: usize) -> Result<Vec<f64>> {
+    if found.len().is_multiple_of(each.max(1)) {
+        return Ok(found);
+    }
+    Err(Error::Content {
+        file: path.display().to_string(),
+        reason: format!("it has {} numbers; {each} for each are expected", found.len()),
+    })
+}
+
+fn read_array(path: &Path, format: Format, key: &str) -> Result<ArrayD<f64>> {
     let limits = Limits { side: Limits::NONE.side, ..Limits::default() };
     let options = ReadOptions { limits, ..ReadOptions::default() };
     if format != Format::Npz {
@@ -107,8 +136,9 @@ mod tests {
     #[test]
     fn an_archive_has_its_numbers_under_the_name_of_the_key() {
         let two = concat!(env!("CARGO_MANIFEST_DIR"), "/../haloscope/fixtures/files/two.npz");
-        assert_eq!(read_wide(Path::new(two), "a").map(|numbers| numbers.len()), Ok(12));
-        let error = read_wide(Path::new(two), "uvw").expect_err("no such array").to_string();
+        let error = read_wide(Path::new(two), "a", 5).expect_err("no fives").to_string();
+        assert!(error.contains("5 for each"), "{error}");
+        let error = read_wide(Path::new(two), "uvw", 3).expect_err("no such array").to_string();
         assert!(error.contains("no array uvw"), "{error}");
     }
 }

@@ -103,6 +103,13 @@ impl OutputPlan {
             let refused = file.as_deref().map(check_name).transpose();
             refused.map_err(|reason| section.place_of(key).refuse(reason)).map(|_| file)
         });
+        let [dirty, point_spread] = [dirty?, point_spread?];
+        let all: Vec<&PathBuf> = files.iter().chain(&dirty).chain(&point_spread).collect();
+        if let Some(twice) = all.iter().enumerate().find(|(at, path)| all[..*at].contains(path)) {
+            let reason =
+                format!("{} is given twice; a name for each is expected", twice.1.display());
+            return Err(section.place().refuse(reason));
+        }
         let folder = section.path("folder")?;
         if let Some(folder) = folder.as_ref().filter(|folder| folder.exists() && !folder.is_dir()) {
             let reason = format!("{} is a file; a folder is expected", folder.display());
@@ -119,8 +126,8 @@ impl OutputPlan {
             folder,
             contrast: single(section.range("contrast")?),
             clamp: single(section.range("clamp")?),
-            dirty: dirty?,
-            point_spread: point_spread?,
+            dirty,
+            point_spread,
         })
     }
 

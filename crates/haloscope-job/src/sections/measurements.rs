@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use haloscope::array::extremes;
 use haloscope::distribute::agree;
 use haloscope::image::Space;
-use haloscope::io::{self, Axes, ReadOptions, Reader};
+use haloscope::io::{self, Axes, Limits, ReadOptions, Reader};
 use haloscope::noise::Noise;
 use haloscope::phantom::{SheppLogan, Table, landscape, sky};
 use haloscope::{Array, Result};
@@ -283,6 +283,8 @@ pub(super) fn reading(section: &Section) -> Result<ReadOptions> {
         axes: section.choose("axes", &axes)?.unwrap_or_default(),
         entry: section.get::<&str>("entry")?.map(str::to_owned),
         white: section.positive("white")?,
+        // A list of samples may be as long as memory lets it be; the number of all values is limited still.
+        limits: Limits { side: Limits::NONE.side, ..Limits::default() },
         ..ReadOptions::default()
     })
 }

@@ -284,8 +284,8 @@ pub fn read(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Image> {
 
 /// The numbers of a file, in their order: in double precision from NPY and NPZ, and in single precision from all other formats.
 ///
-/// For places and weights of samples, which are no images. A complex number is two.
-pub fn read_numbers(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Vec<f64>> {
+/// For places and weights of samples, which are no images. Complex numbers have a last axis of two.
+pub fn read_numbers(path: impl AsRef<Path>, options: &ReadOptions) -> Result<ndarray::ArrayD<f64>> {
     let path = path.as_ref();
     let options = ReadOptions { axes: Axes::AsStored, ..options.clone() };
     let name = path.display().to_string();
@@ -301,7 +301,7 @@ pub fn read_numbers(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Vec
             _ => (),
         }
     }
-    Ok(read(path, &options)?.array.iter().map(|number| f64::from(*number)).collect())
+    Ok(read(path, &options)?.array.mapv(f64::from))
 }
 
 /// Reads a file that is in memory or comes from elsewhere; `name` is what errors call it.

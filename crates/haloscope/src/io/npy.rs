@@ -6,6 +6,7 @@
 use std::io::{BufReader, Read, Write};
 use std::path::Path;
 
+use ndarray::{ArrayD, IxDyn};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
@@ -42,19 +43,29 @@ pub(super) fn read_archive(source: &mut Source) -> Result<Image> {
     })
 }
 
-/// The numbers of an array, in the order of the file and in double precision; two for each that is complex.
-pub(super) fn numbers(source: &mut Source) -> Result<Vec<f64>> {
+/// The numbers of an array in double precision; complex ones have a last axis of two.
+pub(super) fn numbers(source: &mut Source) -> Result<ArrayD<f64>> {
     let (plain, _) = open(source)?;
-    plain.encoded.read(source.name, source.reader, plain.stored.iter().product())
+    let numbers = plain.encoded.read(source.name, source.reader, plain.stored.iter().product())?;
+    arranged(source.name, &plain, numbers)
 }
 
 /// The same of an array of an archive.
-pub(super) fn numbers_of_archive(source: &mut Source) -> Result<Vec<f64>> {
+pub(super) fn numbers_of_archive(source: &mut Source) -> Result<ArrayD<f64>> {
     with_entry(source, |name, (plain, _), entry| {
         let numbers = plain.encoded.read(name, entry, plain.stored.iter().product())?;
         samples::finish(name, entry)?;
-        Ok(numbers)
+        arranged(name, &plain, numbers)
     })
+}
+
+/// Numbers in the order of the file as the array that they are.
+fn arranged(name: &str, plain: &Plain, numbers: Vec<f64>) -> Result<ArrayD<f64>> {
+    let stored = ArrayD::from_shape_vec(IxDyn(&plain.stored), numbers)
+        .map_err(|error| Error::Content { file: name.into(), reason: error.to_string() })?;
+    let mut order = vec![0; plain.axes.len()];
+    plain.axes.iter().enumerate().for_each(|(stored, axis)| order[*axis] = stored);
+    Ok(stored.permuted_axes(IxDyn(&order)).as_standard_layout().into_owned())
 }
 
 /// Does something with an array of an archive whose header has been read.
@@ -413,7 +424,18 @@ mod tests {
         let bytes: Vec<u8> = values.iter().flat_map(|value: &f64| value.to_le_bytes()).collect();
         std::fs::write(&path, array("<f8", "False", "(2, 2)", &bytes).into_inner())
             .expect("it is written");
-        assert_eq!(crate::io::read_numbers(&path, &ReadOptions::default())?, values);
+        let read = |path: &Path| crate::io::read_numbers(path, &ReadOptions::default());
+        assert_eq!(
+            read(&path)?,
+            ndarray::arr2(&[[values[0], values[1]], [values[2], values[3]]]).into_dyn()
+        );
+        // Columns first, as numpy writes a transposed array.
+        let turned = folder.path().join("b.npy");
+        let stored = [values[0], values[2], values[1], values[3]];
+        let bytes: Vec<u8> = stored.iter().flat_map(|value: &f64| value.to_le_bytes()).collect();
+        std::fs::write(&turned, array("<f8", "True", "(2, 2)", &bytes).into_inner())
+            .expect("it is written");
+        assert_eq!(read(&turned)?, read(&path)?);
         let two = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/files/two.npz");
         let entry = ReadOptions { entry: Some("b".into()), ..ReadOptions::default() };
         assert_eq!(crate::io::read_numbers(two, &entry)?.len(), 4);

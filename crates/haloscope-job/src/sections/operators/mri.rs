@@ -148,6 +148,17 @@ fn read(section: &Section, frequencies: Frequencies) -> Result<Arc<dyn Kind>> {
         },
     };
     let is_complex = section.get::<bool>("complex")?.unwrap_or(false);
+    if let Sensitivities::Estimated(files, _) = &coils {
+        let refuse = |reason: &str| Err(section.place_of("coils-from").refuse(reason));
+        if files.is_empty() {
+            return refuse("an empty list; one or more are expected");
+        }
+        if !is_complex {
+            return refuse(
+                "estimated sensitivities leave the image the phase of the first coil; `complex = true` is expected",
+            );
+        }
+    }
     Ok(Arc::new(Coils { place: section.place(), sensitivities: coils, frequencies, is_complex }))
 }
 
@@ -264,7 +275,12 @@ impl Single for Coil {
                 let density = Trajectory::density(&image[1..], &points.read(image)?)?;
                 Ok(super::weighted(measured, &density))
             }
-            _ => Ok(measured),
+            // What the mask leaves out is no measurement, whatever the file has there.
+            Frequencies::Grid(lines) => match lines.mask(image)? {
+                Some(mask) => Ok(measured * &mask.insert_axis(Axis(0))),
+                None => Ok(measured),
+            },
+            Frequencies::Anywhere { .. } => Ok(measured),
         }
     }
 }
@@ -295,6 +311,10 @@ impl Lines {
             Self::File(path) => {
                 let read =
                     io::read(path, &ReadOptions::default())?.array.index_axis_move(Axis(0), 0);
+                if let Some(value) = read.iter().find(|value| !value.is_finite()) {
+                    let reason = format!("the mask holds {value}; finite numbers are expected");
+                    return Err(Error::Content { file: path.display().to_string(), reason });
+                }
                 if read.shape() == shape {
                     return Ok(Some(read.mapv(|value| f32::from(value != 0.0))));
                 }
@@ -337,7 +357,7 @@ fn next(state: &mut u64) -> u64 {
 impl Points {
     fn read(&self, image: &[usize]) -> Result<Vec<f64>> {
         match self {
-            Self::File(path) => numbers::read_wide(path, "points"),
+            Self::File(path) => numbers::read_wide(path, "points", image.len() - 1),
             Self::Radial { spokes, samples } if image.len() == 3 => {
                 Ok(radial(*spokes, samples.unwrap_or_else(|| across(image)), 0.0))
             }

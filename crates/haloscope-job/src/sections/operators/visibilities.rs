@@ -71,7 +71,13 @@ pub(super) fn read(section: &Section) -> Result<Arc<dyn Kind>> {
     let weightings = [("natural", 0), ("uniform", 1), ("briggs", 2)];
     let robustness = section.get::<f64>("robustness")?;
     let weighting = match section.choose("weighting", &weightings)?.unwrap_or(0) {
-        2 => Weighting::Briggs(robustness.unwrap_or(0.0)),
+        2 => match robustness.unwrap_or(0.0) {
+            robustness if (-5.0..=5.0).contains(&robustness) => Weighting::Briggs(robustness),
+            other => {
+                let reason = format!("{other} is given; -5 to 5 is expected, -2 to 2 is usual");
+                return Err(section.place_of("robustness").refuse(reason));
+            }
+        },
         _ if robustness.is_some() => {
             return Err(section.place_of("robustness").refuse(
                 "it belongs to weighting = \"briggs\", and `weighting` is another; leave it out",
@@ -136,17 +142,7 @@ impl Observation {
         let uvw: Vec<[f64; 3]> = match &self.places {
             Places::File { path, has_w } => {
                 let (key, each) = if *has_w { ("uvw", 3) } else { ("uv", 2) };
-                let values = numbers::read_wide(path, key)?;
-                if values.len() % each != 0 {
-                    return Err(Error::argument(
-                        "visibilities",
-                        format!(
-                            "{} has {} numbers; {each} for each visibility are expected",
-                            path.display(),
-                            values.len()
-                        ),
-                    ));
-                }
+                let values = numbers::read_wide(path, key, each)?;
                 values
                     .chunks(each)
                     .map(|at| [at[0], at[1], at.get(2).copied().unwrap_or(0.0)])
@@ -162,12 +158,18 @@ impl Observation {
             .uvw(),
         };
         let own =
-            self.weights.as_ref().map(|path| numbers::read_wide(path, "weights")).transpose()?;
+            self.weights.as_ref().map(|path| numbers::read_wide(path, "weights", 1)).transpose()?;
         if let Some(own) = own.as_ref().filter(|own| own.len() != uvw.len()) {
             return Err(Error::argument(
                 "weights",
                 format!("{} for {} visibilities; one for each is expected", own.len(), uvw.len()),
             ));
+        }
+        if let (Some(own), Some(path)) = (&own, &self.weights)
+            && !(own.iter().sum::<f64>() > 0.0)
+        {
+            let reason = format!("those of {} add up to nothing: all is flagged", path.display());
+            return Err(Error::argument("weights", reason));
         }
         let uv: Vec<[f64; 2]> = uvw.iter().map(|[u, v, _]| [*u, *v]).collect();
         let sides = [image[image.len() - 2], image[image.len() - 1]];

@@ -73,9 +73,31 @@ impl Calibration {
                 .collect();
             squares.push(square);
         }
+        // A line or column that nobody measured would count as data.
+        for (what, place) in [("row", 0), ("column", 1)] {
+            let is_empty = |line: &usize| {
+                let at = |other: usize| match place {
+                    0 => line * width + other,
+                    _ => other * width + line,
+                };
+                squares
+                    .iter()
+                    .all(|one| (0..width).all(|other| one[at(other)] == Complex::default()))
+            };
+            if let Some(line) = (0..width).find(is_empty) {
+                return refuse(format!(
+                    "{what} {line} of the {width} × {width} frequencies in the middle is 0 in all coils; all of them are needed, with \
+                     frequency 0 in the middle"
+                ));
+            }
+        }
         let lags = self.lags(&squares);
         let matrices = self.matrices([rows, columns], measured.len(), &lags);
-        Ok(self.strongest([rows, columns], measured.len(), &matrices))
+        let maps = self.strongest([rows, columns], measured.len(), &matrices);
+        if maps.iter().all(|map| map.iter().all(|value| *value == 0.0)) {
+            return refuse(format!("no pixel is seen by the coils with a strength above {crop}"));
+        }
+        Ok(maps)
     }
 
     /// For every pair of coils, the correlations of the projection onto the windows' subspace over all lags of two windows' cells.

@@ -16,6 +16,17 @@ pub(super) struct Planes {
     pub(super) correction: Vec<f64>,
 }
 
+/// The most planes of w that anybody waits for.
+pub(super) const MOST_PLANES: f64 = 4096.0;
+
+/// About how many planes samples at these w need, if it is not one alone.
+pub(super) fn plane_count(w: &[f64], n_minus_one: &[f64]) -> Option<f64> {
+    let deepest = n_minus_one.iter().copied().fold(0.0, f64::min);
+    let low = w.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = w.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    (high > low).then(|| (high - low) * (-0.5 * deepest) / Spreader::most_turns())
+}
+
 /// The planes for samples at `w`, in wavelengths, of an image whose pixels have `n − 1`, all of them at most 0.
 pub(super) fn planes(w: &[f64], n_minus_one: &[f64], accuracy: f64) -> Option<Planes> {
     let deepest = n_minus_one.iter().copied().fold(0.0, f64::min);

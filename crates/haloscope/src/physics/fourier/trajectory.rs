@@ -63,6 +63,12 @@ impl Trajectory {
                 ),
             ));
         }
+        if let Some(point) = points.iter().find(|point| !(point.abs() <= PI * (1.0 + 1e-6))) {
+            return Err(Error::argument(
+                "mri-trajectory",
+                format!("a point at {point}; radians for each pixel are expected, from -π to π"),
+            ));
+        }
         let weights =
             density.map(|density| density.iter().map(|weight| weight.sqrt() as f32).collect());
         let scale = 1.0 / (sides.iter().product::<usize>() as f32).sqrt();

@@ -3,7 +3,7 @@
 use std::f64::consts::TAU;
 
 use super::pixel_values;
-use super::planes::planes;
+use super::planes::{MOST_PLANES, plane_count, planes};
 use super::sampled::{Parameters, Sampled};
 use crate::View;
 use crate::error::{Error, Result};
@@ -102,6 +102,13 @@ impl Visibilities {
         let n_minus_one: Vec<f64> =
             squares.iter().map(|square| -square / ((1.0 - square).sqrt() + 1.0)).collect();
         let w: Vec<f64> = uvw.iter().map(|[_, _, w]| *w).collect();
+        if let Some(count) = plane_count(&w, &n_minus_one).filter(|count| *count > MOST_PLANES) {
+            let most = w.iter().fold(0.0_f64, |most, w| most.max(w.abs()));
+            return refuse(format!(
+                "w of up to {most} wavelengths needs about {count:.0} planes for this field, and {MOST_PLANES} are the most; w is in \
+                 wavelengths, as u and v are"
+            ));
+        }
         let Some(stack) = planes(&w, &n_minus_one, accuracy) else {
             return refuse(format!("no kernel has an accuracy of {accuracy:e}"));
         };
