@@ -17,6 +17,7 @@ pub fn named(name: &str) -> Result<Problem> {
     problem.ok_or_else(|| {
         let names: Vec<&str> = PROBLEMS.iter().map(|problem| problem.name()).collect();
         let what = match Problem::named(name) {
+            Some(Problem::Mri | Problem::Radio) => "is not measured by studies",
             Some(_) => "has one operator, which ranks cannot share",
             None => "is unknown",
         };
@@ -59,7 +60,11 @@ mod tests {
             assert_eq!(named(problem.name()).expect("a problem"), problem);
         }
         assert_eq!(named("highres-color").expect("its old name"), Problem::Deblur);
-        for (name, words) in [("mri", "`mri` is unknown"), ("denoise", "has one operator")] {
+        for (name, words) in [
+            ("sonar", "`sonar` is unknown"),
+            ("denoise", "has one operator"),
+            ("mri", "is not measured by studies"),
+        ] {
             let error = named(name).expect_err("refused").to_string();
             assert!(error.contains(words) && error.contains("tomography-3d"), "{error}");
         }
