@@ -166,7 +166,7 @@ impl Observation {
             ));
         }
         if let (Some(own), Some(path)) = (&own, &self.weights)
-            && !(own.iter().sum::<f64>() > 0.0)
+            && own.iter().all(|weight| *weight == 0.0)
         {
             let reason = format!("those of {} add up to nothing: all is flagged", path.display());
             return Err(Error::argument("weights", reason));

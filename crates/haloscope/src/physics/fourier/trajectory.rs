@@ -63,7 +63,9 @@ impl Trajectory {
                 ),
             ));
         }
-        if let Some(point) = points.iter().find(|point| !(point.abs() <= PI * (1.0 + 1e-6))) {
+        if let Some(point) =
+            points.iter().find(|point| point.is_nan() || point.abs() > PI * (1.0 + 1e-6))
+        {
             return Err(Error::argument(
                 "mri-trajectory",
                 format!("a point at {point}; radians for each pixel are expected, from -π to π"),
