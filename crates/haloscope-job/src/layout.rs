@@ -426,15 +426,8 @@ fn doubt_of_scan(measured: &Array) -> Option<String> {
     if measured.ndim() < 4 || measured.is_empty() {
         return None;
     }
-    let first = measured.view().index_axis_move(Axis(0), 0).index_axis_move(Axis(0), 0);
-    // A row in the middle of the detector, where the object is.
-    let row = match first.ndim() {
-        3 => {
-            let middle = first.len_of(Axis(1)) / 2;
-            first.index_axis_move(Axis(1), middle)
-        }
-        _ => first,
-    };
+    let row = middle_row(measured.view());
+    let row = row.index_axis(Axis(0), 0).index_axis_move(Axis(0), 0);
     let beam = beam_of(&row.into_dimensionality::<Ix2>().ok()?)?;
     Some(format!(
         "the values look like intensities, of about {} beside the object; line integrals are expected: `flat` and `dark` make \
