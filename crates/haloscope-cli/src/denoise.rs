@@ -84,6 +84,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     memory_budget: Option<usize>,
 
+    /// Folder on a disk for what skip connections read much later, if the network runs in waves. A wide image then takes less than
+    /// half of the memory, with the same result
+    #[arg(long, value_name = "FOLDER")]
+    scratch: Option<PathBuf>,
+
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -177,20 +182,23 @@ impl Arguments {
                     AccuracyArgument::Strict => Accuracy::Strict,
                 },
                 memory_budget: self.memory_budget,
+                ..EngineOptions::default()
             },
+            scratch: self.scratch.clone(),
             ..FileDenoising::new(&self.input, &self.out, deviation)
         })
     }
 }
 
 /// What the library names, and the options that are called otherwise or stand for it.
-const OPTIONS: [(&str, &str); 8] = [
+const OPTIONS: [(&str, &str); 9] = [
     ("axes", "--axes"),
     ("entry", "--entry"),
     ("memory_budget", "--memory-budget"),
     ("noise", "--noise"),
     ("normalise", "--normalise"),
     ("output", "--out"),
+    ("scratch", "--scratch"),
     ("slices", "--slices"),
     ("white", "--white"),
 ];
@@ -298,6 +306,9 @@ fn describe(report: &DenoisedFile) -> Result<String> {
         megabytes(report.memory_predicted_bytes as f64),
         report.memory_measured_bytes.map_or_else(|| "not".into(), |bytes| megabytes(bytes as f64))
     )?;
+    if let Some(bytes) = report.scratch_bytes {
+        writeln!(text, "scratch   at most {} in files", megabytes(bytes as f64))?;
+    }
     writeln!(text, "written   {} ({})", report.output, report.written_as)?;
     Ok(text)
 }

@@ -8,7 +8,8 @@ use haloscope::Array;
 use haloscope::io::{self, WriteOptions};
 use haloscope::solve::{METHODS, Priors};
 use haloscope_comm::Context;
-use haloscope_job::{Event, Job, JobBuilder, Observer};
+use haloscope_job::{Deviation, Event, FileDenoising, Job, JobBuilder, Observer};
+use haloscope_nn::engine::EngineOptions;
 use haloscope_scratch::Allocator;
 
 #[global_allocator]
@@ -282,4 +283,39 @@ fn what_cannot_be_is_refused_before_anything_runs() {
     {
         assert!(plan.contains(words), "{plan}");
     }
+}
+
+#[test]
+fn a_picture_denoised_with_a_scratch_folder_has_the_bytes_of_memory() {
+    let _turn = alone();
+    let folder = tempfile::tempdir().expect("a folder");
+    let input = folder.path().join("in.npy");
+    let image = Array::from_shape_fn(vec![1, 3, 1500, 96], |at| {
+        (at[1] + at[2] * at[3] % 97) as f32 / 100.0
+    });
+    io::write(&input, &image, &WriteOptions::default()).expect("written");
+    let denoising = |name: &str, budget: Option<usize>, scratch: Option<&Path>| {
+        let threads = 1;
+        let engine = EngineOptions { threads, memory_budget: budget, ..EngineOptions::default() };
+        let output = folder.path().join(name);
+        FileDenoising {
+            model: Some("drunet:16-32-64-64:1".parse().expect("a model")),
+            engine,
+            scratch: scratch.map(Path::to_owned),
+            ..FileDenoising::new(&input, output, Deviation::OfWhite(0.1))
+        }
+    };
+    let whole = denoising("whole.npy", None, None).run(&mut ()).expect("it runs");
+    assert_eq!((whole.waves, whole.scratch_bytes), (0, None));
+    let budget = Some(whole.memory_whole_bytes / 3);
+    let apart = denoising("apart.npy", budget, Some(folder.path())).run(&mut ()).expect("it runs");
+    assert!(apart.by_bands && apart.waves > 1, "{apart:?}");
+    assert!(apart.scratch_bytes.is_some_and(|bytes| bytes > 0), "{apart:?}");
+    assert!(Some(apart.memory_predicted_bytes) <= budget.map(|bytes| bytes / 4 * 3), "{apart:?}");
+    let read = |name: &str| std::fs::read(folder.path().join(name)).expect("a result");
+    assert!(read("whole.npy") == read("apart.npy"));
+
+    let missing = folder.path().join("none");
+    let error = denoising("no.npy", budget, Some(&missing)).check().expect_err("no folder");
+    assert!(error.to_string().contains("scratch: no file can be made in"), "{error}");
 }

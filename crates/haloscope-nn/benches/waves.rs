@@ -1,8 +1,8 @@
 //! DRUNet in waves against the whole image: memory and seconds, as lines of JSON.
 //!
-//! `bench_waves [--threads N] [--budget MB] [--repeats N] [--compare] WIDTH HEIGHT …`. Waves read an image that is never in
+//! `bench_waves [--threads N] [--budget MB] [--repeats N] [--compare] [--apart] [--plan] WIDTH HEIGHT …`. Waves read an image that is never in
 //! memory and drop the result, so the peak of the process is theirs and that of the weights; each height is best measured
-//! by a process of its own. With `--compare` the whole image runs in turn with the waves, and bits are compared.
+//! by a process of its own. With `--apart`, rows of skip connections are kept apart; with `--plan`, nothing runs. With `--compare` the whole image runs in turn with the waves, and bits are compared.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use haloscope_nn::{Result, Shape};
 
 fn main() -> Result<()> {
     let mut options = EngineOptions::default();
-    let (mut repeats, mut compares, mut sizes) = (1, false, Vec::new());
+    let (mut repeats, mut compares, mut runs, mut sizes) = (1, false, true, Vec::new());
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         let mut number = || {
@@ -25,6 +25,8 @@ fn main() -> Result<()> {
             "--budget" => options.memory_budget = Some(number() * 1_000_000),
             "--repeats" => repeats = number(),
             "--compare" => compares = true,
+            "--apart" => options.skips_apart = true,
+            "--plan" => runs = false,
             size => sizes.push(size.parse().unwrap_or_else(|_| panic!("{size} is not a size"))),
         }
     }
@@ -40,6 +42,7 @@ fn main() -> Result<()> {
             "band": waves.band, "waves": waves.count, "delay": waves.delay(),
             "predicted_mb": plan.memory().total() as f64 / 1e6,
             "activations_mb": plan.memory().activations as f64 / 1e6,
+            "apart_mb": plan.memory().apart as f64 / 1e6,
         });
         if compares {
             let whole = EngineOptions { memory_budget: None, ..options.clone() };
@@ -48,7 +51,7 @@ fn main() -> Result<()> {
             line["whole_seconds"] = whole.as_secs_f64().into();
             line["seconds"] = waves.as_secs_f64().into();
             line["ratio"] = (waves.as_secs_f64() / whole.as_secs_f64()).into();
-        } else {
+        } else if runs {
             line["seconds"] = stream(&*plan)?.as_secs_f64().into();
             // The network's own weights and the program are in memory, too.
             line["own_weights_mb"] = (model.network().parameters() as f64 * 4e-6).into();

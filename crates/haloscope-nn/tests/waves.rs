@@ -101,17 +101,34 @@ fn compare_budgets(
     options: &EngineOptions,
 ) -> usize {
     let expected = whole(engine, network, input, options);
-    let least = least(engine, network, input.shape(), options);
-    let free = engine.plan_waves(network, input.shape(), options).expect("any size");
-    let between = least.midpoint(free.memory().total().max(least));
-    [Some(least), Some(between), None]
-        .into_iter()
-        .map(|memory_budget| {
+    let with_skips = |skips_apart: bool| {
+        let options = EngineOptions { skips_apart, ..options.clone() };
+        let least = least(engine, network, input.shape(), &options);
+        let free = engine.plan_waves(network, input.shape(), &options).expect("any size");
+        let between = least.midpoint(free.memory().total().max(least));
+        let budgets = [Some(least), Some(between), None].into_iter();
+        let waves = budgets.map(|memory_budget| {
             let options = EngineOptions { memory_budget, ..options.clone() };
             compare(engine, network, input, &expected, &options)
-        })
-        .max()
-        .expect("three of them")
+        });
+        waves.max().expect("three of them")
+    };
+    with_skips(false).max(with_skips(true))
+}
+
+#[test]
+fn rows_of_skip_connections_are_kept_apart_if_that_is_asked_for() {
+    let (engine, model) = (Cpu::default(), small_drunet(2));
+    let shape = Shape::new([1, 4, 1600, 4000]).expect("sizes");
+    let memory = |skips_apart: bool| {
+        let options = EngineOptions { skips_apart, ..EngineOptions::default() };
+        engine.plan_waves(model.network(), &shape, &options).expect("any size").memory()
+    };
+    let (together, apart) = (memory(false), memory(true));
+    assert_eq!(together.apart, 0);
+    assert!(apart.apart > 0 && apart.total() < together.total(), "{apart:?} for {together:?}");
+    // Nothing else grows but the windows that the rows are copied to.
+    assert!(apart.total() + apart.apart < together.total() * 5 / 4, "{apart:?} for {together:?}");
 }
 
 #[test]

@@ -300,5 +300,5 @@ fn engine_options(
             return Err(Error::argument("accuracy", reason));
         }
     };
-    Ok(EngineOptions { threads, accuracy, memory_budget })
+    Ok(EngineOptions { threads, accuracy, memory_budget, ..EngineOptions::default() })
 }

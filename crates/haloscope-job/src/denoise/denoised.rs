@@ -58,6 +58,8 @@ pub struct DenoisedFile {
     pub memory_predicted_bytes: usize,
     /// What the process took at most beyond what it had before.
     pub memory_measured_bytes: Option<u64>,
+    /// The most bytes that were in files of the scratch folder, if there is one.
+    pub scratch_bytes: Option<u64>,
     /// How values were written.
     pub written_as: String,
 }

@@ -8,6 +8,7 @@ mod denoised;
 mod picture;
 mod pieces;
 mod plan;
+mod scratch;
 mod stream;
 mod target;
 
@@ -28,6 +29,7 @@ pub use denoised::DenoisedFile;
 use picture::Picture;
 use pieces::Fit;
 pub use plan::DenoisingPlan;
+use scratch::OpenScratch;
 use stream::Stream;
 
 /// A file to denoise, as `haloscope denoise` does.
@@ -75,6 +77,9 @@ pub struct FileDenoising {
     pub slices: Slices,
     /// Threads, accuracy, and the bytes that weights and values may take; by default what is free.
     pub engine: EngineOptions,
+    /// A folder for the rows that skip connections read much later, where the network runs in waves: these are most of what waves
+    /// of a wide image hold.
+    pub scratch: Option<PathBuf>,
 }
 
 /// The standard deviation of noise.
@@ -130,6 +135,7 @@ impl FileDenoising {
             axes: None,
             slices: Slices::default(),
             engine: EngineOptions::default(),
+            scratch: None,
         }
     }
 
@@ -137,6 +143,16 @@ impl FileDenoising {
     pub fn check(&self) -> Result<DenoisingPlan> {
         self.check_output()?;
         self.check_numbers()?;
+        let Some(folder) = &self.scratch else { return self.plan() };
+        let scratch = OpenScratch::new(folder, self.budget(0))?;
+        // A quarter of the budget is for pages of the files.
+        let memory_budget = self.engine.memory_budget.map(|bytes| bytes / 4 * 3);
+        let engine = EngineOptions { memory_budget, skips_apart: true, ..self.engine.clone() };
+        let plan = Self { engine, ..self.clone() }.plan()?;
+        scratch.keep(plan)
+    }
+
+    fn plan(&self) -> Result<DenoisingPlan> {
         match self.needs_stream()? {
             Some((stream, whole_bytes)) => DenoisingPlan::by_bands(self, stream, whole_bytes),
             None => DenoisingPlan::in_memory(self),

@@ -11,6 +11,7 @@ use haloscope::{Array, Error, Result, io};
 use haloscope_nn::engine::{EngineOptions, EnginePlan, InstructionSet};
 use haloscope_nn::models::{Model, Sigma};
 use haloscope_nn::{Shape, Tensor};
+use haloscope_scratch::Scratch;
 use ndarray::{Axis, Slice};
 
 use super::denoised::DenoisedFile;
@@ -34,6 +35,8 @@ pub struct DenoisingPlan {
     sigma: f32,
     /// What the network would take for the whole image at once.
     whole_bytes: usize,
+    /// Where large arrays are, if not in memory.
+    pub(super) scratch: Option<Scratch>,
 }
 
 /// Where the values come from.
@@ -89,6 +92,7 @@ impl DenoisingPlan {
                 network,
                 sigma,
                 whole_bytes,
+                scratch: None,
             });
         }
         let pieces = Pieces::new(picture.scale.apply(values), &opened.model)?;
@@ -108,6 +112,7 @@ impl DenoisingPlan {
             network,
             sigma,
             whole_bytes,
+            scratch: None,
         })
     }
 
@@ -139,6 +144,7 @@ impl DenoisingPlan {
             network,
             sigma,
             whole_bytes,
+            scratch: None,
         })
     }
 
@@ -146,6 +152,11 @@ impl DenoisingPlan {
     #[must_use]
     pub fn is_by_bands(&self) -> bool {
         matches!(self.source, Source::Bands(..))
+    }
+
+    /// The bytes of rows that the network keeps in files of a scratch folder.
+    pub(super) fn apart_bytes(&self) -> usize {
+        self.network.plan.memory().apart
     }
 
     /// The floating-point operations of the whole run, which [`Event::Worked`] counts.
@@ -162,7 +173,7 @@ impl DenoisingPlan {
     /// Denoises and writes the file; `observer` is told of notes, warnings and work done. If it asks for an end, nothing is
     /// written, and the error is [`Error::Interrupted`].
     pub fn run(self, observer: &mut dyn Observer) -> Result<DenoisedFile> {
-        let Self { denoising, source, picture, shape, network, sigma, whole_bytes } = self;
+        let Self { denoising, source, picture, shape, network, sigma, whole_bytes, scratch } = self;
         if let Some(note) = &network.note {
             observer.event(Event::Note(note));
         }
@@ -242,6 +253,7 @@ impl DenoisingPlan {
             memory_whole_bytes: whole_bytes,
             memory_predicted_bytes: predicted,
             memory_measured_bytes: measured,
+            scratch_bytes: scratch.map(|scratch| scratch.usage().peak),
             written_as: target.describe(),
             network: network.name,
         })

@@ -22,6 +22,9 @@ pub struct EngineOptions {
     /// convolve are chosen until they fit. With [`Engine::plan_consuming`](super::Engine::plan_consuming) the
     /// network's own weights are not in memory beside them.
     pub memory_budget: Option<usize>,
+    /// Whether waves keep the rows that skip connections read much later in an array of their own, which is not in the budget: an
+    /// allocator may put it into a file. It takes a copy of these rows, and changes no bits.
+    pub skips_apart: bool,
 }
 
 /// How exact convolutions are.
@@ -35,6 +38,6 @@ pub enum Accuracy {
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        Self { threads: 1, accuracy: Accuracy::Fast, memory_budget: None }
+        Self { threads: 1, accuracy: Accuracy::Fast, memory_budget: None, skips_apart: false }
     }
 }

@@ -111,10 +111,12 @@ pub struct PlanMemory {
     pub workspace: usize,
     /// All that lies on a device with memory of its own.
     pub device: usize,
+    /// Rows that waves keep apart ([`EngineOptions::skips_apart`](super::EngineOptions::skips_apart)); part of each [`Scratch`].
+    pub apart: usize,
 }
 
 impl PlanMemory {
-    /// Bytes of host memory for a plan and one scratch.
+    /// Bytes of host memory for a plan and one scratch, without what is kept apart.
     #[must_use]
     pub fn total(&self) -> usize {
         self.weights + self.activations + self.workspace

@@ -372,7 +372,7 @@ fn memory(
     if device.has_memory() {
         return Ok(PlanMemory { workspace, device: weights + values, ..PlanMemory::default() });
     }
-    Ok(PlanMemory { weights, activations: values, workspace, device: 0 })
+    Ok(PlanMemory { weights, activations: values, workspace, ..PlanMemory::default() })
 }
 
 /// Planes of pixels as pixels of channels, image by image.

@@ -176,7 +176,8 @@ impl NetworkPlan {
         let opened = self.opened(image, local_rank)?;
         let note = opened.note.clone();
         let (accuracy, memory_budget) = (self.accuracy, self.memory_budget);
-        let options = EngineOptions { threads, accuracy, memory_budget };
+        let options =
+            EngineOptions { threads, accuracy, memory_budget, ..EngineOptions::default() };
         Ok(Opened { denoiser: opened.into_denoiser(options)?, note })
     }
 

@@ -153,7 +153,7 @@ impl CpuPlan {
             weights,
             activations: activations * size_of::<f32>(),
             workspace: room.workspace_bytes() + halo.faces_len() * size_of::<f32>(),
-            device: 0,
+            ..PlanMemory::default()
         };
         let output_value = program.output;
         let clear = clear_borders(&program, &values);

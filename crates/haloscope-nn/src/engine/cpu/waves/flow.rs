@@ -21,6 +21,8 @@ pub(super) struct Flow {
     input_rows: usize,
     /// Rows of the input that a wave takes.
     band: usize,
+    /// Whether values with a far reader are kept apart from all others.
+    skips_apart: bool,
 }
 
 /// A step as far as rows are concerned.
@@ -33,6 +35,8 @@ pub(super) struct Step {
     tile: usize,
     /// The most rows that it computes in a wave.
     pub(super) most: usize,
+    /// Whether inputs that are far are copied to where the step reads them, whatever it reads.
+    copies_far: bool,
 }
 
 /// An input of a step.
@@ -65,13 +69,20 @@ impl Wave {
 impl Step {
     /// Whether an input is read where it is kept: it is far, and just the rows that the step computes are read of it.
     pub(super) fn reads_in_place(&self, position: usize) -> bool {
-        self.inputs[position].is_far && (position > 0 || matches!(self.reads, RowsRead::Same))
+        self.inputs[position].is_far
+            && !self.copies_far
+            && (position > 0 || matches!(self.reads, RowsRead::Same))
     }
 }
 
 impl Flow {
     /// The flow of a program whose convolutions have these methods, for an image of so many rows.
-    pub(super) fn new(program: &Program, methods: &[Method], input_rows: usize) -> Self {
+    pub(super) fn new(
+        program: &Program,
+        methods: &[Method],
+        input_rows: usize,
+        skips_apart: bool,
+    ) -> Self {
         let mut methods = methods.iter();
         let steps = program.steps.iter().map(|draft| {
             let method = if matches!(draft.work, Work::Conv(_)) { methods.next() } else { None };
@@ -81,11 +92,12 @@ impl Flow {
             };
             let inputs = draft.inputs.iter().map(|&value| Input { value, is_far: false });
             let (reads, output) = (draft.reads, draft.output);
-            Step { reads, inputs: inputs.collect(), output, tile, most: 0 }
+            let inputs = inputs.collect();
+            Step { reads, inputs, output, tile, most: 0, copies_far: skips_apart }
         });
         let steps = steps.collect();
         let heights = program.layouts.iter().map(|layout| layout.height).collect();
-        Self { steps, heights, output: program.output, input_rows, band: 0 }
+        Self { steps, heights, output: program.output, input_rows, band: 0, skips_apart }
     }
 
     pub(super) fn steps(&self) -> &[Step] {
@@ -98,6 +110,12 @@ impl Flow {
 
     pub(super) fn band(&self) -> usize {
         self.band
+    }
+
+    /// Whether a value is kept apart: a far reader needs many of its rows.
+    pub(super) fn is_apart(&self, value: usize) -> bool {
+        let is_far = |input: &Input| input.is_far && input.value == value;
+        self.skips_apart && self.steps.iter().any(|step| step.inputs.iter().any(is_far))
     }
 
     /// Rows of the input that are whole tiles of every step, if that is not many; bands of other heights are possible, but

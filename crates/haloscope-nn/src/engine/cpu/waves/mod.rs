@@ -74,6 +74,15 @@ struct Bench {
     bands: [Vec<f32>; 2],
     /// The faces of the largest exchange.
     faces: Vec<f32>,
+    /// What is kept apart.
+    apart: Vec<f32>,
+}
+
+impl Bench {
+    /// The memory of a ring.
+    fn home(&mut self, ring: &Ring) -> *mut f32 {
+        if ring.is_apart { self.apart.as_mut_ptr() } else { self.workplace.memory() }
+    }
 }
 
 /// What is known of a plan before its weights are transformed.
@@ -119,7 +128,8 @@ impl WavesDraft {
             ghosts[exchange.value].push(exchange);
         }
         let input = aligned.input;
-        let flow = Flow::new(&program, &methods, three(input.spatial(), 1)[1]);
+        let rows = three(input.spatial(), 1)[1];
+        let flow = Flow::new(&program, &methods, rows, options.skips_apart);
         let (name, places, halo) =
             (network.name().to_owned(), Places::default(), HaloPlan::default());
         let mut draft =
@@ -154,13 +164,14 @@ impl WavesDraft {
         drop(builder);
         let workspace =
             operations.iter().map(|operation| operation.scratch_len()).max().unwrap_or(0);
-        let Places { windows, rings, activations, bands, waves } = places;
+        let Places { windows, rings, activations, apart, bands, waves } = places;
         let room = Room::new(activations, workspace, options.threads);
         let memory = PlanMemory {
             weights,
             activations: activations * size_of::<f32>() + band_bytes([&input, &output], bands),
             workspace: room.workspace_bytes() + halo.faces_len() * size_of::<f32>(),
             device: 0,
+            apart: apart * size_of::<f32>(),
         };
         let mut far = program.layouts.len()..;
         let (steps, stages) = (program.steps.into_iter().zip(operations).zip(flow.steps()))
@@ -243,6 +254,7 @@ impl WavesPlan {
                 && bench.wave.fresh.len() == self.flow.heights().len()
                 && bench.bands.iter().zip(lengths).all(|(band, len)| band.len() >= len)
                 && bench.faces.len() >= self.halo.faces_len()
+                && bench.apart.len() * size_of::<f32>() >= self.memory.apart
         }) else {
             let reason = "that of another plan; make it with the plan's own `scratch`".into();
             return Err(Error::Argument { what: "scratch", reason });
@@ -271,7 +283,8 @@ impl WavesPlan {
         let tensor = bench.windows[value].tensor(memory);
         let ring = &self.rings[value];
         poison(&bench.windows[value], memory);
-        ring.fetch(bench.workplace.team(), memory, &tensor, first..fresh.start);
+        let home = bench.home(ring);
+        ring.fetch(bench.workplace.team(), home, &tensor, first..fresh.start);
         if fresh.is_empty() {
             return Ok(());
         }
@@ -283,7 +296,7 @@ impl WavesPlan {
                 .map_err(|reason| halo_failed(&self.name, &self.steps[next], reason))?;
         }
         let kept = bench.wave.keep[value].max(fresh.start)..fresh.end;
-        ring.store(bench.workplace.team(), memory, &tensor, kept);
+        ring.store(bench.workplace.team(), home, &tensor, kept);
         Ok(())
     }
 
@@ -297,7 +310,9 @@ impl WavesPlan {
                 let memory = bench.workplace.memory();
                 poison(&bench.windows[window], memory);
                 let tensor = bench.windows[window].tensor(memory);
-                self.rings[input.value].fetch(bench.workplace.team(), memory, &tensor, rows);
+                let ring = &self.rings[input.value];
+                let home = bench.home(ring);
+                ring.fetch(bench.workplace.team(), home, &tensor, rows);
             }
         }
         self.make(bench, halo, (stage.output, index + 1), |bench, rows| {
@@ -394,6 +409,7 @@ impl EnginePlan for WavesPlan {
             steps: self.steps.clone(),
             bands: self.band_lengths().map(|len| vec![0.0; len]),
             faces: vec![0.0; self.halo.faces_len()],
+            apart: vec![0.0; self.memory.apart / size_of::<f32>()],
         })
     }
 

@@ -14,15 +14,18 @@ pub(super) struct Ring {
     layout: Layout,
     /// The ghosts before and after a row, which are kept with it.
     ghosts: [usize; 2],
-    /// Where it lies in the activations' memory, after something at least as long as a row.
+    /// Where it lies in its memory, after something at least as long as a row.
     offset: usize,
+    /// Whether that is the memory of what is kept apart, not that of the activations.
+    pub(super) is_apart: bool,
 }
 
 impl Ring {
     /// A ring for so many rows of values of this layout, with so many ghosts before and after them.
     pub(super) fn new(layout: &Layout, rows: usize, ghosts: [usize; 2], offset: usize) -> Self {
         let rows = rows.next_multiple_of(12);
-        Self { rows, layout: Layout { stored: rows, ..*layout }, ghosts, offset }
+        let layout = Layout { stored: rows, ..*layout };
+        Self { rows, layout, ghosts, offset, is_apart: false }
     }
 
     /// Its floats.

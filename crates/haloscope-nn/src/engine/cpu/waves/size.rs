@@ -15,8 +15,9 @@ pub(super) struct Places {
     pub(super) windows: Vec<Value>,
     /// For each value what outlives a wave of it.
     pub(super) rings: Vec<Ring>,
-    /// Floats of all that.
+    /// Floats of all that, without the rings that are kept apart, and those of these.
     pub(super) activations: usize,
+    pub(super) apart: usize,
     /// The most rows that a wave reads of the image, and the most rows that it makes of the output.
     pub(super) bands: [usize; 2],
     pub(super) waves: Waves,
@@ -94,11 +95,15 @@ impl Places {
         let mut windows: Vec<Value> =
             windows.map(|(layout, offset)| Value { layout, offset, first: 0 }).collect();
         let longest = layouts.iter().map(Layout::row_stride).max().unwrap_or(0);
-        activations = activations.max(longest);
-        let rings: Vec<Ring> = (layouts.iter().zip(ghosts).zip(kept))
-            .map(|((layout, &ghosts), rows)| {
-                let ring = Ring::new(layout, rows, ghosts, activations);
-                activations += pad(ring.len());
+        let mut apart = 0;
+        let rings: Vec<Ring> = (layouts.iter().zip(ghosts).zip(kept).enumerate())
+            .map(|(value, ((layout, &ghosts), rows))| {
+                let is_apart = flow.is_apart(value);
+                let end = if is_apart { &mut apart } else { &mut activations };
+                *end = (*end).max(longest);
+                let mut ring = Ring::new(layout, rows, ghosts, *end);
+                ring.is_apart = is_apart;
+                *end += pad(ring.len());
                 ring
             })
             .collect();
@@ -108,6 +113,6 @@ impl Places {
             windows[window] = rings[value].value(&(0..0));
         }
         let waves = Waves { band: flow.band(), count: waves, delays };
-        Self { windows, rings, activations, bands, waves }
+        Self { windows, rings, activations, apart, bands, waves }
     }
 }
