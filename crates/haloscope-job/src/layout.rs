@@ -181,6 +181,9 @@ impl Layout {
         if let Some(origin) = layout.origin.as_ref().filter(|_| job.operators[0].keeps_places()) {
             layout.placement = std::mem::take(&mut layout.placement).or(origin.placement.clone());
         }
+        if let Some(known) = job.operators[0].placement(&layout.image[1..]) {
+            layout.placement = std::mem::take(&mut layout.placement).or(known);
+        }
         Ok(layout)
     }
 
