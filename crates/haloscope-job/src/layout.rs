@@ -181,9 +181,6 @@ impl Layout {
         if let Some(origin) = layout.origin.as_ref().filter(|_| job.operators[0].keeps_places()) {
             layout.placement = std::mem::take(&mut layout.placement).or(origin.placement.clone());
         }
-        if let Some(known) = job.operators[0].placement(&layout.image[1..]) {
-            layout.placement = std::mem::take(&mut layout.placement).or(known);
-        }
         Ok(layout)
     }
 
@@ -266,6 +263,11 @@ impl Layout {
             self.range = Some(truth.range);
             let pixel = self.recipes.iter().find_map(|recipe| recipe.scan()?.pixel());
             self.placement = truth.placement.clone().or_pixels(pixel);
+        }
+        if let Some(known) =
+            job.operators.first().and_then(|first| first.placement(&self.image[1..]))
+        {
+            self.placement = std::mem::take(&mut self.placement).or(known);
         }
         Ok(self)
     }

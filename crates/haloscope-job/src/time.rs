@@ -204,7 +204,8 @@ fn wavelet_rate(layout: &Layout, wavelets: &Wavelets) -> Result<f64> {
     let range = Some((0.0, 1.0));
     let steps = 2;
     let denoiser = Wavelets { range, iterations: steps, tolerance: 0.0, ..*wavelets };
-    let image = Array::from_shape_fn(shape, |at| (at[at.ndim() - 1] % 7) as f32 / 7.0);
+    let last = shape.len() - 1;
+    let image = Array::from_shape_fn(shape, |at| (at[last] % 7) as f32 / 7.0);
     let time = timed(|| denoiser.denoise(&image, &0.1_f32.into()))?;
     Ok(time / (steps * image.len().max(1)) as f64)
 }

@@ -193,7 +193,8 @@ fn read(source: &mut Source, header: &Header) -> Result<UvFits> {
             let weight = if is_alone || weight.is_nan() { 0.0 } else { weight.max(0.0) };
             let uvw =
                 [u, v, w].map(|place| place.at(groups.frequencies[channel], groups.reference));
-            let is_good = [re, im, weight].iter().chain(&uvw).all(|value| value.is_finite());
+            let is_placed = uvw.iter().all(|place| place.is_finite());
+            let is_good = is_placed && [re, im, weight].iter().all(|value| value.is_finite());
             if weight > 0.0 && !is_good {
                 return Err(source.damaged(format!(
                     "group {} has a value that is not finite in channel {}, and a weight above 0; flagged ones have a weight \
@@ -203,7 +204,7 @@ fn read(source: &mut Source, header: &Header) -> Result<UvFits> {
                 )));
             }
             let is_used = weight > 0.0;
-            found.uvw.push(if is_good { uvw } else { [0.0; 3] });
+            found.uvw.push(if is_placed { uvw } else { [0.0; 3] });
             found.values.push(if is_used { [re as f32, im as f32] } else { [0.0; 2] });
             found.weights.push(weight);
         }

@@ -272,7 +272,7 @@ impl Single for Block {
     }
 
     fn footprint(&self, image: &[usize], threads: usize) -> Footprint {
-        let (Some(w), [_, rows, columns]) = (self.observation.known_w(), *image) else {
+        let (Some(w), &[_, rows, columns]) = (self.observation.known_w(), image) else {
             return Footprint::default();
         };
         let observation = &self.observation;
