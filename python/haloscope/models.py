@@ -19,7 +19,7 @@ from ._onnx import require
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["TV", "Denoiser", "DistributedDenoiser", "Network", "TilePlan", "as_denoiser"]
+__all__ = ["TV", "Denoiser", "DistributedDenoiser", "Network", "TilePlan", "Wavelet", "as_denoiser"]
 
 
 class Denoiser:
@@ -175,6 +175,24 @@ class TV(Denoiser):
 
     def __init__(self, n_it_max: int = 200, crit: float = 1e-5) -> None:
         self._native = _haloscope.Denoiser.total_variation(n_it_max, crit)
+
+
+class Wavelet(Denoiser):
+    """The prox of the ℓ1 norm of wavelet coefficients, with ``sigma`` as its weight (deepinv: ``WaveletDenoiser``).
+
+    ``bases`` is a name such as ``"db4"``, several with commas between them, or ``"sara"``: the pixels and db1 to db8. ``coarse`` says
+    whether the means at the coarsest scale are part of the norm; by default they are for ``"sara"``. ``n_it_max`` and ``crit`` end the
+    iterations for several bases; with one, the prox is soft thresholding.
+
+    >>> import haloscope
+    >>> haloscope.models.Wavelet("sara")(haloscope.io.phantom.landscape(32, 32), 0.1).shape
+    (1, 3, 32, 32)
+    """
+
+    def __init__(
+        self, bases: str = "db4", scales: int = 4, coarse: bool | None = None, n_it_max: int = 50, crit: float = 1e-4
+    ) -> None:
+        self._native = _haloscope.Denoiser.wavelets(bases, scales, coarse, n_it_max, crit)
 
 
 class _Function(Denoiser):

@@ -103,6 +103,7 @@ def clamped_and_normalized() -> None:
         (lambda: models.Network("builtin:gray")(np.zeros((16, 16)), 0.1), r"\[16, 16\]; \(batch, 1, height, width\)"),
         (lambda: models.Network("builtin:gray")(np.zeros((1, 1, 16, 16), np.uint8), 0.1), "uint8.*x / 255"),
         (lambda: models.Network([1, 2]), "a state dict, or a torch module"),
+        (lambda: models.Wavelet("sym4"), "db1 to db8"),
         (lambda: physics.Tomography((1, 16, 16), 10.0), "angles: 10.0"),
         (lambda: physics.Tomography((1, 8, 16, 16), 10, n_detector_pixels=(4, 5, 6)), r"n_detector_pixels: \(4, 5, 6\)"),
         (lambda: physics.Tomography((16, 16), 10), r"\(channel, y, x\)"),

@@ -19,6 +19,7 @@ def blur() -> physics.Blur:
 
 METHODS = [
     optim.PGD(prior=models.TV(n_it_max=5), sigma_denoiser=0.01, max_iter=3),
+    optim.PGD(prior=models.Wavelet("sara", n_it_max=5), sigma_denoiser=0.01, max_iter=3),
     optim.FISTA(prior=optim.TVPrior(n_it_max=5), lambda_reg=1e-3, max_iter=3),
     optim.ADMM(prior=optim.TVPrior(n_it_max=5), lambda_reg=1e-3, max_iter=3),
     optim.DRS(prior=optim.TVPrior(n_it_max=5), lambda_reg=1e-3, max_iter=3),

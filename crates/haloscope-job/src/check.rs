@@ -91,7 +91,11 @@ fn check(job: &Job, ranks: usize, together: usize) -> Result<JobPlan> {
         line("values", values);
     }
     line("fidelity", job.fidelity.name.into());
-    line("prior", job.prior.describe() + &describe_tiles(&expected.forecast));
+    let shared = match job.prior.kind {
+        PriorKind::Wavelets { .. } if ranks > 1 => ", computed by every rank",
+        _ => "",
+    };
+    line("prior", job.prior.describe() + shared + &describe_tiles(&expected.forecast));
     let tiles = network.as_ref().filter(|_| !job.is_sharded());
     for (name, value) in describe_choice(&expected.forecast, &layout.image, tiles) {
         line(name, value);

@@ -32,7 +32,9 @@ impl Facts {
         add("prior", job.prior.describe());
         match &job.prior.kind {
             PriorKind::None => (),
-            PriorKind::TotalVariation { weight, .. } => add("weight", weight.to_string()),
+            PriorKind::TotalVariation { weight, .. } | PriorKind::Wavelets { weight, .. } => {
+                add("weight", weight.to_string());
+            }
             PriorKind::Network(network) => {
                 add("noise levels", describe_levels(job, network.sigma()));
             }

@@ -264,6 +264,11 @@ impl Layout {
             let pixel = self.recipes.iter().find_map(|recipe| recipe.scan()?.pixel());
             self.placement = truth.placement.clone().or_pixels(pixel);
         }
+        if let Some(known) =
+            job.operators.first().and_then(|first| first.placement(&self.image[1..]))
+        {
+            self.placement = std::mem::take(&mut self.placement).or(known);
+        }
         Ok(self)
     }
 

@@ -3,9 +3,10 @@
 //! The iterations are the library's to forecast. Around them the first rank holds the truth and the picture of the
 //! measurements; before them the ranks read, project back and find an image to begin with.
 
-use haloscope::denoise::NetworkDenoiser;
+use haloscope::denoise::{NetworkDenoiser, Wavelets};
 use haloscope::distribute::{RankTraffic, ShardedStack};
 use haloscope::forecast::{self, Denoising, Forecast};
+use haloscope::physics::fourier::Footprint;
 use haloscope::tiling::{ShardPlan, Tiling};
 use haloscope::{Error, Result};
 use serde_json::{Value, json};
@@ -75,6 +76,9 @@ impl Expected {
                     has_range: job.prior.has_range(),
                 }
             }
+            (PriorKind::Wavelets { denoiser, .. }, _) => forecast::PriorWork::Wavelets {
+                denoiser: Wavelets { range: job.prior.clamp, ..*denoiser },
+            },
             _ => forecast::PriorWork::None,
         };
         let workload = forecast::Workload {
@@ -98,9 +102,10 @@ impl Expected {
         let looks = job.output.folder.is_some() && !job.solver.method.is_direct();
         let before = if looks { image } else { 0 };
         let others = (1..ranks).map(iterations).max().unwrap_or(0);
-        let rank_bytes = truth + preparation.first.max(before + iterations(0));
+        let operators = Operators::of(layout, ranks);
+        let rank_bytes = truth + operators.around(preparation.first, before + iterations(0));
         let rank_bytes = rank_bytes.max(job.bytes_before_shrinking()?);
-        let other_bytes = preparation.other.max(others).min(rank_bytes);
+        let other_bytes = operators.around(preparation.other, others).min(rank_bytes);
         let weights = forecast.ranks.iter().map(|share| share.memory.weights).max();
         let shared_bytes = (weights.unwrap_or(0) as u64).min(other_bytes.max(1)).min(rank_bytes);
         Ok(Self { forecast, layout: None, rank_bytes, other_bytes, shared_bytes, scratch: None })
@@ -306,6 +311,36 @@ impl Job {
             most = most.max(file.bytes_before_shrinking()?);
         }
         Ok(most)
+    }
+}
+
+/// What operators themselves take of a rank: those of frequencies, which have grids, screens and maps.
+struct Operators {
+    /// All of a rank's, of the rank that holds the most.
+    held: u64,
+    /// One of them while it is applied, and while it is made.
+    applied: u64,
+    made: u64,
+}
+
+impl Operators {
+    fn of(layout: &Layout, ranks: usize) -> Self {
+        let threads = Machine::detect().threads_per_rank(ranks);
+        let all: Vec<_> = layout.recipes.iter().map(|recipe| recipe.footprint(threads)).collect();
+        let held = |rank: usize| {
+            all.iter().skip(rank).step_by(ranks).map(|bytes| bytes.held as u64).sum::<u64>()
+        };
+        let most = |of: fn(&Footprint) -> usize| all.iter().map(of).max().unwrap_or(0) as u64;
+        Self {
+            held: (0..ranks).map(held).max().unwrap_or(0),
+            applied: most(|bytes| bytes.applied),
+            made: most(|bytes| bytes.made),
+        }
+    }
+
+    /// The most at once, where so much else is there before the first iteration and in one.
+    fn around(&self, before: u64, iteration: u64) -> u64 {
+        self.held + self.made.max(self.applied + before.max(iteration))
     }
 }
 

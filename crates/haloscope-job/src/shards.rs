@@ -143,6 +143,13 @@ impl Job {
                 network.axes.name()
             ));
         }
+        if let PriorKind::Wavelets { .. } = &self.prior.kind {
+            return Some(
+                "wavelets are coefficients of the whole image, of which no rank would have all: take image = \"replicated\", or \
+                 kind = \"total-variation\" in [prior]"
+                    .into(),
+            );
+        }
         if let Source::Files(files) = &self.measurements
             && files.has_frames()
             && !self.operators.iter().all(Entry::is_scan)

@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use haloscope::denoise::{Denoiser, NetworkDenoiser, TotalVariation};
+use haloscope::denoise::{Denoiser, NetworkDenoiser, TotalVariation, Wavelets};
 use haloscope::forecast::Forecast;
 use haloscope::{Array, Result};
 
@@ -84,10 +84,20 @@ fn estimate(
         // On every rank as one step of a method with its own dual variable, or shared by them as many as its prox takes.
         (PriorKind::TotalVariation { denoiser, .. }, _) => {
             let steps = match job.solver.method.priors {
-                haloscope::solve::Priors::TotalVariation => copies,
+                haloscope::solve::Priors::Analysis => copies,
                 _ => denoiser.iterations as f64,
             };
             variation_rate(layout)? * image as f64 * steps
+        }
+        // Every rank computes all of it.
+        (PriorKind::Wavelets { denoiser, .. }, _) => {
+            let is_closed = denoiser.bases.len() == 1 && job.prior.clamp.is_none();
+            let steps = match job.solver.method.priors {
+                haloscope::solve::Priors::Analysis => 1.0,
+                _ if is_closed => 1.0,
+                _ => denoiser.iterations as f64,
+            };
+            wavelet_rate(layout, denoiser)? * image as f64 * steps * copies
         }
         _ => 0.0,
     };
@@ -181,6 +191,22 @@ fn variation_rate(layout: &Layout) -> Result<f64> {
     });
     let level = 0.1_f32.into();
     let time = timed(|| denoiser.denoise(&image, &level))?;
+    Ok(time / (steps * image.len().max(1)) as f64)
+}
+
+/// Seconds for each value of the image and step of wavelets: of coefficients in all bases and back.
+fn wavelet_rate(layout: &Layout, wavelets: &Wavelets) -> Result<f64> {
+    let sides = layout.image.len() - 2;
+    let side = |side: &usize| (*side).min(TRIAL[usize::from(sides > 2)]);
+    let shape: Vec<usize> =
+        layout.image[..2].iter().copied().chain(layout.image[2..].iter().map(side)).collect();
+    // A range makes it take steps with one basis, too.
+    let range = Some((0.0, 1.0));
+    let steps = 2;
+    let denoiser = Wavelets { range, iterations: steps, tolerance: 0.0, ..*wavelets };
+    let last = shape.len() - 1;
+    let image = Array::from_shape_fn(shape, |at| (at[last] % 7) as f32 / 7.0);
+    let time = timed(|| denoiser.denoise(&image, &0.1_f32.into()))?;
     Ok(time / (steps * image.len().max(1)) as f64)
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use haloscope::denoise::{Denoiser, NetworkDenoiser, NoiseLevel, TotalVariation};
+use haloscope::denoise::{Bases, Denoiser, NetworkDenoiser, NoiseLevel, TotalVariation, Wavelets};
 use haloscope::distribute::{Cutting, DenoiserOptions, DistributedDenoiser, distribute_with};
 use haloscope::tiling::{Batch, Extent, Overlap, Patch, Strategy, Tiling};
 use haloscope::{Error, Result};
@@ -131,6 +131,28 @@ impl PyDenoiser {
     #[staticmethod]
     fn total_variation(iterations: usize, tolerance: f64) -> Self {
         Self::of(Arc::new(TotalVariation { iterations, tolerance }))
+    }
+
+    #[staticmethod]
+    fn wavelets(
+        py: Python<'_>,
+        bases: &str,
+        scales: usize,
+        coarse: Option<bool>,
+        iterations: usize,
+        tolerance: f64,
+    ) -> PyResult<Self> {
+        let bases = bases.parse::<Bases>().raised(py)?;
+        let standard = if bases == Bases::SARA { Wavelets::sara() } else { Wavelets::default() };
+        let coarse = coarse.unwrap_or(standard.coarse);
+        Ok(Self::of(Arc::new(Wavelets {
+            bases,
+            scales,
+            coarse,
+            range: None,
+            iterations,
+            tolerance,
+        })))
     }
 
     /// A callable `f(x, sigma)`.

@@ -7,6 +7,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use haloscope::denoise::Wavelets;
+use haloscope::distribute::distribute;
+use haloscope::fidelity::{Ball, Fidelities};
 use haloscope::io::exchange::Scan;
 use haloscope::least_squares::{LeastSquaresOptions, pseudo_inverse};
 use haloscope::noise::{Noise, NoiseSource};
@@ -19,7 +22,11 @@ use haloscope::physics::{
     Blur, Clipping, Compose, Decolorize, Downsampling, DownsamplingFilter, Inpainting,
     LinearPhysics, Padding, Physics, Saturation, Stack, kernels,
 };
-use haloscope::{Array, Result, io};
+use haloscope::solve::{
+    Problem, ProxPrimalDual, Start, State, Stopping, WaveletProxPrimalDual, solve,
+};
+use haloscope::{Array, Measurements, Result, io};
+use haloscope_comm::Context;
 use ndarray::{Axis, IxDyn};
 
 const SIDE: usize = 192;
@@ -136,7 +143,30 @@ fn frequencies(folder: &Path) -> Result<()> {
         "visibilities-point-spread",
         &telescope.point_spread()?.mapv(|value| value.abs().sqrt()),
     )?;
-    save(folder, "visibilities-dirty", &stretched(&telescope.normal(&sky)?))
+    let mut measured = telescope.forward(&sky)?;
+    // Noise 30 dB below the visibilities.
+    let size = measured.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt();
+    let sigma = size / (measured.len() as f64).sqrt() * 10_f64.powf(-30.0 / 20.0);
+    Noise::gaussian(sigma)?.add(&mut measured, NoiseSource { seed: 1, operator: 0 })?;
+    save(folder, "visibilities-dirty", &stretched(&telescope.adjoint(&measured)?))?;
+    let radius = sigma * (measured.len() as f64).sqrt();
+    save(folder, "visibilities-sara", &sparse(telescope, measured, radius)?)
+}
+
+/// The image of the least average sparsity whose visibilities are within a distance of the data.
+fn sparse(telescope: Visibilities, measured: Array, radius: f64) -> Result<Array> {
+    let ctx = Context::solo();
+    let physics = distribute(vec![Arc::new(telescope) as Arc<dyn Physics>], &ctx)?;
+    let fidelity = distribute(Fidelities::from(Ball::new(radius)?), &ctx)?;
+    let problem = Problem::new(physics, Measurements::new(vec![measured]), fidelity)?;
+    let squared_norm = problem.squared_norm()?;
+    let step = 1.0 / squared_norm.sqrt();
+    let method =
+        ProxPrimalDual { squared_norm, weight: 1.0, step, range: Some((0.0, f32::INFINITY)) };
+    let method = WaveletProxPrimalDual { method, wavelets: Wavelets::sara() };
+    let start = State::new(problem.start(&Start::Zeros)?);
+    let stopping = Stopping { iterations: 300, ..Stopping::default() };
+    solve(&problem, &method, start, &stopping, None)?.state.image.into_whole()
 }
 
 /// The tooth: a real parallel-beam scan, by filtered back-projection and by conjugate gradients.

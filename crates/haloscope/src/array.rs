@@ -176,7 +176,7 @@ pub(crate) fn map_in_place(array: &mut Array, f: impl Fn(f32) -> f32 + Sync) {
     }
 }
 
-fn map_slice(values: &mut [f32], f: impl Fn(f32) -> f32 + Sync) {
+pub(crate) fn map_slice(values: &mut [f32], f: impl Fn(f32) -> f32 + Sync) {
     in_pieces(values.len(), &[Visited::read(values)], |piece| {
         values[piece].par_chunks_mut(PIECE).for_each(|piece| {
             for value in piece {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::Arc;
 
-use haloscope::denoise::{Axes, NetworkDenoiser, TotalVariation};
+use haloscope::denoise::{Axes, NetworkDenoiser, TotalVariation, Wavelets};
 use haloscope::distribute::{DistributedTotalVariation, distribute, distribute_with};
 use haloscope::fidelity::{Fidelities, L1, L2, Poisson};
 use haloscope::forecast::{self, Denoising};
@@ -18,7 +18,7 @@ use haloscope::solve::{
     Admm, Algorithm, Backtracking, ConjugateGradient, DouglasRachford, ExpectationMaximisation,
     Fista, HalfQuadratic, Landweber, METHODS, Method, Plug, PrimalDual, Prior, PriorKind, Problem,
     ProxPrimalDual, ProximalGradient, Range, RedFixedPoint, RedGradient, Schedule, Sirt, State,
-    Stopping, TotalVariationPrior, solve,
+    Stopping, TotalVariationPrior, WaveletPrimalDual, WaveletPrior, WaveletProxPrimalDual, solve,
 };
 use haloscope::tiling::{Batch, Strategy, Tiling};
 use haloscope::{Array, Image, Result};
@@ -99,7 +99,9 @@ impl Case {
         let numbers: Vec<usize> =
             words.split(' ').map(|word| word.parse().ok()).collect::<Option<_>>()?;
         let [side, method, prior, clamp, operators, ranks] = numbers[..] else { return None };
-        let prior = [PriorKind::None, PriorKind::TotalVariation, PriorKind::Network][prior];
+        let kinds =
+            [PriorKind::None, PriorKind::TotalVariation, PriorKind::Wavelets, PriorKind::Network];
+        let prior = kinds[prior];
         let method = all_methods()[method];
         Some((side, Self { method, prior, clamp: clamp == 1, operators, ranks }))
     }
@@ -122,6 +124,13 @@ impl Case {
         TotalVariation { iterations: 3, tolerance: 0.0 }
     }
 
+    /// In four bases, for a prox of a few iterations.
+    fn wavelets(&self) -> Wavelets {
+        let bases = "dirac, db1, db2, db8".parse().expect("bases");
+        let range = self.clamp.then_some((0.0, 1.0));
+        Wavelets { bases, range, iterations: 3, tolerance: 0.0, ..Wavelets::sara() }
+    }
+
     /// The bytes of all ranks together.
     fn foretold(&self, side: usize) -> usize {
         let network = Self::network().expect("a network");
@@ -138,6 +147,7 @@ impl Case {
                     denoiser: Self::variation(),
                     has_range: self.clamp,
                 },
+                PriorKind::Wavelets => forecast::PriorWork::Wavelets { denoiser: self.wavelets() },
                 PriorKind::Network => forecast::PriorWork::Network(Denoising {
                     denoiser: &network,
                     tiling: Self::tiling(),
@@ -196,6 +206,7 @@ impl Case {
                 PriorKind::TotalVariation => {
                     Arc::new(TotalVariationPrior { weight, denoiser: variation()? })
                 }
+                PriorKind::Wavelets => Arc::new(WaveletPrior { weight, denoiser: self.wavelets() }),
                 PriorKind::None => Arc::new(Nothing),
             })
         };
@@ -211,7 +222,13 @@ impl Case {
             }));
         }
         if method == ProxPrimalDual::METHOD {
-            return Ok(Box::new(ProxPrimalDual { squared_norm: 3.0, weight, step, range: clamp }));
+            let method = ProxPrimalDual { squared_norm: 3.0, weight, step, range: clamp };
+            return Ok(match self.prior {
+                PriorKind::Wavelets => {
+                    Box::new(WaveletProxPrimalDual { method, wavelets: self.wavelets() })
+                }
+                _ => Box::new(method),
+            });
         }
         let relaxation = (method == ProximalGradient::RELAXED_METHOD).then_some(1.0);
         Ok(match method.name {
@@ -225,7 +242,15 @@ impl Case {
             "drs" => Box::new(DouglasRachford { step: 100.0, prior: prior()?, relaxation: 1.0 }),
             "red" => Box::new(RedGradient { step, weight, prior: Arc::new(plug()?) }),
             "red-fixed-point" => Box::new(RedFixedPoint { weight: 0.01, prior: plug()? }),
-            "primal-dual" => Box::new(PrimalDual { lipschitz: 3.0, weight, range: clamp }),
+            "primal-dual" => {
+                let method = PrimalDual { lipschitz: 3.0, weight, range: clamp };
+                match self.prior {
+                    PriorKind::Wavelets => {
+                        Box::new(WaveletPrimalDual { method, wavelets: self.wavelets() })
+                    }
+                    _ => Box::new(method),
+                }
+            }
             "cg" => Box::new(ConjugateGradient),
             "landweber" => Box::new(Landweber { step, range: clamp }),
             "sirt" | "os-sart" => {
@@ -329,6 +354,10 @@ fn memory_is_foretold_within_10_percent_for_every_method() {
         with("hqs", PriorKind::Network, 4, 2),
         with("fista", PriorKind::TotalVariation, 2, 2),
         with("primal-dual", PriorKind::TotalVariation, 2, 2),
+        with("fista", PriorKind::Wavelets, 2, 1),
+        with("primal-dual", PriorKind::Wavelets, 2, 1),
+        with("primal-dual", PriorKind::Wavelets, 3, 2),
+        Case { method: ProxPrimalDual::METHOD, ..with("primal-dual", PriorKind::Wavelets, 2, 1) },
     ]);
     // What the program itself takes, on so many ranks with such a prior.
     let mut programs: BTreeMap<(usize, usize), f64> = BTreeMap::new();

@@ -32,7 +32,7 @@ fn forms() -> PriorForms {
     let plug =
         Plug::new(Arc::new(denoiser_fn("none", |image: &View, _| Ok(image.to_owned()))), 0.1);
     let prox = Arc::new(plug.clone());
-    PriorForms { prox, denoiser: Some(plug), weight: Some(0.01), range: None }
+    PriorForms { prox, denoiser: Some(plug), weight: Some(0.01), wavelets: None, range: None }
 }
 
 fn problem(fidelity: impl Into<Fidelities>) -> Problem {
@@ -133,14 +133,15 @@ fn keys_are_those_of_the_method_with_values_of_their_kind() {
 
 #[test]
 fn a_method_says_which_priors_it_takes_and_who_takes_others() {
-    let kinds = [PriorKind::None, PriorKind::TotalVariation, PriorKind::Network];
+    let kinds =
+        [PriorKind::None, PriorKind::TotalVariation, PriorKind::Wavelets, PriorKind::Network];
     for method in METHODS {
         let taken = kinds.map(|kind| method.check_prior(kind).is_ok());
         let expected = match method.priors {
-            Priors::Any => [true; 3],
-            Priors::Denoiser => [false, true, true],
-            Priors::TotalVariation => [false, true, false],
-            Priors::None => [true, false, false],
+            Priors::Any => [true; 4],
+            Priors::Denoiser => [false, true, true, true],
+            Priors::Analysis => [false, true, true, false],
+            Priors::None => [true, false, false, false],
         };
         assert_eq!(taken, expected, "{method}");
     }
@@ -215,7 +216,7 @@ fn the_guide_lists_the_methods_as_they_are() {
         let prior = match method.priors {
             Priors::Any => "any",
             Priors::Denoiser => "denoiser",
-            Priors::TotalVariation => "total variation",
+            Priors::Analysis => "total variation, wavelets",
             Priors::None => "none",
         };
         let taken = method.fidelities.iter().filter(|(_, taken)| !matches!(taken, Taken::Not(_)));

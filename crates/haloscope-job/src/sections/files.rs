@@ -45,7 +45,9 @@ impl StartPlan {
     pub(crate) fn standard(prior: &PriorKind) -> Self {
         match prior {
             PriorKind::None => Self::Adjoint,
-            PriorKind::TotalVariation { .. } | PriorKind::Network(_) => Self::Filled,
+            PriorKind::TotalVariation { .. }
+            | PriorKind::Wavelets { .. }
+            | PriorKind::Network(_) => Self::Filled,
         }
     }
 

@@ -12,6 +12,7 @@ mod pass;
 mod shard;
 pub(crate) mod slab;
 mod total_variation;
+pub(crate) mod wavelets;
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,6 +31,7 @@ pub use network::NetworkDenoiser;
 pub use pass::{MOST_PASS_BYTES, Pass};
 pub use shard::{Exchanges, NetworkShard};
 pub use total_variation::TotalVariation;
+pub use wavelets::{Bases, Wavelets};
 
 /// Removes noise of a known level from images.
 ///

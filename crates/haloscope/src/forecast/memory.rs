@@ -6,7 +6,7 @@ use super::{Denoised, PriorWork, Workload};
 use crate::denoise::{Axes, NetworkDenoiser, NetworkShard};
 use crate::distribute::RankTraffic;
 use crate::error::Result;
-use crate::solve::{Arrays, DataUse};
+use crate::solve::{Arrays, DataUse, Priors};
 
 /// The bytes of a rank at the moment when it holds the most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,7 +64,8 @@ impl Workload<'_> {
     ) -> Vec<Memory> {
         let image = 4 * self.image.iter().product::<usize>();
         let held = self.method.holds;
-        let count = |arrays: Arrays| arrays.count(&self.image);
+        let map = self.analysis();
+        let count = |arrays: Arrays| arrays.count_with(&map, &self.image);
         let arrays =
             |count: f64| Memory { images: (count * image as f64) as usize, ..Memory::default() };
         let tiles = |bytes: usize| Memory { tiles: bytes, ..Memory::default() };
@@ -175,6 +176,18 @@ impl Workload<'_> {
                     // A part has the pixels around it beside itself, and its result beside them.
                     let around = if traffic.is_some() { 2.0 } else { 0.0 };
                     moments.push(arrays(prior + copies(*has_range) + total_variation + around));
+                }
+                // Transforms work in two arrays of a channel, where the method has the dual, or in those of the prox.
+                (PriorWork::Wavelets { denoiser }, _) => {
+                    let plane = 4 * self.image[2..].iter().product::<usize>();
+                    let bytes = if self.method.priors == Priors::Analysis {
+                        2 * plane
+                    } else {
+                        denoiser.prox_bytes(&self.image) + image
+                    };
+                    let work = Memory { images: bytes, ..Memory::default() };
+                    moments.push(arrays(prior) + work);
+                    moments.push(arrays(count(held.other) + kept) + work);
                 }
                 _ => (),
             }

@@ -14,10 +14,12 @@ use std::ops::Range;
 
 use haloscope_comm::partition;
 
-use crate::denoise::{Axes, Exchanges, NetworkDenoiser, NetworkShard, Pass, TotalVariation};
+use crate::denoise::{
+    Axes, Exchanges, NetworkDenoiser, NetworkShard, Pass, TotalVariation, Wavelets,
+};
 use crate::distribute::Dealing;
 use crate::error::{Error, Result};
-use crate::solve::{DataUse, PriorKind, Priors};
+use crate::solve::{Analysis, DataUse, PriorKind, Priors};
 use crate::tiling::{Choice, ShardPlan, TilePlan, Tiles, Tiling};
 use communication::DataTerm;
 
@@ -83,6 +85,11 @@ pub enum PriorWork<'a> {
         denoiser: TotalVariation,
         /// Whether images are clamped around it.
         has_range: bool,
+    },
+    /// Wavelets, of which every rank computes all.
+    Wavelets {
+        /// The bases, the range, and how a prox is computed.
+        denoiser: Wavelets,
     },
     /// A network, whose tiles or parts of the image are dealt to the ranks.
     Network(Denoising<'a>),
@@ -287,6 +294,7 @@ impl Workload<'_> {
         self.method.check_prior(match &self.prior {
             PriorWork::None => PriorKind::None,
             PriorWork::TotalVariation { .. } => PriorKind::TotalVariation,
+            PriorWork::Wavelets { .. } => PriorKind::Wavelets,
             PriorWork::Network(_) => PriorKind::Network,
         })
     }
@@ -294,7 +302,15 @@ impl Workload<'_> {
     fn network(&self) -> Option<&Denoising<'_>> {
         match &self.prior {
             PriorWork::Network(network) => Some(network),
-            PriorWork::None | PriorWork::TotalVariation { .. } => None,
+            PriorWork::None | PriorWork::TotalVariation { .. } | PriorWork::Wavelets { .. } => None,
+        }
+    }
+
+    /// The map whose dual a primal-dual method has.
+    fn analysis(&self) -> Analysis {
+        match &self.prior {
+            PriorWork::Wavelets { denoiser } => Analysis::Wavelets(*denoiser),
+            _ => Analysis::Differences,
         }
     }
 
@@ -302,7 +318,7 @@ impl Workload<'_> {
     fn shared_variation(&self) -> Option<&TotalVariation> {
         match &self.prior {
             PriorWork::TotalVariation { denoiser, .. }
-                if self.method.priors != Priors::TotalVariation =>
+                if self.method.priors != Priors::Analysis =>
             {
                 Some(denoiser)
             }

@@ -117,6 +117,21 @@ impl<T: Real> Nufft<T> {
         16.0 * self.grid.cost(self.samples())
     }
 
+    /// The bytes of a plan and of its [`Scratch`] on so many threads, before it is made; `None` if no kernel has the accuracy.
+    #[must_use]
+    pub fn bytes(
+        sides: &[usize],
+        samples: usize,
+        accuracy: f64,
+        threads: usize,
+    ) -> Option<[usize; 2]> {
+        let grid = Grid::fastest(sides, samples, accuracy, T::ROUNDING)?;
+        let (plan, tile) = Samples::<T>::bytes(&grid, samples);
+        let values = Passes::<T>::values(sides, &grid) + samples;
+        let tiles = threads * TILES_PER_THREAD * tile;
+        Some([plan, (values + tiles) * size_of::<Complex<T>>()])
+    }
+
     /// The bytes of a [`Scratch`] on so many threads.
     #[must_use]
     pub fn scratch_bytes(&self, threads: usize) -> usize {

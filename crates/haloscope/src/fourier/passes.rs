@@ -66,6 +66,13 @@ impl<T: Real> Passes<T> {
         Self { axes, pitch }
     }
 
+    /// The values of the grid and of the memory between passes, before they are planned.
+    pub(super) fn values(sides: &[usize], grid: &Grid) -> usize {
+        let padded = |length: usize| length.next_multiple_of(BLOCK) + BLOCK;
+        let lines: usize = grid.sides[1..].iter().product();
+        lines * padded(grid.sides[0]) + sides[0] * padded(lines)
+    }
+
     /// From a line of the grid to the next.
     pub(super) fn pitch(&self) -> usize {
         self.pitch

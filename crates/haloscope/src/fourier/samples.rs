@@ -112,6 +112,18 @@ impl<T: Real> Samples<T> {
         Self { grid: sides, room, tasks, starts, fractions, places, ranks }
     }
 
+    /// The bytes of so many samples, and the cells of a tile with its margin, before they are sorted.
+    pub(super) fn bytes(grid: &Grid, samples: usize) -> (usize, usize) {
+        let axes = grid.sides.len();
+        let width = grid.kernel.width;
+        let of_axis = |(axis, side): (usize, &usize)| {
+            let margin = if axis == 0 { padded(width) } else { width } - 1;
+            T::TILES[axes - 2][2 - axis].min(*side) + margin
+        };
+        let tile = grid.sides.iter().enumerate().map(of_axis).product();
+        (samples * (3 * size_of::<u32>() + size_of::<[T; 3]>()), tile)
+    }
+
     /// The cells of a tile with its margin.
     pub(super) fn cells_of_tile(&self) -> usize {
         self.room.iter().product()

@@ -3,7 +3,7 @@
 //! The first header unit that has values is read: the primary one, or else the first extension of type
 //! IMAGE. Tables and tile-compressed images are not read. Of three axes whose NAXIS3 is 1, the third is
 //! left out under [`Axes::Automatic`]. Cards that are about the image are kept, and written again to a FITS file that
-//! is made of it.
+//! is made of it. Random groups are visibilities ([`uvfits`](super::uvfits)).
 
 use std::io::{Read, SeekFrom};
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::metadata::key_of;
 use super::plain::Plain;
 use super::samples::{self, Encoded, Order, failed_read};
 use super::{
-    Axes, FitsHeader, Format, Image, Metadata, ReadOptions, Sample, Scaling, Source, Target,
+    Axes, FitsHeader, Format, Image, Metadata, ReadOptions, Sample, Scaling, Source, Target, uvfits,
 };
 use crate::array::View;
 use crate::error::Result;
@@ -28,20 +28,45 @@ const MOST_BLOCKS: usize = 4096;
 const MOST_UNITS: usize = 1024;
 
 pub(super) fn read(source: &mut Source) -> Result<Image> {
-    let (plain, about) = open(source)?;
-    Ok(Image { array: plain.read(source.name, source.reader)?, ..about })
+    match find(source)? {
+        Unit::Image(plain, about) => {
+            Ok(Image { array: plain.read(source.name, source.reader)?, ..*about })
+        }
+        Unit::Groups(header) => uvfits::read_image(source, &header),
+    }
 }
 
 /// Reads up to the values.
 pub(super) fn open(source: &mut Source) -> Result<(Plain, Image)> {
+    match find(source)? {
+        Unit::Image(plain, about) => Ok((plain, *about)),
+        Unit::Groups(_) => {
+            Err(source
+                .unsupported("it has visibilities in random groups, which are not read in parts"))
+        }
+    }
+}
+
+/// What a file has.
+enum Unit {
+    Image(Plain, Box<Image>),
+    /// Visibilities, whose header this is.
+    Groups(Header),
+}
+
+fn find(source: &mut Source) -> Result<Unit> {
     for unit in 0..MOST_UNITS {
         let Some(header) = Header::read(source, unit == 0)? else {
             break;
         };
+        if unit == 0 && header.has_groups() {
+            return Ok(Unit::Groups(header));
+        }
         let sides = header.sides(source)?;
         let is_image = unit == 0 || header.text("XTENSION").is_some_and(|kind| kind == "IMAGE");
         if is_image && !sides.is_empty() && !sides.contains(&0) {
-            return understand(source, &header, &sides);
+            let (plain, about) = understand(source, &header, &sides)?;
+            return Ok(Unit::Image(plain, Box::new(about)));
         }
         if header.text("ZIMAGE").is_some_and(|value| value == "T") {
             return Err(source.unsupported("its image is compressed in tiles; unpack it first"));
@@ -52,7 +77,7 @@ pub(super) fn open(source: &mut Source) -> Result<(Plain, Image)> {
 }
 
 /// The cards of one unit.
-struct Header {
+pub(super) struct Header {
     cards: Vec<(String, String)>,
     /// All of them as they are, but for those that are no text.
     all: Vec<String>,
@@ -60,7 +85,7 @@ struct Header {
 
 impl Header {
     /// The next header, or none at the end of the file.
-    fn read(source: &mut Source, is_first: bool) -> Result<Option<Self>> {
+    pub(super) fn read(source: &mut Source, is_first: bool) -> Result<Option<Self>> {
         let (mut cards, mut all) = (Vec::new(), Vec::new());
         for number in 0..MOST_BLOCKS {
             let mut block = Vec::new();
@@ -90,17 +115,41 @@ impl Header {
         Err(source.damaged(format!("a header of more than {MOST_BLOCKS} blocks")))
     }
 
-    fn text(&self, key: &str) -> Option<&str> {
+    pub(super) fn text(&self, key: &str) -> Option<&str> {
         self.cards.iter().find(|card| card.0 == key).map(|card| &card.1[..])
     }
 
-    fn integer(&self, key: &str) -> Option<i64> {
+    pub(super) fn integer(&self, key: &str) -> Option<i64> {
         self.text(key)?.parse().ok()
     }
 
-    fn float(&self, key: &str) -> Option<f64> {
+    pub(super) fn float(&self, key: &str) -> Option<f64> {
         // Fortran's exponents may be a D.
         self.text(key)?.replace(['D', 'd'], "E").parse().ok()
+    }
+
+    /// Whether its values are random groups.
+    pub(super) fn has_groups(&self) -> bool {
+        self.text("GROUPS") == Some("T")
+            && self.integer("NAXIS").is_some_and(|axes| axes > 1)
+            && self.integer("NAXIS1") == Some(0)
+    }
+
+    /// The type of values.
+    pub(super) fn sample(&self, source: &Source) -> Result<Sample> {
+        Ok(match self.integer("BITPIX") {
+            Some(8) => Sample::U8,
+            Some(16) => Sample::I16,
+            Some(32) => Sample::I32,
+            Some(64) => Sample::I64,
+            Some(-32) => Sample::F32,
+            Some(-64) => Sample::F64,
+            Some(other) => {
+                let reason = format!("a BITPIX of {other}; FITS has 8, 16, 32, 64, -32 and -64");
+                return Err(source.damaged(reason));
+            }
+            None => return Err(source.damaged("its header has no BITPIX")),
+        })
     }
 
     /// The cards that hold for any file with this image, however it stores values.
@@ -119,7 +168,7 @@ impl Header {
     }
 
     /// NAXIS1, NAXIS2, …
-    fn sides(&self, source: &Source) -> Result<Vec<u64>> {
+    pub(super) fn sides(&self, source: &Source) -> Result<Vec<u64>> {
         let axes = self.integer("NAXIS").filter(|axes| (0..=999).contains(axes));
         let Some(axes) = axes else {
             return Err(source.damaged("its header has no NAXIS from 0 to 999"));
@@ -167,19 +216,7 @@ fn value_of(text: &str) -> String {
 }
 
 fn understand(source: &mut Source, header: &Header, sides: &[u64]) -> Result<(Plain, Image)> {
-    let sample = match header.integer("BITPIX") {
-        Some(8) => Sample::U8,
-        Some(16) => Sample::I16,
-        Some(32) => Sample::I32,
-        Some(64) => Sample::I64,
-        Some(-32) => Sample::F32,
-        Some(-64) => Sample::F64,
-        Some(other) => {
-            let reason = format!("a BITPIX of {other}; FITS has 8, 16, 32, 64, -32 and -64");
-            return Err(source.damaged(reason));
-        }
-        None => return Err(source.damaged("its header has no BITPIX")),
-    };
+    let sample = header.sample(source)?;
     let axes = sides.len();
     // Pictures of the sky often have a third axis of one value, which makes no volume.
     let sides = match (source.options.axes, sides) {

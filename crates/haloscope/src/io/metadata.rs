@@ -50,6 +50,35 @@ pub struct FitsHeader {
 }
 
 impl FitsHeader {
+    /// Of an image of the sky, rows and columns, with square cells of so many degrees, whose middle, pixel `side / 2` along each
+    /// side, is at a right ascension and declination in degrees. Columns go to the east and rows to the north. Without a centre the
+    /// coordinates are offsets from it.
+    #[must_use]
+    pub fn tangent(cell: f64, sides: [usize; 2], centre: Option<[f64; 2]>) -> Self {
+        let number = |key: String, value: f64| {
+            let text = format!("{value:E}");
+            let text = if text.contains('.') { text } else { text.replace('E', ".0E") };
+            format!("{:80}", format!("{key:8}= {text:>20}"))
+        };
+        let word = |key: String, text: &str| {
+            format!("{:80}", format!("{key:8}= {:20}", format!("'{text:8}'")))
+        };
+        let [rows, columns] = sides;
+        let mut cards = Vec::new();
+        for (axis, (side, name)) in (1..).zip([(columns, "RA---SIN"), (rows, "DEC--SIN")]) {
+            if let Some(centre) = centre {
+                cards.push(word(format!("CTYPE{axis}"), name));
+                cards.push(number(format!("CRVAL{axis}"), centre[axis - 1]));
+            } else {
+                cards.push(number(format!("CRVAL{axis}"), 0.0));
+            }
+            cards.push(number(format!("CRPIX{axis}"), (side / 2 + 1) as f64));
+            cards.push(number(format!("CDELT{axis}"), cell));
+            cards.push(word(format!("CUNIT{axis}"), "deg"));
+        }
+        Self { cards, axes: 2 }
+    }
+
     /// Without the cards that say where pixels are, for an image whose pixels are elsewhere.
     #[must_use]
     pub fn without_places(mut self) -> Self {

@@ -11,6 +11,7 @@
 //! | NPY, NPZ | all real numbers, booleans, both orders | all types | see [`Axes`]; one image of one channel is written without batch and channel |
 //! | NIfTI-1 `.nii`, `.nii.gz` | all real types, RGB24 | all types | (1, t, z, y, x) |
 //! | FITS | primary or first image extension | `F32` | last axis is NAXIS1; see [`Axes`] |
+//! | UVFITS | visibilities in random groups, see [`read_uvfits`] | | (1, 2, visibility): real and imaginary parts |
 //! | HDF5 (feature `hdf5`) | a dataset, `/exchange/data` by default | `F32` | see [`Axes`] |
 //! | Zarr v3, OME-Zarr (feature `zarr`) | a whole array or a region | sharded `F32` | see [`Axes`] |
 //!
@@ -47,6 +48,7 @@ mod reader;
 mod samples;
 mod sharded;
 mod tiff;
+mod uvfits;
 mod writer;
 #[cfg(feature = "zarr")]
 pub mod zarr;
@@ -62,6 +64,7 @@ pub use metadata::{FitsHeader, LengthUnit, Metadata};
 pub use options::{Axes, Limits, ReadOptions, Sample, Scaling, WriteOptions};
 pub use reader::{Access, Reader};
 pub use sharded::{read_sharded, write_sharded};
+pub use uvfits::{UvFits, is_uvfits, read_uvfits, uvfits_centre};
 pub use writer::{Writer, is_written_by_region};
 
 use crate::array::{Array, View};
@@ -117,7 +120,7 @@ impl Format {
             "npy" => Self::Npy,
             "npz" => Self::Npz,
             "nii" => Self::Nifti,
-            "fits" | "fit" | "fts" => Self::Fits,
+            "fits" | "fit" | "fts" | "uvfits" | "uvf" => Self::Fits,
             "h5" | "hdf5" => Self::Hdf5,
             "zarr" => Self::Zarr,
             _ => return None,

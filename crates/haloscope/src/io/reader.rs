@@ -289,7 +289,7 @@ fn unpack(name: &str, plain: &Plain, reader: &mut dyn Read, visit: &mut VisitBan
 }
 
 /// Opens a file, and finds out what it is.
-fn with_source<T>(
+pub(super) fn with_source<T>(
     path: &Path,
     name: &str,
     options: &ReadOptions,

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use haloscope_comm::Context;
 
 use super::keys::Keys;
-use super::prior::{Plug, Prior, Range, TotalVariationPrior};
+use super::prior::{Plug, Prior, Range, TotalVariationPrior, WaveletPrior};
 use super::problem::Problem;
+use crate::denoise::Wavelets;
 use crate::distribute::DistributedTotalVariation;
 use crate::error::{Error, Result};
 use crate::image::Image;
@@ -31,8 +32,10 @@ pub struct PriorForms {
     pub prox: Arc<dyn Prior>,
     /// As a denoiser, if it is one.
     pub denoiser: Option<Plug>,
-    /// The weight of total variation, if it is that.
+    /// The weight of total variation or of wavelets, if it is one of them.
     pub weight: Option<f64>,
+    /// The wavelets, if it is these.
+    pub wavelets: Option<Wavelets>,
     /// The range that images are brought back to, where the method itself does it.
     pub range: Option<(f32, f32)>,
 }
@@ -42,7 +45,7 @@ impl PriorForms {
     #[must_use]
     pub fn none(range: Option<(f32, f32)>) -> Self {
         let prox = Arc::new(Clamped { inner: None, range });
-        Self { prox, denoiser: None, weight: None, range }
+        Self { prox, denoiser: None, weight: None, wavelets: None, range }
     }
 
     /// Total variation, whose prox the ranks share and whose level as a denoiser is its weight, and a range.
@@ -59,15 +62,30 @@ impl PriorForms {
             prox: Arc::new(Clamped { inner, range }),
             denoiser: Some(plug.range(Range::of(range, false))),
             weight: Some(weight),
+            wavelets: None,
             range,
         })
+    }
+
+    /// The norm of coefficients, whose level as a denoiser is its weight, and a range. Every rank computes its prox, in which the
+    /// range is part of the problem.
+    #[must_use]
+    pub fn wavelets(weight: f64, wavelets: Wavelets, range: Option<(f32, f32)>) -> Self {
+        let denoiser = Wavelets { range, ..wavelets };
+        Self {
+            prox: Arc::new(WaveletPrior { weight, denoiser }),
+            denoiser: Some(Plug::new(Arc::new(denoiser), weight as f32)),
+            weight: Some(weight),
+            wavelets: Some(wavelets),
+            range,
+        }
     }
 
     /// A denoiser, which brings images to a range itself.
     #[must_use]
     pub fn denoiser(plug: Plug) -> Self {
         let prox = Arc::new(plug.clone());
-        Self { prox, denoiser: Some(plug), weight: None, range: None }
+        Self { prox, denoiser: Some(plug), weight: None, wavelets: None, range: None }
     }
 }
 
@@ -100,7 +118,7 @@ impl Ingredients<'_> {
         self.prior.denoiser.clone().ok_or_else(|| {
             Error::argument(
                 "prior",
-                "it does not denoise; total variation or a network is expected",
+                "it does not denoise; total variation, wavelets or a network is expected",
             )
         })
     }

@@ -10,6 +10,7 @@ use std::str::FromStr;
 
 use super::METHODS;
 use super::algorithm::Algorithm;
+use super::analysis::Analysis;
 use super::ingredients::Ingredients;
 use super::keys::{Key, Keys};
 use crate::error::{Error, Result};
@@ -81,10 +82,10 @@ pub(super) const GRADIENTS: &[(&str, Taken)] =
 pub enum Priors {
     /// Any, or none.
     Any,
-    /// One that denoises: total variation or a network.
+    /// One that denoises: total variation, wavelets or a network.
     Denoiser,
-    /// Total variation alone.
-    TotalVariation,
+    /// The norm of a linear map: total variation or wavelets.
+    Analysis,
     /// None.
     None,
 }
@@ -96,6 +97,8 @@ pub enum PriorKind {
     None,
     /// Total variation.
     TotalVariation,
+    /// Wavelets.
+    Wavelets,
     /// A network.
     Network,
 }
@@ -157,7 +160,7 @@ pub struct Held {
 pub struct Arrays {
     /// As large as the image.
     pub images: usize,
-    /// With an image for each spatial axis: duals of total variation.
+    /// With an image for each spatial axis or basis: duals of total variation or of wavelets.
     pub duals: usize,
     /// As large as one channel.
     pub channels: usize,
@@ -173,9 +176,15 @@ impl Arrays {
     /// In images of a shape (batch, channel, spatial…).
     #[must_use]
     pub fn count(self, shape: &[usize]) -> f64 {
-        let axes = shape.len().saturating_sub(2);
+        self.count_with(&Analysis::Differences, shape)
+    }
+
+    /// The same where the duals are those of a map.
+    #[must_use]
+    pub fn count_with(self, map: &Analysis, shape: &[usize]) -> f64 {
         let channels = shape.get(1).copied().unwrap_or(1).max(1);
-        (self.images + self.duals * axes) as f64 + self.channels as f64 / channels as f64
+        (self.images + self.duals * map.places(shape)) as f64
+            + self.channels as f64 / channels as f64
     }
 }
 
@@ -248,16 +257,22 @@ impl Method {
     pub fn check_prior(self, prior: PriorKind) -> Result<()> {
         let needed = match (self.priors, prior) {
             (Priors::Any, _)
-            | (Priors::Denoiser, PriorKind::TotalVariation | PriorKind::Network)
-            | (Priors::TotalVariation, PriorKind::TotalVariation)
+            | (
+                Priors::Denoiser,
+                PriorKind::TotalVariation | PriorKind::Wavelets | PriorKind::Network,
+            )
+            | (Priors::Analysis, PriorKind::TotalVariation | PriorKind::Wavelets)
             | (Priors::None, PriorKind::None) => return Ok(()),
             (Priors::None, _) => "takes no prior",
-            (Priors::TotalVariation, _) => "takes total variation as its prior",
-            (Priors::Denoiser, _) => "needs a prior that denoises (total variation or a network)",
+            (Priors::Analysis, _) => "takes total variation or wavelets as its prior",
+            (Priors::Denoiser, _) => {
+                "needs a prior that denoises (total variation, wavelets or a network)"
+            }
         };
         let given = match prior {
             PriorKind::None => "there is none",
             PriorKind::TotalVariation => "it is total variation",
+            PriorKind::Wavelets => "it is wavelets",
             PriorKind::Network => "it is a network",
         };
         let others = match self.priors {

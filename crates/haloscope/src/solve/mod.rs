@@ -6,6 +6,7 @@
 //! ranks, and a resumed run has the same bits as one that never stopped.
 
 mod algorithm;
+mod analysis;
 mod back_projection;
 mod backtracking;
 mod checkpoint;
@@ -33,6 +34,7 @@ mod sirt;
 mod splitting;
 mod state;
 mod stop;
+mod stretch;
 
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -44,6 +46,7 @@ use crate::error::{Error, Result};
 use crate::image::Image;
 
 pub use algorithm::{Algorithm, Setting};
+pub use analysis::Analysis;
 pub use back_projection::FilteredBackProjection;
 pub use backtracking::Backtracking;
 pub use checkpoint::{Checkpoints, Every, FolderLock, Found, JobId, Part, Parts, Wanted};
@@ -54,10 +57,10 @@ pub use keys::{Key, KeyKind, KeyValue, Keys};
 pub use least_squares::{ConjugateGradient, Landweber};
 pub use method::{Arrays, DataUse, Held, Method, PriorKind, Priors, Taken, Traits};
 pub use noise::estimate_noise;
-pub use primal_dual::PrimalDual;
-pub use prior::{Plug, Prior, Range, TotalVariationPrior};
+pub use primal_dual::{PrimalDual, WaveletPrimalDual};
+pub use prior::{Plug, Prior, Range, TotalVariationPrior, WaveletPrior};
 pub use problem::{Problem, Prox, Start};
-pub use prox_primal_dual::ProxPrimalDual;
+pub use prox_primal_dual::{ProxPrimalDual, WaveletProxPrimalDual};
 pub use proximal_gradient::{Fista, ProximalGradient};
 pub use record::{Record, Seconds, gather_records};
 pub use red::{RedFixedPoint, RedGradient};
@@ -65,6 +68,7 @@ pub use sirt::Sirt;
 pub use splitting::{Admm, DouglasRachford};
 pub use state::State;
 pub use stop::{Reason, Stopping};
+pub use stretch::Stretch;
 
 /// The methods, in the order in which they are listed to users. Some have another algorithm for some fidelities:
 /// [`Method::for_fidelity`].

@@ -2,12 +2,13 @@
 //! (Condat, Vũ).
 
 use super::algorithm::{Algorithm, Setting};
+use super::analysis::Analysis;
 use super::keys::STEP;
 use super::method::{Arrays, DataUse, Held, Method, Priors, Taken, Traits, any_keys};
 use super::prox_primal_dual::ProxPrimalDual;
 use super::proximal_gradient::descend;
 use super::state::State;
-use crate::denoise::differences::on_images::{add_gradient, gradient_adjoint, project};
+use crate::denoise::Wavelets;
 use crate::error::Result;
 use crate::image::Image;
 
@@ -30,7 +31,7 @@ static PRIMAL_DUAL: Traits = Traits {
     aliases: &[],
     summary: "Chambolle-Pock (Condat-Vũ)",
     keys: &[STEP],
-    priors: Priors::TotalVariation,
+    priors: Priors::Analysis,
     clamps: true,
     fidelities: &[
         ("l2", Taken::AsItIs),
@@ -52,7 +53,11 @@ static PRIMAL_DUAL: Traits = Traits {
     make: |from| {
         let weight = from.prior.weight.unwrap_or_default();
         let lipschitz = 0.99 / from.step()?;
-        Ok(Box::new(PrimalDual { lipschitz, weight, range: from.prior.range }))
+        let method = PrimalDual { lipschitz, weight, range: from.prior.range };
+        Ok(match from.prior.wavelets {
+            Some(wavelets) => Box::new(WaveletPrimalDual { method, wavelets }),
+            None => Box::new(method),
+        })
     },
 };
 
@@ -67,21 +72,45 @@ impl Algorithm for PrimalDual {
     }
 
     fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Image> {
-        let axes = state.image.shape().len() - 2;
-        let sigma = self.lipschitz / (8.0 * axes as f64);
-        let tau = 0.99 / (self.lipschitz / 2.0 + 4.0 * axes as f64 * sigma);
-        let mut dual = state.take("dual", |image| image.zeros_with_axis(2, axes));
+        self.advance(&Analysis::Differences, setting, state)
+    }
+}
+
+/// `min f(x) + λ ‖Ψᵀx‖₁`: the same with the coefficients of wavelets in place of differences. Only the range of the method counts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WaveletPrimalDual {
+    /// The numbers; the weight is that of the norm.
+    pub method: PrimalDual,
+    /// The bases and scales.
+    pub wavelets: Wavelets,
+}
+
+impl Algorithm for WaveletPrimalDual {
+    fn name(&self) -> &'static str {
+        PRIMAL_DUAL.name
+    }
+
+    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Image> {
+        self.method.advance(&Analysis::Wavelets(self.wavelets), setting, state)
+    }
+}
+
+impl PrimalDual {
+    /// One step with the norm of a map.
+    fn advance(&self, map: &Analysis, setting: &Setting<'_>, state: &mut State) -> Result<Image> {
+        let squared_norm = map.squared_norm(state.image.shape());
+        let sigma = self.lipschitz / (2.0 * squared_norm);
+        let tau = 0.99 / (self.lipschitz / 2.0 + squared_norm * sigma);
+        let mut dual = state.take("dual", |image| map.zeros(image));
         let mut next = descend(setting, &state.image, tau)?;
         setting.prior(|| {
-            let mut back = gradient_adjoint(&dual, &state.image)?;
+            let mut back = map.adjoint(&dual, &state.image)?;
             next.add_scaled(-tau as f32, &back)?;
             next.clamp(self.range);
             // 2 x⁺ − x, in the array that has been used.
             let from = (&next, &state.image);
             back.update_from_two(from, |to, next, before| *to = next * 2.0 - before)?;
-            add_gradient(&mut dual, sigma as f32, &back)?;
-            project(&mut dual, &back, self.weight as f32);
-            Ok(())
+            map.ascend(&mut dual, sigma, &back, self.weight)
         })?;
         state.put("dual", dual);
         Ok(next)

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::denoise::{Denoiser, NoiseLevel, TotalVariation, Work};
+use super::stretch::Stretch;
+use crate::denoise::{Denoiser, NoiseLevel, TotalVariation, Wavelets, Work};
 use crate::error::{Error, Result};
 use crate::image::Image;
 
@@ -28,6 +29,8 @@ pub struct Plug {
     range: Range,
     /// The values that are 0 and 1 to the denoiser.
     scale: (f32, f32),
+    /// What spreads faint values between these.
+    stretch: Option<Stretch>,
 }
 
 /// What is done to an image around the denoiser.
@@ -58,7 +61,8 @@ impl Range {
 impl Plug {
     /// A denoiser with the noise level that it is given.
     pub fn new(denoiser: Arc<dyn Denoiser>, level: impl Into<NoiseLevel>) -> Self {
-        Self { denoiser, level: level.into(), range: Range::default(), scale: (0.0, 1.0) }
+        let (range, scale) = (Range::default(), (0.0, 1.0));
+        Self { denoiser, level: level.into(), range, scale, stretch: None }
     }
 
     /// The same with a preparation of the image around the denoiser.
@@ -79,6 +83,14 @@ impl Plug {
         }
         self.scale = (black, white);
         Ok(self)
+    }
+
+    /// For images of a large dynamic range: what is from 0 to 1 is stretched before the denoiser sees it, and back. The noise
+    /// level stays one of images that are not; the denoiser is told the [level at the background](Stretch::level).
+    #[must_use]
+    pub fn stretch(mut self, stretch: Stretch) -> Self {
+        self.stretch = Some(stretch);
+        self
     }
 
     /// The same with another level, for schedules.
@@ -118,8 +130,18 @@ impl Plug {
         if is_scaled {
             image.to_mut().map(|value| (value - black) / width);
         }
-        let mut result = self.denoiser.denoise_image(&image, &self.level)?;
+        let level = match &self.stretch {
+            Some(stretch) => {
+                image.to_mut().map(|value| stretch.apply(value));
+                Cow::Owned(stretch.level(&self.level))
+            }
+            None => Cow::Borrowed(&self.level),
+        };
+        let mut result = self.denoiser.denoise_image(&image, &level)?;
         drop(image);
+        if let Some(stretch) = &self.stretch {
+            result.map(|value| stretch.undo(value));
+        }
         if is_scaled {
             result.map(|value| value * width + black);
         }
@@ -169,6 +191,21 @@ pub struct TotalVariationPrior<D = TotalVariation> {
 }
 
 impl<D: Denoiser> Prior for TotalVariationPrior<D> {
+    fn prox(&self, image: Image, step: f64) -> Result<Image> {
+        self.denoiser.denoise_image(&image, &((step * self.weight) as f32).into())
+    }
+}
+
+/// `weight · ‖Ψᵀx‖₁`, of coefficients of [`Wavelets`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WaveletPrior {
+    /// The weight.
+    pub weight: f64,
+    /// The bases, and how the prox is computed.
+    pub denoiser: Wavelets,
+}
+
+impl Prior for WaveletPrior {
     fn prox(&self, image: Image, step: f64) -> Result<Image> {
         self.denoiser.denoise_image(&image, &((step * self.weight) as f32).into())
     }

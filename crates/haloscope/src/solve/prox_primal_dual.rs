@@ -2,12 +2,13 @@
 //! no gradient.
 
 use super::algorithm::{Algorithm, Setting};
+use super::analysis::Analysis;
 use super::ingredients::Ingredients;
 use super::method::{Arrays, DataUse, Held, Method, Priors, Taken, Traits, any_keys};
 use super::problem::Start;
 use super::state::State;
 use crate::array::Array;
-use crate::denoise::differences::on_images::{add_gradient, gradient_adjoint, project};
+use crate::denoise::Wavelets;
 use crate::error::Result;
 use crate::image::Image;
 use crate::measurements::Measurements;
@@ -38,7 +39,7 @@ static PROX_PRIMAL_DUAL: Traits = Traits {
     aliases: &[],
     summary: "Chambolle-Pock, with a dual for each measurement",
     keys: &[],
-    priors: Priors::TotalVariation,
+    priors: Priors::Analysis,
     clamps: true,
     fidelities: &[
         ("l2", Taken::AsItIs),
@@ -66,12 +67,16 @@ fn make(from: &Ingredients<'_>) -> Result<Box<dyn Algorithm>> {
     let (low, high) = from.problem.start(&Start::Adjoint)?.extremes()?;
     let largest = f64::from(high.max(-low));
     let spread = if largest > 0.0 && largest.is_finite() { largest } else { 1.0 };
-    Ok(Box::new(ProxPrimalDual {
+    let method = ProxPrimalDual {
         squared_norm,
         weight: from.prior.weight.unwrap_or_default(),
         step: spread / squared_norm.max(f64::MIN_POSITIVE).sqrt(),
         range: from.prior.range,
-    }))
+    };
+    Ok(match from.prior.wavelets {
+        Some(wavelets) => Box::new(WaveletProxPrimalDual { method, wavelets }),
+        None => Box::new(method),
+    })
 }
 
 impl ProxPrimalDual {
@@ -85,28 +90,50 @@ impl Algorithm for ProxPrimalDual {
     }
 
     fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Image> {
-        let problem = setting.problem();
-        let axes = state.image.shape().len() - 2;
-        // ‖∇‖² is at most 4 per axis.
-        let half = |squared_norm: f64| 0.495 / (self.step * squared_norm.max(f64::MIN_POSITIVE));
-        let (data_step, prior_step) = (half(self.squared_norm), half(4.0 * axes as f64));
+        self.advance(&Analysis::Differences, setting, state)
+    }
+}
 
-        let mut dual = state.take("dual", |image| image.zeros_with_axis(2, axes));
+/// `min Σ dᵢ(Aᵢ x, yᵢ) + λ ‖Ψᵀx‖₁`: the same with the coefficients of wavelets in place of differences. With
+/// [`Ball`](crate::fidelity::Ball) and [`Wavelets::sara`] it is the constrained problem of SARA. Only the range of the method counts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WaveletProxPrimalDual {
+    /// The numbers; the weight is that of the norm.
+    pub method: ProxPrimalDual,
+    /// The bases and scales.
+    pub wavelets: Wavelets,
+}
+
+impl Algorithm for WaveletProxPrimalDual {
+    fn name(&self) -> &'static str {
+        "prox-primal-dual"
+    }
+
+    fn step(&self, setting: &Setting<'_>, state: &mut State) -> Result<Image> {
+        self.method.advance(&Analysis::Wavelets(self.wavelets), setting, state)
+    }
+}
+
+impl ProxPrimalDual {
+    /// One step with the norm of a map.
+    fn advance(&self, map: &Analysis, setting: &Setting<'_>, state: &mut State) -> Result<Image> {
+        let problem = setting.problem();
+        let half = |squared_norm: f64| 0.495 / (self.step * squared_norm.max(f64::MIN_POSITIVE));
+        let prior_step = half(map.squared_norm(state.image.shape()));
+        let data_step = half(self.squared_norm);
+
+        let mut dual = state.take("dual", |image| map.zeros(image));
         let data_duals = take_data_duals(setting, state)?;
         let ahead = state.arrays.remove("ahead");
         let point = ahead.as_ref().unwrap_or(&state.image);
 
         let mut data_duals = setting.data(|| problem.ascend(data_duals, point, data_step))?;
-        setting.prior(|| {
-            add_gradient(&mut dual, prior_step as f32, point)?;
-            project(&mut dual, point, self.weight as f32);
-            Ok(())
-        })?;
+        setting.prior(|| map.ascend(&mut dual, prior_step, point, self.weight))?;
         drop(ahead);
         let mut next = setting.data(|| problem.adjoint_of(&data_duals))?;
         next.scale_and_add(-self.step as f32, &state.image)?;
         let mut ahead = setting.prior(|| {
-            let back = gradient_adjoint(&dual, &state.image)?;
+            let back = map.adjoint(&dual, &state.image)?;
             next.add_scaled(-self.step as f32, &back)?;
             next.clamp(self.range);
             Ok(back)

@@ -21,11 +21,13 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use haloscope::physics::fourier::Footprint;
 use haloscope::physics::{Padding, Physics};
 use haloscope::{Array, Error, Result};
 use ndarray::Axis;
 
 use super::beam::{Beam, Measured, Scan};
+use super::placement::Placement;
 use crate::document::{Place, Section};
 use crate::seen::Presence;
 
@@ -85,6 +87,12 @@ pub(crate) trait Kind: Send + Sync + fmt::Debug {
         Vec::new()
     }
 
+    /// Where an image of a shape (channel, spatial…) is, if the entry knows.
+    fn placement(&self, image: &[usize]) -> Option<Placement> {
+        let _ = image;
+        None
+    }
+
     /// The beam, if its operators are groups of views, which share a file.
     fn beam(&self) -> Option<&Beam> {
         None
@@ -123,6 +131,13 @@ pub(crate) trait Single: Send + Sync + fmt::Debug {
     /// About how many values it measures of an image, without making it.
     fn measured_values(&self, image: &[usize]) -> usize {
         pixels(image)
+    }
+
+    /// The bytes that it takes itself, on so many threads: those of operators of frequencies. What others hold is little beside
+    /// images.
+    fn footprint(&self, image: &[usize], threads: usize) -> Footprint {
+        let _ = (image, threads);
+        Footprint::default()
     }
 
     /// Whether it is for images of one size alone.
@@ -254,6 +269,11 @@ impl Entry {
         self.kind.beam().is_some_and(Beam::is_fan)
     }
 
+    /// Where an image of a shape (channel, spatial…) is, if the entry knows.
+    pub(crate) fn placement(&self, image: &[usize]) -> Option<Placement> {
+        self.kind.placement(image)
+    }
+
     /// Files that it needs, apart from measurements.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         self.kind.files()
@@ -284,6 +304,11 @@ impl Recipe {
     /// About how many values it measures of an image, without making it.
     pub(crate) fn measured_values(&self) -> usize {
         self.single.measured_values(&self.image)
+    }
+
+    /// The bytes that it takes itself on so many threads.
+    pub(crate) fn footprint(&self, threads: usize) -> Footprint {
+        self.single.footprint(&self.image, threads)
     }
 
     /// The same operator for an image of at most so many pixels along each side, to find out what it costs; `None` for one

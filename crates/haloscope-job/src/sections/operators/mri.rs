@@ -5,7 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use haloscope::io::{self, Axes, ReadOptions};
 use haloscope::physics::Physics;
-use haloscope::physics::fourier::{Calibration, Cartesian, Trajectory, birdcage, radial};
+use haloscope::physics::fourier::{
+    Calibration, Cartesian, Footprint, Trajectory, birdcage, radial,
+};
 use haloscope::{Array, Error, Result};
 use ndarray::Axis;
 
@@ -248,6 +250,28 @@ impl Single for Coil {
             }
             _ => 2 * image[1..].iter().product::<usize>(),
         }
+    }
+
+    fn footprint(&self, image: &[usize], threads: usize) -> Footprint {
+        let sides = &image[1..];
+        let pixels: usize = sides.iter().product();
+        let has_coil = !matches!(self.scan.sensitivities, Sensitivities::None);
+        let mut found = match &self.scan.frequencies {
+            Frequencies::Grid(lines) => {
+                Footprint::cartesian(sides, has_coil, !matches!(lines, Lines::All))
+            }
+            Frequencies::Anywhere { has_density, accuracy, .. } => {
+                let samples = self.measured_values(image) / 2;
+                let has = [has_coil, *has_density];
+                Footprint::trajectory(sides, samples, has, *accuracy, threads)
+            }
+        };
+        if let Sensitivities::Estimated(files, _) = &self.scan.sensitivities {
+            // The maps of all coils are kept; what they come from is there while they are made.
+            found.applied += 8 * pixels * files.len();
+            found.made += 16 * pixels * files.len();
+        }
+        found
     }
 
     fn has_own_size(&self) -> bool {

@@ -1,17 +1,18 @@
 //! `kind = "visibilities"`: an operator for each block of an observation by a radio interferometer.
 
 use std::ops::Range;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
-use haloscope::io::{self, ReadOptions};
+use haloscope::io::{self, FitsHeader, Limits, Metadata, ReadOptions};
 use haloscope::physics::Physics;
-use haloscope::physics::fourier::{Coverage, Visibilities, Weighting};
+use haloscope::physics::fourier::{Coverage, Footprint, Visibilities, Weighting};
 use haloscope::{Array, Error, Result};
 use ndarray::{Axis, Slice};
 
 use super::{Kind, Measured, Single};
 use crate::document::{Place, Section, numbers};
+use crate::sections::placement::Placement;
 
 /// Radians of a second of arc.
 const ARCSECOND: f64 = std::f64::consts::PI / 648_000.0;
@@ -25,8 +26,14 @@ struct Observation {
     blocks: usize,
     weighting: Weighting,
     weights: Option<PathBuf>,
+    /// Of a UVFITS file; Stokes I if it is not given.
+    polarisation: Option<String>,
+    /// Right ascension and declination of the middle of the image, in degrees.
+    centre: Option<[f64; 2]>,
     beam: Option<PathBuf>,
     accuracy: f64,
+    /// The w of all visibilities, for forecasts; none if they cannot be read.
+    known: OnceLock<Option<Vec<f64>>>,
 }
 
 #[derive(Debug)]
@@ -93,10 +100,26 @@ pub(super) fn read(section: &Section) -> Result<Arc<dyn Kind>> {
         blocks: section.count("blocks")?.unwrap_or(1),
         weighting,
         weights: file("weights")?,
+        polarisation: section.get::<&str>("polarisation")?.map(str::to_owned),
+        centre: read_centre(section)?,
         beam: file("beam")?,
         accuracy: section.positive("accuracy")?.unwrap_or(1e-5),
+        known: OnceLock::new(),
     };
     Ok(Arc::new(Whole(Arc::new(observation))))
+}
+
+/// `phase-centre`.
+fn read_centre(section: &Section) -> Result<Option<[f64; 2]>> {
+    let Some(given) = section.get::<Vec<f64>>("phase-centre")? else { return Ok(None) };
+    match given[..] {
+        [ra, dec] if (-360.0..=360.0).contains(&ra) && (-90.0..=90.0).contains(&dec) => {
+            Ok(Some([ra, dec]))
+        }
+        _ => Err(section.place_of("phase-centre").refuse(format!(
+            "{given:?} is given; right ascension and declination in degrees are expected, as in [10.68, 41.27]"
+        ))),
+    }
 }
 
 #[derive(Debug)]
@@ -125,6 +148,19 @@ impl Kind for Whole {
         false
     }
 
+    fn placement(&self, image: &[usize]) -> Option<Placement> {
+        let observation = &self.0;
+        let centre = observation.centre.or_else(|| match &observation.places {
+            Places::File { path, .. } => io::uvfits_centre(path),
+            Places::Simulated { .. } => None,
+        });
+        let [.., rows, columns] = *image else { return None };
+        let degrees = observation.cell.to_degrees();
+        let fits = FitsHeader::tangent(degrees, [rows, columns], centre);
+        let metadata = Metadata { fits: Some(fits), ..Metadata::default() };
+        Some(Placement { metadata, ..Placement::default() })
+    }
+
     fn files(&self) -> Vec<PathBuf> {
         let observation = &self.0;
         let places = match &observation.places {
@@ -137,12 +173,12 @@ impl Kind for Whole {
 }
 
 impl Observation {
-    /// (u, v, w) and weights of all visibilities, which follow from all of them.
-    fn all(&self, image: &[usize]) -> Result<(Vec<[f64; 3]>, Vec<f64>)> {
-        let uvw: Vec<[f64; 3]> = match &self.places {
+    /// (u, v, w) of all visibilities.
+    fn uvw(&self) -> Result<Vec<[f64; 3]>> {
+        Ok(match &self.places {
             Places::File { path, has_w } => {
                 let (key, each) = if *has_w { ("uvw", 3) } else { ("uv", 2) };
-                let values = numbers::read_wide(path, key, each)?;
+                let values = self.numbers(path, key, each)?;
                 values
                     .chunks(each)
                     .map(|at| [at[0], at[1], at.get(2).copied().unwrap_or(0.0)])
@@ -156,9 +192,19 @@ impl Observation {
                 longest: 0.45 / self.cell,
             }
             .uvw(),
-        };
-        let own =
-            self.weights.as_ref().map(|path| numbers::read_wide(path, "weights", 1)).transpose()?;
+        })
+    }
+
+    /// The w of all visibilities, read once.
+    fn known_w(&self) -> Option<&[f64]> {
+        let read = || Some(self.uvw().ok()?.iter().map(|[_, _, w]| *w).collect());
+        self.known.get_or_init(read).as_deref()
+    }
+
+    /// (u, v, w) and weights of all visibilities, which follow from all of them.
+    fn all(&self, image: &[usize]) -> Result<(Vec<[f64; 3]>, Vec<f64>)> {
+        let uvw = self.uvw()?;
+        let own = self.weights.as_ref().map(|path| self.numbers(path, "weights", 1)).transpose()?;
         if let Some(own) = own.as_ref().filter(|own| own.len() != uvw.len()) {
             return Err(Error::argument(
                 "weights",
@@ -175,6 +221,19 @@ impl Observation {
         let sides = [image[image.len() - 2], image[image.len() - 1]];
         let weights = self.weighting.weights(&uv, own.as_deref(), sides, self.cell);
         Ok((uvw, weights))
+    }
+
+    /// So many numbers for each visibility. UVFITS has places and weights in one file.
+    fn numbers(&self, path: &Path, key: &str, each: usize) -> Result<Vec<f64>> {
+        if !io::is_uvfits(path) {
+            return numbers::read_wide(path, key, each);
+        }
+        let limits = Limits { side: Limits::NONE.side, ..Limits::default() };
+        let read = io::read_uvfits(path, self.polarisation.as_deref(), &limits)?;
+        Ok(match key {
+            "weights" => read.weights,
+            _ => read.uvw.iter().flat_map(|uvw| uvw[..each].to_vec()).collect(),
+        })
     }
 
     /// The visibilities of a block, of so many: neighbours in time are together.
@@ -206,12 +265,26 @@ impl Single for Block {
     }
 
     fn measured_values(&self, image: &[usize]) -> usize {
-        match &self.observation.places {
-            Places::Simulated { antennas, times, .. } => {
-                antennas * (antennas - 1) * times / self.observation.blocks
-            }
-            Places::File { .. } => super::pixels(image),
+        match self.observation.known_w() {
+            Some(w) => 2 * self.observation.range(self.index, w.len()).len(),
+            None => super::pixels(image),
         }
+    }
+
+    fn footprint(&self, image: &[usize], threads: usize) -> Footprint {
+        let (Some(w), &[_, rows, columns]) = (self.observation.known_w(), image) else {
+            return Footprint::default();
+        };
+        let observation = &self.observation;
+        let own = &w[observation.range(self.index, w.len())];
+        let sides = [rows, columns];
+        let mut found =
+            Footprint::visibilities(sides, own, observation.cell, observation.accuracy, threads);
+        // All places and weights are read to make one block.
+        found.made += (w.len() - own.len()) * 56;
+        // Those of w stay.
+        found.applied += w.len() * 8;
+        found
     }
 
     fn has_own_size(&self) -> bool {

@@ -1,4 +1,4 @@
-//! The prior of a job: total variation, a denoising network, or none.
+//! The prior of a job: total variation, wavelets, a denoising network, or none.
 //!
 //! Bits must not depend on the number of ranks: a network is exact or has tiles of the library's standard lengths, as the
 //! image and the network decide, unless the job gives other tiles or asks for ones that suit the ranks.
@@ -6,12 +6,13 @@
 mod network;
 mod scale;
 mod total_variation;
+mod wavelet;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use haloscope::Result;
-use haloscope::denoise::{Axes, NetworkDenoiser, TotalVariation};
+use haloscope::denoise::{Axes, NetworkDenoiser, TotalVariation, Wavelets};
 use haloscope::image::Space;
 use haloscope::solve::{self, PriorForms, TotalVariationPrior};
 use haloscope::tiling::Strategy;
@@ -38,15 +39,17 @@ pub(crate) struct PriorPlan {
 pub(crate) enum PriorKind {
     None,
     TotalVariation { weight: f64, denoiser: TotalVariation },
+    Wavelets { weight: f64, denoiser: Wavelets },
     Network(Box<NetworkPlan>),
 }
 
 type ReadPrior = fn(&Section) -> Result<PriorKind>;
 
 /// What reads a prior, by what its `kind` says.
-pub(crate) const PRIORS: [(&str, ReadPrior); 3] = [
+pub(crate) const PRIORS: [(&str, ReadPrior); 4] = [
     ("none", |_| Ok(PriorKind::None)),
     ("total-variation", total_variation::read),
+    ("wavelet", wavelet::read),
     ("network", |section| Ok(PriorKind::Network(Box::new(NetworkPlan::read(section)?)))),
 ];
 
@@ -106,6 +109,7 @@ impl PriorPlan {
         match &self.kind {
             PriorKind::None => "no prior".into(),
             PriorKind::TotalVariation { .. } => "total variation".into(),
+            PriorKind::Wavelets { denoiser, .. } => format!("wavelets ({})", denoiser.bases),
             PriorKind::Network(network) => {
                 let name = Path::new(&network.model).file_name();
                 let name =
@@ -124,6 +128,7 @@ impl PriorPlan {
         match self.kind {
             PriorKind::None => solve::PriorKind::None,
             PriorKind::TotalVariation { .. } => solve::PriorKind::TotalVariation,
+            PriorKind::Wavelets { .. } => solve::PriorKind::Wavelets,
             PriorKind::Network(_) => solve::PriorKind::Network,
         }
     }
@@ -136,7 +141,7 @@ impl PriorPlan {
     /// Whether images may be scaled around a network. One that turns out to be from 0 to 1 is not.
     pub(crate) fn may_scale(&self) -> bool {
         matches!(&self.kind, PriorKind::Network(network)
-            if network.scale != Scale::Given(0.0, 1.0))
+            if network.scale != Scale::Given(0.0, 1.0) || network.stretch.is_some())
     }
 
     /// Whether its bits depend on the number of ranks, because the job asks for tiles that suit them.
@@ -160,7 +165,8 @@ impl PriorPlan {
         network.check_image(denoiser, image)?;
         let own = std::slice::from_ref(&network.level);
         for Level { place, sigma } in if levels.is_empty() { own } else { levels } {
-            denoiser.model().check_level(*sigma).map_err(|error| place.refuse(error))?;
+            let sigma = network.told(*sigma);
+            denoiser.model().check_level(sigma).map_err(|error| place.refuse(error))?;
         }
         Ok(Some(opened))
     }
@@ -254,6 +260,9 @@ impl PriorPlan {
             (PriorKind::TotalVariation { weight, denoiser }, _) => {
                 let prior = TotalVariationPrior { weight: *weight, denoiser: *denoiser };
                 PriorForms::total_variation(prior, self.clamp, ctx)
+            }
+            (PriorKind::Wavelets { weight, denoiser }, _) => {
+                Ok(PriorForms::wavelets(*weight, *denoiser, self.clamp))
             }
             (PriorKind::Network(network), Some(denoiser)) => {
                 network.build(ctx, denoiser, scale, self.clamp, space)

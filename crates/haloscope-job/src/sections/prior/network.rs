@@ -5,7 +5,7 @@ use std::sync::Arc;
 use haloscope::denoise::{Averaged, Axes, Denoiser, NetworkDenoiser};
 use haloscope::distribute::{ShardedNetwork, distribute_with};
 use haloscope::image::Space;
-use haloscope::solve::{Plug, PriorForms, Range};
+use haloscope::solve::{Plug, PriorForms, Range, Stretch};
 use haloscope::tiling::{Batch, Border, Extent, Overlap, Patch, Shards, Strategy, Tiling};
 use haloscope::{Error, Result};
 use haloscope_comm::Context;
@@ -29,6 +29,7 @@ pub(crate) struct NetworkPlan {
     pub model: String,
     pub(super) level: Level,
     pub(super) scale: Scale,
+    pub(super) stretch: Option<Stretch>,
     pub(super) patch: Option<PatchLength>,
     overlap: Option<Vec<usize>>,
     pub(super) strategy: Strategy,
@@ -151,6 +152,7 @@ impl NetworkPlan {
                 sigma: section.not_negative("sigma")?.unwrap_or(0.05) as f32,
             },
             scale: Scale::read(section)?,
+            stretch: read_stretch(section)?,
             patch: section.get("patch")?,
             overlap: section.get("overlap")?,
             strategy,
@@ -209,7 +211,10 @@ impl NetworkPlan {
             }
         };
         let range = Range::of(clamp, self.scale == Scale::Range);
-        let plug = Plug::new(shared, self.level.sigma).range(range);
+        let mut plug = Plug::new(shared, self.level.sigma).range(range);
+        if let Some(stretch) = self.stretch {
+            plug = plug.stretch(stretch);
+        }
         Ok(PriorForms::denoiser(match scale {
             Some((black, white)) => plug.scale(black, white)?,
             None => plug,
@@ -258,6 +263,11 @@ impl NetworkPlan {
         )))
     }
 
+    /// What the network itself is told of a noise level.
+    pub(super) fn told(&self, sigma: f32) -> f32 {
+        self.stretch.map_or(sigma, |stretch| (f64::from(sigma) * stretch.slope()) as f32)
+    }
+
     /// The noise level that it is told by methods that have none of their own.
     pub(crate) fn sigma(&self) -> f32 {
         self.level.sigma
@@ -282,6 +292,22 @@ impl NetworkPlan {
         let (strategy, border) = (self.strategy, self.border);
         let shards = self.grid.as_ref().map_or_else(Shards::default, |grid| grid.shards.clone());
         Tiling { strategy, patch, overlap, axes: None, border, batch, shards }
+    }
+}
+
+/// `stretch` and `dynamic-range`.
+fn read_stretch(section: &Section) -> Result<Option<Stretch>> {
+    let curves: [(&str, fn(f64) -> Result<Stretch>); 2] =
+        [("asinh", Stretch::asinh), ("log", Stretch::log)];
+    let range = section.get::<f64>("dynamic-range")?;
+    let place = section.place_of("dynamic-range");
+    match (section.choose("stretch", &curves)?, range) {
+        (Some(make), range) => {
+            make(range.unwrap_or(1e3)).map(Some).map_err(|error| place.refuse(error))
+        }
+        (None, Some(_)) => Err(place
+            .refuse("it belongs to `stretch`, which is missing: \"asinh\" or \"log\" is expected")),
+        (None, None) => Ok(None),
     }
 }
 

@@ -27,33 +27,78 @@ pub(super) fn plane_count(w: &[f64], n_minus_one: &[f64]) -> Option<f64> {
     (high > low).then(|| (high - low) * (-0.5 * deepest) / Spreader::most_turns())
 }
 
+/// How many of the samples at `w` each of their planes has, if they need several, for a field whose `n − 1` goes down to `deepest`.
+pub(super) fn plane_sizes(w: &[f64], deepest: f64, accuracy: f64) -> Option<Vec<usize>> {
+    let grid = Spacing::of(w, deepest, Spreader::new(accuracy)?)?;
+    if grid.count as f64 > 2.0 * MOST_PLANES {
+        return None;
+    }
+    let mut sizes = vec![0; grid.count];
+    for &w in w {
+        sizes[grid.touched(w)].iter_mut().for_each(|size| *size += 1);
+    }
+    sizes.retain(|size| *size > 0);
+    Some(sizes)
+}
+
+/// Where planes are.
+struct Spacing {
+    /// Wavelengths from plane to plane.
+    step: f64,
+    /// The w of the first plane, in steps.
+    first: f64,
+    count: usize,
+    width: f64,
+}
+
+impl Spacing {
+    /// For samples at `w`; `None` if one plane does.
+    fn of(w: &[f64], deepest: f64, spreader: Spreader) -> Option<Self> {
+        let (low, high) = w
+            .iter()
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &w| (low.min(w), high.max(w)));
+        // The widest frequency is at the end of what the kernel serves.
+        let step = Spreader::most_turns() / (-0.5 * deepest).max(1e-300);
+        if w.is_empty() || (high - low) / step < 1e-12 {
+            return None;
+        }
+        let width = spreader.width() as f64;
+        let count = ((high - low) / step).floor() as usize + spreader.width() + 1;
+        Some(Self { step, first: low / step - 0.5 * width, count, width })
+    }
+
+    /// Where a sample is, in planes from the first.
+    fn position(&self, w: f64) -> f64 {
+        w / self.step - self.first
+    }
+
+    /// The planes that the kernel of a sample touches.
+    fn touched(&self, w: f64) -> std::ops::Range<usize> {
+        let position = self.position(w);
+        let begin = (position - 0.5 * self.width).ceil().max(0.0) as usize;
+        let end = ((position + 0.5 * self.width).floor() as usize + 1).min(self.count);
+        begin.min(end)..end
+    }
+}
+
 /// The planes for samples at `w`, in wavelengths, of an image whose pixels have `n − 1`, all of them at most 0.
 pub(super) fn planes(w: &[f64], n_minus_one: &[f64], accuracy: f64) -> Option<Planes> {
     let deepest = n_minus_one.iter().copied().fold(0.0, f64::min);
     let middle = 0.5 * deepest;
-    let (low, high) = w
-        .iter()
-        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &w| (low.min(w), high.max(w)));
     let spreader = Spreader::new(accuracy)?;
-    // The widest frequency is at the end of what the kernel serves.
-    let step = Spreader::most_turns() / (-middle).max(1e-300);
-    if w.is_empty() || (high - low) / step < 1e-12 {
+    let Some(grid) = Spacing::of(w, deepest, spreader) else {
         return Some(single(w.first().copied().unwrap_or(0.0), n_minus_one));
-    }
-    let width = spreader.width() as f64;
-    let first = low / step - 0.5 * width;
-    let count = ((high - low) / step).floor() as usize + spreader.width() + 1;
+    };
+    let Spacing { step, first, count, .. } = grid;
     let mut members: Vec<Members> =
         (0..count).map(|_| Members { samples: Vec::new(), factors: Vec::new() }).collect();
     for (sample, &w) in w.iter().enumerate() {
-        let position = w / step - first;
-        let begin = (position - 0.5 * width).ceil().max(0.0) as usize;
-        let end = ((position + 0.5 * width).floor() as usize + 1).min(count);
+        let position = grid.position(w);
         let phase = Complex::from_polar(1.0, TAU * w * middle);
-        for (plane, members) in members.iter_mut().enumerate().take(end).skip(begin) {
+        for plane in grid.touched(w) {
             let value = spreader.value(plane as f64 - position);
-            members.samples.push(sample as u32);
-            members.factors.push(phase * value);
+            members[plane].samples.push(sample as u32);
+            members[plane].factors.push(phase * value);
         }
     }
     let plane = |(index, members): (usize, Members)| {

@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::fourier::{Complex, Nufft, Real, Scratch};
 
 /// The best accuracy in single precision; beyond it, transforms run in double precision.
-const SINGLE: f64 = 2e-6;
+pub(super) const SINGLE: f64 = 2e-6;
 
 /// What one transform of a stack does.
 pub(super) struct Plane {
