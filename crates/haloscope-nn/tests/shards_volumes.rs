@@ -44,6 +44,11 @@ fn compare(
         .map(|(_, region)| {
             let shard = Shard::new(input.shape().clone(), region.clone()).expect("inside");
             let plan = engine.plan_shard(network, &shard, options).expect("cut at grains");
+            let methods = |plan: &dyn EnginePlan| -> Vec<String> {
+                plan.steps().iter().map(|step| step.method().to_owned()).collect()
+            };
+            let all = engine.plan(network, input.shape(), options).expect("it runs");
+            assert_eq!(methods(&*plan), methods(&*all), "a part has the methods of the whole");
             assert_eq!(engine.halo(network, &shard, options).as_ref(), Ok(plan.halo()));
             check_bytes(engine.shard_bytes(network, &shard, options).expect("cut"), &*plan);
             plan
@@ -69,9 +74,13 @@ fn drunet_on_slabs_of_every_remainder_has_the_bits_of_the_whole() {
         let cuts = cuts(&engine, network, input.shape(), &[parts, 1, 1], &options);
         assert!(cuts[0].iter().all(|part| part.start % 8 == 0), "{cuts:?}");
         seen.push(cuts[0].len());
+        let plan = engine.plan(network, input.shape(), &options).expect("it runs");
+        let deep = plan.steps().iter().any(|step| step.method().contains("F(4×4×4)"));
+        assert!(deep || depth < 16, "{depth} planes without tiles along depth");
         compare(&engine, network, &input, &expected, &cuts, &options);
     }
-    assert_eq!(seen, [8, 5, 2, 3, 8, 1, 2, 4, 3]);
+    // Tiles of four planes on the third level let 64 planes be cut at every sixteenth.
+    assert_eq!(seen, [4, 5, 2, 3, 8, 1, 2, 4, 3]);
 }
 
 #[test]
@@ -89,7 +98,8 @@ fn models_on_blocks_have_the_bits_of_the_whole() {
         (&dncnn, 1, [9, 5, 6], [8, 1, 1]),
         (&dncnn, 1, [5, 1, 1], [5, 1, 1]),
         (&unet, 1, [13, 50, 30], [3, 2, 1]),
-        (&unet, 1, [33, 6, 9], [8, 1, 1]),
+        (&unet, 1, [33, 6, 9], [4, 1, 1]),
+        (&unet, 1, [64, 6, 9], [4, 1, 1]),
     ] {
         let network = model.network();
         let sizes = [&[batch, network.input_channels()], &sides[..]].concat();

@@ -17,6 +17,7 @@ mod rows;
 mod stage;
 mod stock;
 mod team;
+mod tile;
 mod trial;
 mod waves;
 mod weights;

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Weak};
 
 use super::buffer::AlignedBuffer;
-use super::kernels::{Filters, InstructionSet, OUTPUTS, pack_filters};
+use super::kernels::{Filters, InstructionSet, OUTPUTS, depth_filter, pack_filters};
+use super::tile::Tile;
 use crate::tensor::Tensor;
 
 /// Panels of sixteen outputs that lie together, point by point.
@@ -12,7 +13,8 @@ const CHUNK: usize = 2;
 /// What is kept of a Winograd convolution's weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Form {
-    /// The transformed weights: 16/9, 4 or 7.1 times the size of the weights for tiles of 2, 4, 6.
+    /// The transformed weights: 16/9, 4 or 7.1 times the size of the weights for tiles of 2, 4, 6; for tiles of 2 or 4 planes, 4/3
+    /// or 2 times as much again.
     Transformed,
     /// The weights themselves, transformed again for each block of tiles.
     Packed,
@@ -79,11 +81,11 @@ pub(crate) trait Fill: Send + Sync {
 
 /// The weights of a 3×3 or 3×3×3 convolution for tiles of one size.
 ///
-/// Transformed: `[chunk][point][panel of the chunk][depth tap][channel][OUTPUTS]`. Packed:
+/// Transformed: `[chunk][point][panel of the chunk][depth tap][channel][OUTPUTS]`, without taps where depth is transformed. Packed:
 /// `[panel][depth tap][channel][9][OUTPUTS]`.
 pub(crate) struct WinogradWeights {
     instructions: InstructionSet,
-    tile: usize,
+    tile: Tile,
     form: Form,
     outputs: usize,
     inputs: usize,
@@ -96,7 +98,7 @@ impl WinogradWeights {
     /// Weights that are still to be filled, and the bias.
     pub(crate) fn new(
         instructions: InstructionSet,
-        (tile, form): (usize, Form),
+        (tile, form): (Tile, Form),
         [outputs, inputs, depth_taps]: [usize; 3],
         bias: Option<&Tensor>,
     ) -> Self {
@@ -116,16 +118,16 @@ impl WinogradWeights {
 
     /// Bytes that such weights take, biases aside.
     pub(crate) fn bytes_of(
-        (tile, form): (usize, Form),
+        (tile, form): (Tile, Form),
         [outputs, inputs, depth_taps]: [usize; 3],
     ) -> usize {
         let panels = outputs.div_ceil(OUTPUTS);
-        let panel = depth_taps * inputs.next_multiple_of(8) * OUTPUTS;
-        let per_weight = match form {
-            Form::Transformed => (tile + 2) * (tile + 2),
-            Form::Packed => 9,
+        let panel = inputs.next_multiple_of(8) * OUTPUTS;
+        let per_pair = match form {
+            Form::Transformed => tile.points() * tile.summed_taps(depth_taps),
+            Form::Packed => 9 * depth_taps,
         };
-        panels.next_multiple_of(CHUNK.min(panels)) * panel * per_weight * size_of::<f32>()
+        panels.next_multiple_of(CHUNK.min(panels)) * panel * per_pair * size_of::<f32>()
     }
 
     fn len(&self) -> usize {
@@ -133,7 +135,7 @@ impl WinogradWeights {
         Self::bytes_of((self.tile, self.form), shape) / size_of::<f32>()
     }
 
-    pub(crate) fn tile(&self) -> usize {
+    pub(crate) fn tile(&self) -> Tile {
         self.tile
     }
 
@@ -150,9 +152,14 @@ impl WinogradWeights {
         self.inputs.next_multiple_of(8)
     }
 
+    /// Taps along depth that the products sum over.
+    pub(crate) fn summed_taps(&self) -> usize {
+        self.tile.summed_taps(self.depth_taps)
+    }
+
     /// Floats of a transformed panel at one point.
     pub(crate) fn panel_len(&self) -> usize {
-        self.depth_taps * self.channels() * OUTPUTS
+        self.summed_taps() * self.channels() * OUTPUTS
     }
 
     /// Panels whose points lie together.
@@ -168,14 +175,14 @@ impl WinogradWeights {
     /// Where the first point of a panel starts.
     pub(crate) fn transformed(&self, panel: usize) -> *mut f32 {
         let chunk = self.chunk();
-        let points = (self.tile + 2) * (self.tile + 2);
-        let at = panel / chunk * points * self.stride() + panel % chunk * self.panel_len();
+        let at =
+            panel / chunk * self.tile.points() * self.stride() + panel % chunk * self.panel_len();
         self.data.as_ptr().wrapping_add(at)
     }
 
     /// Where a packed panel starts.
     pub(crate) fn packed(&self, panel: usize) -> *mut f32 {
-        self.data.as_ptr().wrapping_add(panel * self.panel_len() * 9)
+        self.data.as_ptr().wrapping_add(panel * self.depth_taps * self.channels() * OUTPUTS * 9)
     }
 
     /// The biases of a panel.
@@ -199,13 +206,14 @@ impl Fill for WinogradWeights {
             outputs: self.outputs,
             inputs: self.inputs,
             depth_taps: self.depth_taps,
+            depth: depth_filter(self.tile.depth),
         };
         let first = panel * OUTPUTS;
         // SAFETY: the buffer has room for all panels, and this one is the caller's.
         unsafe {
             match self.form {
                 Form::Transformed => {
-                    let kernel = self.instructions.filter_kernel(self.tile);
+                    let kernel = self.instructions.filter_kernel(self.tile.side);
                     kernel(&filters, first, self.transformed(panel), self.stride());
                 }
                 Form::Packed => pack_filters(&filters, first, self.packed(panel)),

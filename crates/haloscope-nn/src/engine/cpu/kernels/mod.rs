@@ -9,6 +9,7 @@
 // Without this, vectors would be passed through memory between the layers of a kernel.
 #![expect(clippy::inline_always)]
 
+mod depth;
 mod direct;
 mod filter;
 mod gemm;
@@ -17,6 +18,7 @@ mod lanes;
 mod transform;
 mod winograd;
 
+pub(crate) use depth::{DepthInput, depth_filter};
 pub(crate) use direct::{PIXELS, Pixels, Taps};
 pub(crate) use filter::{Filters, pack_filters};
 pub(crate) use gemm::{Depth, FAR_STEP, Product, Strided};
@@ -25,6 +27,10 @@ pub(crate) use winograd::{Epilogue, OUTPUTS, PANEL};
 
 /// Transforms the input of a run of tiles: source, row stride, tiles, target, plane stride.
 pub(crate) type InputKernel = unsafe fn(*const f32, usize, usize, *mut f32, usize);
+/// Transforms a window of planes along depth: input, target, plane stride.
+pub(crate) type DepthKernel = unsafe fn(&DepthInput, *mut f32, usize);
+/// Transforms products back along depth, in place: products, stride, floats.
+pub(crate) type FoldKernel = unsafe fn(*mut f32, usize, usize);
 /// Transforms products back: source, plane stride, tiles, target, row stride, epilogue.
 pub(crate) type OutputKernel = unsafe fn(*const f32, usize, usize, *mut f32, usize, &Epilogue);
 /// Transforms packed weights: source, channels, target, plane stride.
@@ -83,6 +89,10 @@ macro_rules! choose {
 choose! {
     /// The input transform for tiles of this size.
     input_kernel(tile: usize) -> InputKernel;
+    /// The input transform along depth for tiles of so many planes.
+    depth_kernel(planes: usize) -> DepthKernel;
+    /// The output transform along depth for tiles of so many planes.
+    fold_kernel(planes: usize) -> FoldKernel;
     /// The output transform for tiles of this size.
     output_kernel(tile: usize, adds: usize, activation: Fused) -> OutputKernel;
     /// The weight transform for tiles of this size.
@@ -101,6 +111,7 @@ macro_rules! instantiate {
     ($module:ident, $lanes:ty, $wide:ty, $panels:literal, $columns:literal $(, $features:literal)?) => {
         mod $module {
             use super::*;
+            use super::depth::{DepthInput, fold_depth, transform_depth};
             use super::direct::convolve;
             use super::filter::transform_filters;
             use super::gemm::multiply;
@@ -109,8 +120,8 @@ macro_rules! instantiate {
                 LEAKY, NO_ACTIVATION, RELU, transform_input, transform_output, transform_weights,
             };
             use super::{
-                DirectKernel, Epilogue, FilterKernel, Filters, Fused, InputKernel, OutputKernel,
-                Pixels, Product, ProductKernel, Taps, WeightKernel,
+                DepthKernel, DirectKernel, Epilogue, FilterKernel, Filters, FoldKernel, Fused,
+                InputKernel, OutputKernel, Pixels, Product, ProductKernel, Taps, WeightKernel,
             };
 
             $(#[target_feature(enable = $features)])?
@@ -122,6 +133,22 @@ macro_rules! instantiate {
                 unsafe {
                     transform_input::<$lanes, T, M, A>(source, row_stride, tiles, target, plane_stride);
                 }
+            }
+
+            $(#[target_feature(enable = $features)])?
+            unsafe fn depth<T: Transform<M, A>, const M: usize, const A: usize>(
+                input: &DepthInput, target: *mut f32, plane_stride: usize,
+            ) {
+                // SAFETY: as above.
+                unsafe { transform_depth::<$lanes, T, M, A>(input, target, plane_stride) };
+            }
+
+            $(#[target_feature(enable = $features)])?
+            unsafe fn fold<T: Transform<M, A>, const M: usize, const A: usize>(
+                products: *mut f32, stride: usize, len: usize,
+            ) {
+                // SAFETY: as above.
+                unsafe { fold_depth::<$lanes, T, M, A>(products, stride, len) };
             }
 
             $(#[target_feature(enable = $features)])?
@@ -181,6 +208,14 @@ macro_rules! instantiate {
                     4 => input::<F4, 4, 6>,
                     _ => input::<F6, 6, 8>,
                 }
+            }
+
+            pub(super) fn depth_kernel(planes: usize) -> DepthKernel {
+                if planes == 2 { depth::<F2, 2, 4> } else { depth::<F4, 4, 6> }
+            }
+
+            pub(super) fn fold_kernel(planes: usize) -> FoldKernel {
+                if planes == 2 { fold::<F2, 2, 4> } else { fold::<F4, 4, 6> }
             }
 
             pub(super) fn output_kernel(tile: usize, adds: usize, activation: Fused) -> OutputKernel {

@@ -551,7 +551,8 @@ fn good_band(program: &Program, methods: &[Method], unit: usize, threads: usize)
     });
     let band = convolutions.zip(methods).filter_map(|(output, method)| match method {
         Method::Winograd { tile, .. } => {
-            let needed = (TILES * threads).div_ceil(tiles(output, 1, *tile) * output.depth) * tile;
+            let slices = if tile.is_deep() { 1 } else { output.depth };
+            let needed = (TILES * threads).div_ceil(tiles(output, 1, *tile) * slices) * tile.side;
             Some((needed * rows).div_ceil(output.height))
         }
         Method::Direct => None,
