@@ -42,8 +42,8 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     raise_thresholds()
 
-import deepinv
 import torch
+import deepinv
 from deepinv.distributed import DistributedContext, distribute
 from deepinv.models import Denoiser, DRUNet, DnCNN, UNet
 from deepinv.optim.data_fidelity import L2

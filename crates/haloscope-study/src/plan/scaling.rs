@@ -84,12 +84,28 @@ impl ScalingStudy {
                 }
             }
         }
-        if self.counts_only && self.settings.iterations < COUNTED_ITERATIONS {
-            let reason = format!("{}; counts need at least 2", self.settings.iterations);
-            return Err(Error::argument("iterations", reason));
+        if self.counts_only {
+            self.check_counts()?;
         }
         let trial = |configuration| trial(configuration, &self.settings, self.repetitions);
         check_trials(configurations.into_iter().map(trial).collect())
+    }
+
+    /// Refuses what no plan foretells.
+    fn check_counts(&self) -> Result<()> {
+        let bad = |what, reason: String| Err(Error::argument(what, reason));
+        let iterations = self.settings.iterations;
+        if iterations < COUNTED_ITERATIONS {
+            return bad("iterations", format!("{iterations}; counts need at least 2"));
+        }
+        if self.distribute != [Distribution::Both] {
+            let reason = "plans are of ranks that share operators and denoiser: distribute both";
+            return bad("distribute", reason.into());
+        }
+        if self.modes.contains(&Mode::Contention) {
+            return bad("mode", "contention; problems side by side send nothing".into());
+        }
+        Ok(())
     }
 
     /// The configurations of a problem at a size.

@@ -142,6 +142,8 @@ fn empty_and_impossible_studies_are_refused_before_they_begin() {
         (ScalingStudy { operators: 49, ..scaling() }, "1 to 48"),
         (ScalingStudy { repetitions: 0, ..scaling() }, "0 repetitions"),
         (ScalingStudy { settings: with_volume, ..scaling() }, "deblur is asked for"),
+        (ScalingStudy { distribute: vec![Distribution::Physics], ..scaling() }.counting(), "both"),
+        (ScalingStudy { modes: vec![Mode::Contention], ..scaling() }.counting(), "side by side"),
     ] {
         let error = study.trials().expect_err("refused").to_string();
         assert!(error.contains(words), "{error}");

@@ -282,7 +282,7 @@ impl Sample {
                 ("model", "drunet".into()),
                 ("height", "1024".into()),
                 ("width", "1024".into()),
-                ("patch", "256".into()),
+                ("patch", "128".into()),
                 ("overlap", "16".into()),
                 ("batch", "1".into()),
                 ("operators", "8".into()),
@@ -293,9 +293,9 @@ impl Sample {
                 ("repetition", "0".into()),
                 ("iteration", "1".into()),
                 ("rank", rank.to_string()),
-                ("total_seconds", (14.0 * factor).to_string()),
-                ("data_seconds", (1.5 * factor).to_string()),
-                ("prior_seconds", (12.0 * factor).to_string()),
+                ("total_seconds", (3.8 * factor).to_string()),
+                ("data_seconds", (0.42 * factor).to_string()),
+                ("prior_seconds", (3.36 * factor).to_string()),
             ]);
         }
     }
