@@ -289,12 +289,18 @@ bench-studies: export OMPI_ALLOW_RUN_AS_ROOT = 1
 bench-studies: export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = 1
 bench-studies: tools $(BENCH_PYTHON) ## measure scaling, memory and batches; results go to bench/runs
 	MPICC=mpicc.openmpi cargo build --release --features mpi --target-dir target/openmpi
-	$(STUDY) scaling --out $(STUDIES) --mode strong,weak --backend threads,mpi --launcher "mpirun.openmpi -n" \
+	$(STUDY) scaling --out $(STUDIES) --mode strong,weak,contention --backend threads,mpi --launcher "mpirun.openmpi -n" \
 		--iterations 5 --untiled
-	$(STUDY) memory --out $(STUDIES)
+	$(STUDY) scaling --out $(STUDIES) --count-only --layout replicated,sharded
+	$(STUDY) memory --out $(STUDIES) --budgets whole,waves
 	$(STUDY) batch --out $(STUDIES)
-	$(STUDY) compare --out $(STUDIES) --python $(BENCH_PYTHON) --repetitions 1
+	$(STUDY) overlap --out $(STUDIES)
+	$(STUDY) compare --out $(STUDIES) --python $(BENCH_PYTHON) --repetitions 1 --ranks 1,2 --cut whole,tiles
 	$(STUDY) predict $(STUDIES) --cluster bench/cluster.toml --problem deblur --sizes 8192
+
+figures: export HALOSCOPE_WRITE_FIGURES = 1
+figures: ## write the figures of the documents anew from their raw files, and check that all agree
+	cargo test -p haloscope-study --test figures
 
 # The target is installed with `rustup target add aarch64-unknown-linux-gnu`, the rest by the packages
 # gcc-aarch64-linux-gnu and qemu-user.

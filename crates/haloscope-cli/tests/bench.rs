@@ -516,6 +516,54 @@ fn misuse_is_one_line_that_says_what_would_be_accepted() {
 
 #[cfg(not(feature = "mpi"))]
 #[test]
+fn messages_are_counted_on_more_ranks_than_cores() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().display().to_string();
+    let arguments = "scaling --count-only --problem tomography-2d,deblur --sizes 48,48x64 --model dncnn:4:3 --operators 4 \
+                     --layout replicated,sharded --ranks 2,24 --out";
+    let mut arguments: Vec<&str> = arguments.split_whitespace().collect();
+    arguments.push(&out);
+    let output = bench(&arguments);
+    let said = text(&output.stdout);
+    assert!(said.contains("foretold") && !said.contains("NO"), "{said}");
+    assert!(!said.contains("speedup") && said.contains("24 ranks (threads), in shards"), "{said}");
+    let rows = rows(folder.path());
+    assert_eq!(rows.len(), 2 * 2 * 2 * (2 + 24));
+    assert!(rows.iter().all(|row| row.total_seconds == 0.0 && row.transfer_seconds.is_none()));
+    assert!(rows.iter().all(|row| row.bytes_sent == row.predicted_bytes_sent));
+}
+
+#[test]
+fn problems_side_by_side_calibrate_the_model_and_its_errors_are_kept() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().display().to_string();
+    let output = bench(&scaling(&out, &["--ranks", "1,2", "--mode", "strong,contention"]));
+    let said = text(&output.stdout);
+    assert!(said.contains("side by side, 2 ranks") && said.contains("interval"), "{said}");
+    let table = std::fs::read_to_string(folder.path().join("validation.csv")).expect("a table");
+    let mut lines = table.lines();
+    assert!(lines.next().is_some_and(|header| header.ends_with("error,is_inside,unseen")));
+    // Two problems from one rank to two, whose contention was measured; nothing is predicted of problems side by side.
+    let lines: Vec<&str> = lines.collect();
+    assert_eq!(lines.len(), 2, "{table}");
+    assert!(lines.iter().all(|line| line.ends_with(",ranks")), "{table}");
+}
+
+#[test]
+fn seams_of_tiles_are_measured() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().display().to_string();
+    let arguments = "overlap --model dncnn:4:3 --size 48 --patches 16 --overlaps 0,8 --levels 0.05,0.1 --threads 1 --out";
+    let mut arguments: Vec<&str> = arguments.split_whitespace().collect();
+    arguments.push(&out);
+    let output = bench(&arguments);
+    assert!(text(&output.stdout).contains("Overlap of tiles"), "{}", text(&output.stdout));
+    let rows = rows(folder.path());
+    assert_eq!(rows.len(), 4);
+    assert!(rows.iter().all(|row| row.seam_rms.is_some() && row.psnr_db.is_some()));
+}
+
+#[test]
 fn processes_need_a_build_with_mpi() {
     let output = command(&["scaling", "--backend", "mpi"]).output().expect("it starts");
     assert_eq!(output.status.code(), Some(2));
@@ -530,15 +578,24 @@ fn deepinv_is_compared_where_a_python_has_it() {
     };
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().display().to_string();
-    let arguments = "compare --problem deblur,tomography-3d --sizes 16 --model drunet:2-2-2-2:1 --operators 2 \
-                     --iterations 2 --repetitions 1 --threads 1";
+    let arguments = "compare --sizes 16 --model drunet:2-2-2-2:1 --operators 2 --iterations 2 --repetitions 1 --threads 2 \
+                     --ranks 1,2 --cut whole,tiles";
     let mut arguments: Vec<&str> = arguments.split_whitespace().collect();
     arguments.extend(["--python", &python, "--out", &out]);
     let output = bench(&arguments);
-    assert!(text(&output.stderr).contains("skipped: tomography-3d in deepinv"));
-    let systems: Vec<String> =
-        rows(folder.path()).into_iter().map(|row| row.configuration.system).collect();
-    assert_eq!(systems.iter().filter(|system| *system == "haloscope").count(), 4);
-    assert_eq!(systems.iter().filter(|system| *system == "deepinv").count(), 2);
+    let rows = rows(folder.path());
+    // Four problems in two ways on one rank and on two, two iterations each.
+    for system in ["haloscope", "deepinv"] {
+        let own: Vec<&Row> = rows.iter().filter(|row| row.configuration.system == system).collect();
+        assert_eq!(own.len(), 4 * 2 * 2 * (1 + 2), "{system}");
+        assert!(own.iter().all(|row| row.rank > 0 || row.psnr_db.is_some()), "{system}");
+        assert!(own.iter().all(|row| row.peak_bytes > Some(0)), "{system}");
+    }
     assert!(text(&output.stdout).contains("times ours"), "{}", text(&output.stdout));
+    let peers = provenance(folder.path())["peers"].clone();
+    let peers = peers.as_object().expect("settings of the peer");
+    assert_eq!(peers.len(), 4 * 2 * 2);
+    assert!(peers.values().all(|peer| peer["deepinv"].is_string() && peer["torch"].is_string()));
+    let processes: Vec<_> = peers.values().filter_map(|peer| peer["processes"].as_u64()).collect();
+    assert!(processes.contains(&1) && processes.contains(&2));
 }

@@ -47,7 +47,7 @@ pub struct Column {
 }
 
 /// The studies that write rows.
-const STUDIES: &[&str] = &["scaling", "memory", "batch", "compare"];
+const STUDIES: &[&str] = &["scaling", "memory", "batch", "compare", "counts", "overlap"];
 
 /// All columns, in the order in which they are written.
 pub const COLUMNS: &[Column] = &[
@@ -55,7 +55,7 @@ pub const COLUMNS: &[Column] = &[
     needed("predicted", Kind::Flag),
     column("system", Kind::Text),
     column("problem", Kind::Text),
-    column("mode", Kind::Word(&["strong", "weak"])),
+    column("mode", Kind::Word(&["strong", "weak", "contention"])),
     column("backend", Kind::Text),
     column("model", Kind::Text),
     column("height", Kind::Count),
@@ -64,6 +64,8 @@ pub const COLUMNS: &[Column] = &[
     column("patch", Kind::Count),
     column("overlap", Kind::Count),
     column("batch", Kind::Count),
+    column("budget", Kind::Text),
+    column("level", Kind::Text),
     column("operators", Kind::Count),
     column("distribute", Kind::Word(&["both", "physics", "denoiser"])),
     column("layout", Kind::Word(&["replicated", "sharded"])),
@@ -78,21 +80,46 @@ pub const COLUMNS: &[Column] = &[
     column("prior_seconds", Kind::Amount),
     column("transfer_seconds", Kind::Amount),
     column("waiting_seconds", Kind::Amount),
+    column("low_seconds", Kind::Amount),
+    column("high_seconds", Kind::Amount),
     column("bytes_sent", Kind::Count),
+    column("predicted_bytes_sent", Kind::Count),
+    column("halo_rounds", Kind::Count),
+    column("predicted_halo_rounds", Kind::Count),
     column("peak_bytes", Kind::Count),
+    column("resident_bytes", Kind::Count),
     column("predicted_bytes", Kind::Count),
     column("device_name", Kind::Text),
     column("predicted_device_bytes", Kind::Count),
     column("pixels_computed", Kind::Count),
     column("pixels_kept", Kind::Count),
+    column("automatic_batch", Kind::Count),
+    column("seam_rms", Kind::Amount),
+    column("seam_largest", Kind::Amount),
     column("data_term", Kind::Number),
     column("relative_change", Kind::Number),
     column("psnr_db", Kind::Number),
 ];
 
 /// The columns that tables of earlier versions do not have.
-pub(crate) const LATER: &[&str] =
-    &["distribute", "layout", "device", "device_name", "predicted_device_bytes"];
+pub(crate) const LATER: &[&str] = &[
+    "distribute",
+    "layout",
+    "device",
+    "device_name",
+    "predicted_device_bytes",
+    "budget",
+    "level",
+    "low_seconds",
+    "high_seconds",
+    "predicted_bytes_sent",
+    "halo_rounds",
+    "predicted_halo_rounds",
+    "resident_bytes",
+    "automatic_batch",
+    "seam_rms",
+    "seam_largest",
+];
 
 /// The columns of a table that studies wrote, this version or an earlier one, if these are their names.
 pub(crate) fn of_study<'a>(names: impl Iterator<Item = &'a [u8]>) -> Option<Vec<&'static Column>> {

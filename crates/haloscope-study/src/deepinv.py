@@ -1,18 +1,23 @@
 """Plug-and-play reconstructions in deepinv, for `haloscope bench compare`.
 
 Gets a question as its last argument and answers in lines of JSON, as haloscope's own measuring processes do: see
-`trial.rs`. The pictures are random, of the same shape: seconds compare, qualities do not.
+`trial.rs`. The image is the one that haloscope reconstructs, from the file that the question names; the noise has the same standard
+deviation and other values. Without a file the image is random, and there is no PSNR.
 
 The operators are those of the jobs that haloscope measures (`haloscope bench compare --show-jobs`), as far as they take time:
 
 - deblur: circular Gaussian blurs with the same kernels, of 23 x 23 pixels, at the same angles;
 - super-resolution: every second pixel behind the same circular Gaussian filter, of 15 x 15 pixels. deepinv always keeps the
   first one, where haloscope's frames begin with different ones; both filter the whole image and keep a quarter;
-- tomography-2d: the same 60 angles in the same groups, on a detector of as many bins: 3/2 of the image's side.
+- tomography-2d: the same 60 angles in the same groups, on a detector of as many bins: 3/2 of the image's side;
+- tomography-3d: 48 angles, slice by slice with parallel beams, because deepinv has no cone beam on a CPU. So its data term is
+  another, cheaper one, and only the denoiser's seconds compare.
 
-deepinv gets its best configuration: inference mode, channels-last networks, the faster of its two circular blurs that use
-Fourier transforms, and an allocator that does not give memory back to the system between iterations.
-`bench/peers/reconstruction.py` takes all of it from here.
+deepinv gets its best configuration: inference mode, channels-last networks for pictures, the faster of its two circular blurs that
+use Fourier transforms, and an allocator that does not give memory back to the system between iterations. On several processes of
+torchrun it shares the work by `deepinv.distributed`: the operators always, and the denoiser where it has tiles. The first process
+reports these settings (`peer`), which go to the raw file.
+`bench/peers/reconstruction.py` takes operators and networks from here.
 """
 
 import json
@@ -38,8 +43,11 @@ if __name__ == "__main__":
     raise_thresholds()
 
 import torch
+import deepinv
+from deepinv.distributed import DistributedContext, distribute
 from deepinv.models import Denoiser, DRUNet, DnCNN, UNet
-from deepinv.physics import Blur, BlurFFT, Downsampling, Tomography
+from deepinv.optim.data_fidelity import L2
+from deepinv.physics import Blur, BlurFFT, Downsampling, LinearPhysics, Tomography
 from deepinv.physics.functional import gaussian_blur
 from torch.nn.functional import pad
 
@@ -78,39 +86,45 @@ def faster_blurs(kernels, image):
     return min(ways, key=best)
 
 
-def network(name, channels):
+def network(name, channels, axes=2):
     kind, *parts = name.split(":")
+    volume = {"dim": 3} if axes == 3 else {}
     lists = [[int(number) for number in part.split("-")] for part in parts]
     if kind == "drunet":
         options = {"nc": lists[0]} if lists else {}
         if len(lists) > 1:
             options["nb"] = lists[1][0]
-        return DRUNet(in_channels=channels, out_channels=channels, pretrained=None, **options)
+        return DRUNet(in_channels=channels, out_channels=channels, pretrained=None, **options, **volume)
     if kind == "unet":
         scales = lists[0] if lists else [64, 128, 256, 512]
-        return UNet(channels, channels, scales=len(scales), channels_per_scale=scales, batch_norm=True)
+        return UNet(channels, channels, scales=len(scales), channels_per_scale=scales, batch_norm=True, **volume)
     if kind == "dncnn":
         width = lists[0][0] if lists else 64
         depth = lists[1][0] if len(lists) > 1 else 20
-        return DnCNN(channels, channels, depth=depth, nf=width, bias=True, pretrained=None)
-    return DRUNet(in_channels=channels, out_channels=channels, pretrained=name)
+        return DnCNN(channels, channels, depth=depth, nf=width, bias=True, pretrained=None, **volume)
+    return DRUNet(in_channels=channels, out_channels=channels, pretrained=name, **volume)
 
 
-class Scan:
+class Scan(LinearPhysics):
     """Parallel beams on a detector of so many bins. deepinv's has as many as the image has columns, in whose circle all of the
-    image must be; so there is a margin around it."""
+    image must be; so there is a margin around it. The slices of a volume are scanned one by one."""
 
     def __init__(self, angles, width, bins):
+        super().__init__()
         self.before, self.width = (bins - width) // 2, width
         self.after = bins - width - self.before
         self.tomography = Tomography(angles=angles, img_width=bins, circle=True, normalize=False)
 
-    def A(self, image):
-        return self.tomography.A(pad(image, (self.before, self.after, self.before, self.after)))
+    def A(self, image, **_):
+        flat = image.flatten(0, 2).unsqueeze(1) if image.ndim == 5 else image
+        data = self.tomography.A(pad(flat, (self.before, self.after, self.before, self.after)))
+        return data.reshape(*image.shape[:3], *data.shape[2:]) if image.ndim == 5 else data
 
-    def A_adjoint(self, data):
+    def A_adjoint(self, data, **_):
         inside = slice(self.before, self.before + self.width)
-        return self.tomography.A_adjoint(data)[..., inside, inside]
+        flat = data.flatten(0, 2).unsqueeze(1) if data.ndim == 5 else data
+        image = self.tomography.A_adjoint(flat)[..., inside, inside]
+        return image.reshape(*data.shape[:3], *image.shape[2:]) if data.ndim == 5 else image
 
 
 def operators(problem, image, count):
@@ -121,11 +135,11 @@ def operators(problem, image, count):
     if problem == "super-resolution":
         frame = {"img_size": shape, "filter": "gaussian", "factor": 2, "padding": "circular"}
         return [Downsampling(**frame) for _ in range(count)]
-    if problem == "tomography-2d":
-        views = 60
+    if problem in ("tomography-2d", "tomography-3d"):
+        views = 60 if problem == "tomography-2d" else 48
         groups = [torch.arange(index, views, count) * (180.0 / views) for index in range(count)]
-        return [Scan(angles, shape[2], shape[2] * 3 // 2) for angles in groups]
-    sys.exit(f"deepinv has no {problem} on a CPU")
+        return [Scan(angles, shape[-1], shape[-1] * 3 // 2) for angles in groups]
+    sys.exit(f"the problem {problem} is unknown here")
 
 
 def norm(physics, x):
@@ -135,51 +149,125 @@ def norm(physics, x):
     return x.norm()
 
 
+# The standard deviations that the jobs have. Those of scans are for projectors with a norm of 1.
+NOISE = {"deblur": 0.03, "super-resolution": 0.02, "tomography-2d": 0.005, "tomography-3d": 0.005}
+
+
 def peak_bytes():
     for line in open("/proc/self/status"):
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
 
 
+def tell(ctx, answer):
+    if ctx.rank == 0:
+        print(json.dumps(answer), flush=True)
+
+
+def gathered(ctx, rows):
+    """The rows of all processes, on the first."""
+    if ctx.world_size == 1:
+        return rows
+    every = [None] * ctx.world_size
+    torch.distributed.all_gather_object(every, rows)
+    return [row for part in every for row in part]
+
+
+class Reconstruction:
+    """What one process does of the iterations."""
+
+    def __init__(self, ctx, trial):
+        self.ctx, self.configuration, self.settings = ctx, trial["configuration"], trial["settings"]
+        of = self.configuration
+        sides = [of[name] for name in ("depth", "height", "width") if of.get(name)]
+        channels = 3 if of["problem"] in ("deblur", "super-resolution") else 1
+        self.truth = torch.rand(1, channels, *sides)
+        self.is_known = bool(trial.get("truth"))
+        if self.is_known:
+            import numpy
+
+            self.truth = torch.from_numpy(numpy.load(trial["truth"])).float().reshape(1, channels, *sides)
+        physics = operators(of["problem"], self.truth, of["operators"])
+        whole = norm(physics, torch.ones_like(self.truth))
+        sigma = self.settings.get("noise")
+        sigma = NOISE[of["problem"]] if sigma is None else sigma
+        if of["problem"].startswith("tomography"):
+            sigma = sigma * math.sqrt(whole)
+        self.data = [operator.A(self.truth) for operator in physics]
+        self.data = [data + sigma * torch.randn_like(data) for data in self.data]
+        self.step = 0.99 / whole
+        denoiser = network(of["model"], channels, len(sides)).eval()
+        self.denoiser = ChannelsLast(denoiser) if len(sides) == 2 else denoiser
+        tiles = {"patch_size": of["patch"], "overlap": of["overlap"], "max_batch_size": of["batch"]} if of.get("patch") else None
+        self.peer = {
+            "deepinv": deepinv.__version__,
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+            "processes": ctx.world_size,
+            "operators": type(physics[0]).__name__,
+            "operators distributed": ctx.world_size > 1,
+            "denoiser": tiles or "the whole image on every process",
+            "channels last": len(sides) == 2,
+            "inference mode": True,
+            "noise": float(sigma),
+            "allocator": THRESHOLDS,
+        }
+        if tiles:
+            self.denoiser = distribute(self.denoiser, ctx, type_object="denoiser", **tiles)
+        if ctx.world_size > 1:
+            self.physics = distribute(physics, ctx, type_object="linear_physics")
+            self.fidelity = distribute(L2(), ctx, num_operators=len(physics))
+        else:
+            self.physics, self.fidelity = physics, None
+
+    def gradient(self, x):
+        if self.fidelity is not None:
+            return self.fidelity.grad(x, deepinv.utils.TensorList(self.data), self.physics)
+        gradient = torch.zeros_like(x)
+        for operator, y in zip(self.physics, self.data):
+            gradient += operator.A_adjoint(operator.A(x) - y)
+        return gradient
+
+    def iterate(self, iterations, note):
+        x = torch.zeros_like(self.truth)
+        for iteration in range(1, iterations + 1):
+            begin = time.perf_counter()
+            gradient = self.gradient(x)
+            middle = time.perf_counter()
+            x = self.denoiser((x - self.step * gradient).clamp(0, 1), self.settings["sigma"]).clamp(0, 1)
+            end = time.perf_counter()
+            if not math.isfinite(float(x.norm())):
+                sys.exit("the image is not finite")
+            note(iteration, end - begin, middle - begin, end - middle, x)
+            # Nobody's next iteration begins while the first process still compares.
+            if self.ctx.world_size > 1:
+                torch.distributed.barrier()
+
+    def psnr(self, x):
+        error = float(((x - self.truth).double() ** 2).mean())
+        return 10 * math.log10(1 / error) if self.is_known and error > 0 else None
+
+
 def main():
     trial = json.loads(sys.argv[-1])["trial"]
-    configuration, settings = trial["configuration"], trial["settings"]
+    settings = trial["settings"]
     torch.manual_seed(settings["seed"])
-    torch.set_num_threads(configuration["threads"])
-    problem, height, width = (configuration[name] for name in ("problem", "height", "width"))
-    channels = 3 if problem in ("deblur", "super-resolution") else 1
-    with torch.inference_mode():
-        truth = torch.rand(1, channels, height, width)
-        physics = operators(problem, truth, configuration["operators"])
-        denoiser = ChannelsLast(network(configuration["model"], channels).eval())
-        data = [operator.A(truth) for operator in physics]
-        step = 0.99 / norm(physics, torch.ones_like(truth))
-
-        def iterate(iterations, note):
-            x = torch.zeros_like(truth)
-            for iteration in range(1, iterations + 1):
-                begin = time.perf_counter()
-                gradient = torch.zeros_like(x)
-                for operator, y in zip(physics, data):
-                    gradient += operator.A_adjoint(operator.A(x) - y)
-                middle = time.perf_counter()
-                x = denoiser((x - step * gradient).clamp(0, 1), settings["sigma"]).clamp(0, 1)
-                end = time.perf_counter()
-                if not math.isfinite(float(x.norm())):
-                    sys.exit("the image is not finite")
-                note(iteration, end - begin, middle - begin, end - middle)
-
-        iterate(settings["warm_up"], lambda *_: None)
+    torch.set_num_threads(trial["configuration"]["threads"])
+    with torch.inference_mode(), DistributedContext(device_mode="cpu", seed=settings["seed"], seed_offset=False) as ctx:
+        work = Reconstruction(ctx, trial)
+        tell(ctx, {"peer": work.peer})
+        work.iterate(settings["warm_up"], lambda *_: None)
         for repetition in trial["repetitions"]:
             rows = []
 
-            def note(iteration, total, gradient, prior):
-                row = dict(configuration, predicted=False, repetition=repetition, rank=0, iteration=iteration)
+            def note(iteration, total, gradient, prior, x):
+                row = dict(work.configuration, predicted=False, repetition=repetition, rank=ctx.rank, iteration=iteration)
                 row.update(total_seconds=total, data_seconds=gradient, prior_seconds=prior, peak_bytes=peak_bytes())
+                row.update(psnr_db=work.psnr(x) if ctx.rank == 0 else None)
                 rows.append(row)
 
-            iterate(settings["iterations"], note)
-            print(json.dumps({"repetition": {"rows": rows, "image": None}}), flush=True)
+            work.iterate(settings["iterations"], note)
+            tell(ctx, {"repetition": {"rows": gathered(ctx, rows), "image": None}})
 
 
 if __name__ == "__main__":

@@ -40,6 +40,12 @@ pub struct Summary {
     pub communication_efficiency: Option<f64>,
     /// Bytes that all ranks send in an iteration.
     pub bytes_sent: Option<f64>,
+    /// The interval of a prediction.
+    pub interval: Option<(f64, f64)>,
+    /// The tiles that would be denoised at once if nobody said how many.
+    pub automatic_batch: Option<u64>,
+    /// How far tiles are from the whole network: the root of the mean square, and the largest difference.
+    pub seams: Option<(f64, f64)>,
     /// Pixels that the denoiser computes on all ranks.
     pub pixels_computed: Option<u64>,
     /// The most memory of a rank's process.
@@ -95,8 +101,10 @@ pub fn summarise(rows: &[Row]) -> Vec<Summary> {
 #[must_use]
 pub fn scaling(summaries: &[Summary]) -> Vec<Scaling> {
     let reference = |of: &Summary| {
+        // Problems side by side are compared with one alone, and nothing is compared with them.
         let peers = summaries.iter().filter(|other| {
             other.predicted == of.predicted
+                && other.configuration.mode != Some(Mode::Contention)
                 && family(&other.configuration) == family(&of.configuration)
         });
         peers.min_by_key(|other| other.configuration.ranks)
@@ -157,6 +165,9 @@ fn summary((predicted, configuration): &(bool, Configuration), rows: &[&Row]) ->
         communication_efficiency,
         bytes_sent: mean(&|row| row.bytes_sent.map(|bytes| bytes as f64))
             .map(|mean| mean * configuration.ranks as f64),
+        interval: rows.iter().find_map(|row| row.low_seconds.zip(row.high_seconds)),
+        automatic_batch: rows.iter().find_map(|row| row.automatic_batch),
+        seams: rows.iter().find_map(|row| row.seam_rms.zip(row.seam_largest)),
         pixels_computed: sum_over_ranks(&|row| row.pixels_computed),
         peak_bytes: rows.iter().filter_map(|row| row.peak_bytes).max(),
         predicted_bytes: rows.iter().filter_map(|row| row.predicted_bytes).max(),
@@ -197,13 +208,17 @@ fn family(configuration: &Configuration) -> Configuration {
         family.depth = family.depth.map(|_| 0);
         family.width = if family.depth.is_some() { family.width } else { 0 };
     }
+    if configuration.mode == Some(Mode::Contention) {
+        family.mode = Some(Mode::Strong);
+    }
     family
 }
 
 fn compare(of: &Summary, reference: &Summary) -> Scaling {
     let more = of.configuration.ranks as f64 / reference.configuration.ranks as f64;
-    // In a weak study as many times more is done.
-    let scale = if of.configuration.mode == Some(Mode::Weak) { more } else { 1.0 };
+    // In a weak study, and by problems side by side, as many times more is done.
+    let grows = matches!(of.configuration.mode, Some(Mode::Weak | Mode::Contention));
+    let scale = if grows { more } else { 1.0 };
     // The fewest ranks are taken to be ideal: they do as much as so many.
     let begin = scale * reference.configuration.ranks as f64;
     let faster = |now: Option<Median>, before: Option<Median>| {

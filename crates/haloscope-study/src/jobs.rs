@@ -18,14 +18,16 @@ impl Configuration {
     /// The job of a reconstruction, of the image in a file if there is one.
     ///
     /// ```
-    /// use haloscope_study::plan::CompareStudy;
+    /// use haloscope_study::plan::{CompareStudy, Cutting};
     /// use haloscope_study::problem::Problem;
     /// use haloscope_study::trial::Settings;
     ///
     /// let study = CompareStudy {
     ///     systems: vec!["haloscope".into()],
     ///     problems: vec![Problem::Deblur],
-    ///     sizes: vec![64],
+    ///     sizes: vec![64.into()],
+    ///     ranks: vec![1],
+    ///     cuts: vec![Cutting::Whole],
     ///     model: None,
     ///     operators: 2,
     ///     threads: 1,
@@ -175,7 +177,7 @@ mod tests {
     fn a_job_has_what_the_configuration_says() {
         for problem in PROBLEMS {
             let one = Configuration { problem: Some(problem), ..configuration(2) };
-            let one = one.with_sides(&problem::sides(problem, 64, 1));
+            let one = one.with_sides(&problem::sides(problem, &64.into(), 1).expect("sides"));
             let text = text(&one);
             for line in [
                 "seed = 9",

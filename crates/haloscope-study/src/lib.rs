@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod columns;
+pub mod counts;
 pub mod dashboard;
 #[cfg(feature = "onnx")]
 pub mod device;
@@ -24,6 +25,7 @@ pub mod tables;
 mod tiles;
 mod torn;
 pub mod trial;
+pub mod truth;
 pub mod volume;
 
 pub use error::{Error, Result};

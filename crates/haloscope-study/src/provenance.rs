@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::row::{Configuration, Layout, Study};
+use crate::row::{Configuration, Layout, Mode, Study};
 use crate::trial::{LinkSpeed, Settings, Trial};
 
 /// The name of the file in a folder of results.
@@ -33,6 +33,9 @@ pub struct Provenance {
     pub images: BTreeMap<String, String>,
     /// What messages cost, by backend.
     pub links: BTreeMap<String, LinkSpeed>,
+    /// The settings of other systems, by configuration.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub peers: BTreeMap<String, Value>,
     /// The jobs of a cluster, if the rows are theirs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<Value>,
@@ -76,7 +79,7 @@ impl Run {
 
     /// The definition of the problems that a study of this version has.
     fn definition(study: Study) -> Option<u32> {
-        let has_problem = matches!(study, Study::Scaling | Study::Compare);
+        let has_problem = matches!(study, Study::Scaling | Study::Compare | Study::Counts);
         has_problem.then_some(crate::problem::DEFINITION)
     }
 
@@ -104,6 +107,7 @@ impl Provenance {
             data: BTreeMap::new(),
             images: BTreeMap::new(),
             links: BTreeMap::new(),
+            peers: BTreeMap::new(),
             jobs: Vec::new(),
         }
     }
@@ -153,7 +157,8 @@ impl Provenance {
         let operators =
             of.operators.map_or_else(String::new, |count| format!(", {count} operators"));
         let (sides, volume) = (sides(&of.sides()), of_volume(&trial.settings));
-        let key = format!("{problem} {sides}{volume}{operators}{}", in_layout(of));
+        let level = of.level.as_ref().map_or_else(String::new, |level| format!(", noise {level}"));
+        let key = format!("{problem} {sides}{volume}{operators}{}{level}", in_layout(of));
         note(&mut self.data, key, digest, of, OTHER_DATA)
     }
 
@@ -161,9 +166,14 @@ impl Provenance {
         let of = &trial.configuration;
         let (backend, distribute) = (crate::row::Backend::Solo, None);
         // What is rounded differently in shards has keys of its own.
-        let alone = Configuration { ranks: 1, backend, distribute, ..of.clone() };
+        let mut alone = Configuration { ranks: 1, backend, distribute, ..of.clone() };
+        if alone.mode == Some(Mode::Contention) {
+            // Every rank finds what one rank alone finds.
+            alone.mode = Some(Mode::Strong);
+        }
+        let counted = if of.study == Study::Counts { ", counted" } else { "" };
         let key = format!(
-            "{alone}, patches of {} and {}{}",
+            "{alone}{counted}, patches of {} and {}{}",
             alone.patch.unwrap_or_default(),
             alone.overlap.unwrap_or_default(),
             of_volume(&trial.settings)
@@ -189,6 +199,7 @@ impl Provenance {
         for (backend, speed) in part.links {
             self.links.entry(backend).or_insert(speed);
         }
+        self.peers.extend(part.peers);
         self.runs.extend(part.runs);
         Ok(())
     }

@@ -62,6 +62,12 @@ impl Results {
         &self.rows
     }
 
+    /// Where the files are.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Where everything is from.
     #[must_use]
     pub fn provenance(&self) -> &Provenance {
@@ -119,6 +125,11 @@ impl Results {
     /// Notes what image was found; another image than before, on whatever ranks, is an error.
     pub fn note_image(&mut self, trial: &Trial, digest: &str) -> Result<()> {
         self.provenance.note_image(trial, digest)
+    }
+
+    /// Notes the settings of another system.
+    pub fn note_peer(&mut self, trial: &Trial, settings: Value) {
+        self.provenance.peers.insert(trial.configuration.to_string(), settings);
     }
 
     /// Notes what messages cost.
@@ -306,7 +317,7 @@ mod tests {
         let text = to_csv(&[row], false).expect("a line");
         assert_eq!(
             String::from_utf8(text).expect("text"),
-            "scaling,false,haloscope,deblur,strong,threads,drunet,64,64,,32,8,1,8,both,replicated,,2,1,0,,1,0.5,,,,,,,,,,,,,,\n"
+            "scaling,false,haloscope,deblur,strong,threads,drunet,64,64,,32,8,1,,,8,both,replicated,,2,1,0,,1,0.5,,,,,,,,,,,,,,,,,,,,,,,\n"
         );
     }
 
@@ -415,7 +426,7 @@ mod tests {
         results.append(rows(3, 0)).expect("appended");
         results.save().expect("saved");
         assert!(!folder.path().join(PARQUET).exists());
-        assert_eq!(read_rows(folder.path()).expect("rows").len(), 3);
+        assert_eq!(read_rows(folder.path()).expect("rows").len(), 6);
     }
 
     #[test]

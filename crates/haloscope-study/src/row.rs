@@ -26,6 +26,10 @@ pub enum Study {
     Batch,
     /// Reconstructions in haloscope and in other systems.
     Compare,
+    /// Reconstructions on any number of ranks of which messages are counted and nothing is timed.
+    Counts,
+    /// A network on an image in tiles of several overlaps, against the network on the whole image.
+    Overlap,
 }
 
 /// What grows with the number of ranks.
@@ -36,6 +40,8 @@ pub enum Mode {
     Strong,
     /// The image, so that each rank has the same share of it.
     Weak,
+    /// The number of problems: every rank has one of its own, side by side with the others and without a word between them.
+    Contention,
 }
 
 /// What ranks are.
@@ -48,6 +54,8 @@ pub enum Backend {
     Threads,
     /// Processes under MPI.
     Mpi,
+    /// Processes that torchrun starts, of programs in Python.
+    Torchrun,
 }
 
 /// Where the image is.
@@ -87,6 +95,12 @@ pub struct Configuration {
     pub overlap: Option<usize>,
     /// The tiles that are denoised at once.
     pub batch: Option<usize>,
+    /// What a network may take for one image: `waves`, or bytes as in `256MB`; none for the fastest plan.
+    #[serde(default)]
+    pub budget: Option<String>,
+    /// The standard deviation of the noise in the image and the level that a network is given, where that is studied.
+    #[serde(default)]
+    pub level: Option<String>,
     /// The number of operators.
     pub operators: Option<usize>,
     /// What the ranks share.
@@ -128,11 +142,29 @@ pub struct Row {
     pub transfer_seconds: Option<f64>,
     /// Seconds of waiting for other ranks.
     pub waiting_seconds: Option<f64>,
+    /// The least seconds of the iteration that a prediction allows for.
+    #[serde(default)]
+    pub low_seconds: Option<f64>,
+    /// The most seconds of the iteration that a prediction allows for.
+    #[serde(default)]
+    pub high_seconds: Option<f64>,
     /// Bytes that the rank sent.
     pub bytes_sent: Option<u64>,
+    /// What the plan of the job says that the rank sends.
+    #[serde(default)]
+    pub predicted_bytes_sent: Option<u64>,
+    /// Rounds in which the rank exchanged borders with its neighbours.
+    #[serde(default)]
+    pub halo_rounds: Option<u64>,
+    /// What the plan of the job says of those of the network.
+    #[serde(default)]
+    pub predicted_halo_rounds: Option<u64>,
     /// The most memory that the rank's process has held so far; in the studies of a network alone, what it
     /// took for the network.
     pub peak_bytes: Option<u64>,
+    /// The memory that the rank's process holds after the iteration.
+    #[serde(default)]
+    pub resident_bytes: Option<u64>,
     /// What the network's plan said that it would take.
     pub predicted_bytes: Option<u64>,
     /// The device that ran the network of the rank.
@@ -145,6 +177,15 @@ pub struct Row {
     pub pixels_computed: Option<u64>,
     /// Those of them that become pixels of the image.
     pub pixels_kept: Option<u64>,
+    /// The tiles that would be denoised at once if nobody said how many.
+    #[serde(default)]
+    pub automatic_batch: Option<u64>,
+    /// How far the image in tiles is from that of the whole network: the root of the mean square.
+    #[serde(default)]
+    pub seam_rms: Option<f64>,
+    /// The same: the largest difference of a pixel.
+    #[serde(default)]
+    pub seam_largest: Option<f64>,
     /// The data term before the iteration.
     pub data_term: Option<f64>,
     /// How far the image moved, relative to its norm.
@@ -191,13 +232,22 @@ impl Configuration {
             prior_seconds: None,
             transfer_seconds: None,
             waiting_seconds: None,
+            low_seconds: None,
+            high_seconds: None,
             bytes_sent: None,
+            predicted_bytes_sent: None,
+            halo_rounds: None,
+            predicted_halo_rounds: None,
             peak_bytes: None,
+            resident_bytes: None,
             predicted_bytes: None,
             device_name: None,
             predicted_device_bytes: None,
             pixels_computed: None,
             pixels_kept: None,
+            automatic_batch: None,
+            seam_rms: None,
+            seam_largest: None,
             data_term: None,
             relative_change: None,
             psnr_db: None,
@@ -244,16 +294,33 @@ impl fmt::Display for Configuration {
             write!(f, " on {device}")?;
         }
         match self.study {
-            Study::Memory => Ok(()),
+            Study::Memory => match self.budget.as_deref() {
+                None => Ok(()),
+                Some("waves") => f.write_str(", in waves"),
+                Some(budget) => write!(f, ", within {budget}"),
+            },
+            Study::Overlap => {
+                let level = self.level.as_deref().unwrap_or_default();
+                write!(f, ", patches of {}", self.patch.unwrap_or_default())?;
+                write!(f, ", overlap {}, noise {level}", self.overlap.unwrap_or_default())
+            }
             Study::Batch => write!(
                 f,
                 ", patches of {}, {} at once",
                 self.patch.unwrap_or_default(),
                 self.batch.unwrap_or_default()
             ),
-            Study::Compare => write!(f, ", {}", self.system),
-            Study::Scaling => {
-                let mode = if self.mode == Some(Mode::Weak) { "weak, " } else { "" };
+            Study::Compare => {
+                let ranks = if self.ranks == 1 { "rank" } else { "ranks" };
+                let tiles = if self.patch.is_some() { ", in tiles" } else { "" };
+                write!(f, ", {}{tiles}, {} {ranks} ({})", self.system, self.ranks, self.backend)
+            }
+            Study::Scaling | Study::Counts => {
+                let mode = match self.mode {
+                    Some(Mode::Weak) => "weak, ",
+                    Some(Mode::Contention) => "side by side, ",
+                    Some(Mode::Strong) | None => "",
+                };
                 let ranks = if self.ranks == 1 { "rank" } else { "ranks" };
                 let untiled = if self.patch.is_none() { "untiled, " } else { "" };
                 write!(f, ", {untiled}{mode}{} {ranks} ({})", self.ranks, self.backend)?;
@@ -274,6 +341,7 @@ impl fmt::Display for Backend {
             Self::Solo => "solo",
             Self::Threads => "threads",
             Self::Mpi => "mpi",
+            Self::Torchrun => "torchrun",
         })
     }
 }
@@ -324,9 +392,10 @@ impl FromStr for Mode {
         match name {
             "strong" => Ok(Self::Strong),
             "weak" => Ok(Self::Weak),
+            "contention" => Ok(Self::Contention),
             _ => Err(Error::argument(
                 "mode",
-                format!("`{name}` is unknown; there are strong and weak"),
+                format!("`{name}` is unknown; there are strong, weak and contention"),
             )),
         }
     }
@@ -353,6 +422,8 @@ pub(crate) mod tests {
             patch: Some(32),
             overlap: Some(8),
             batch: Some(1),
+            budget: None,
+            level: None,
             operators: Some(8),
             distribute: Some(Distribution::Both),
             layout: Some(Layout::Replicated),

@@ -113,6 +113,7 @@ impl Launcher {
                     report(Progress::Repetition(&rows));
                     done += 1;
                 }
+                Answer::Peer(settings) => results.note_peer(trial, settings),
                 Answer::Link(_) => (),
             }
             Ok(())
@@ -137,7 +138,7 @@ impl Launcher {
         let question =
             serde_json::to_string(question).map_err(|error| failed(error.to_string()))?;
         let mut command = match (backend, self.mpi.split_first()) {
-            (Backend::Mpi, Some((launcher, words))) => {
+            (Backend::Mpi | Backend::Torchrun, Some((launcher, words))) => {
                 let mut command = Command::new(launcher);
                 command.args(words).arg(ranks.to_string()).arg(&self.program);
                 command

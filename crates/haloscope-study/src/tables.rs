@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
+use crate::counts;
 use crate::figures::{Scaling, Summary, bend, scaling, summarise};
 use crate::model::Validation;
-use crate::row::{Row, Study};
+use crate::row::{Configuration, Row, Study};
 use crate::statistics::Median;
 use crate::tiles;
 
@@ -23,7 +24,9 @@ pub fn describe(rows: &[Row]) -> String {
         ("Scaling, PREDICTED by the model", scaling_table(&scaling(&of(Study::Scaling, true)))),
         ("Memory of one image", memory_table(&of(Study::Memory, false))),
         ("Batches of patches", batch_table(&of(Study::Batch, false))),
+        ("Overlap of tiles", overlap_table(&of(Study::Overlap, false))),
         ("Comparison", compare_table(&of(Study::Compare, false))),
+        ("Messages in an iteration, counted and as the plan says", counts::table_of(rows)),
     ];
     let mut text = String::new();
     for (title, table) in sections.iter().filter(|(_, table)| !table.is_empty()) {
@@ -42,16 +45,22 @@ pub fn describe_validation(validations: &[Validation]) -> String {
                 validation.configuration.to_string(),
                 seconds(validation.measured),
                 seconds(validation.predicted),
+                format!("{} to {}", number(validation.interval.0), number(validation.interval.1)),
                 percent(validation.error()),
+                if validation.is_inside() { "yes".into() } else { "no".to_owned() },
+                validation.unseen_words(),
             ]
         })
         .collect();
-    table(&["configuration", "measured", "predicted", "error"], &lines)
+    let headers =
+        ["configuration", "measured", "predicted", "interval", "error", "inside", "not seen"];
+    table(&headers, &lines)
 }
 
 fn scaling_table(figures: &[Scaling]) -> String {
     // Few studies measure the image in one piece.
     let has_untiled = figures.iter().any(|figure| figure.over_untiled.is_some());
+    let has_interval = figures.iter().any(|figure| figure.summary.interval.is_some());
     let times = |value: f64| format!("{value:.2}");
     let lines: Vec<Vec<String>> = figures
         .iter()
@@ -78,6 +87,8 @@ fn scaling_table(figures: &[Scaling]) -> String {
                 optional(summary.communication_efficiency, percent),
             ];
             line.extend(has_untiled.then(|| optional(figure.over_untiled, times)));
+            let between = |(low, high)| format!("{} to {}", number(low), number(high));
+            line.extend(has_interval.then(|| optional(summary.interval, between)));
             line
         })
         .collect();
@@ -97,6 +108,7 @@ fn scaling_table(figures: &[Scaling]) -> String {
         "comm. eff.",
     ];
     headers.extend(has_untiled.then_some("untiled x"));
+    headers.extend(has_interval.then_some("from, to"));
     table(&headers, &lines)
 }
 
@@ -118,11 +130,14 @@ fn memory_table(summaries: &[Summary]) -> String {
     let mut headers = vec!["configuration", "predicted", "measured", "time"];
     headers.extend(has_device.then_some("on device"));
     let mut text = table(&headers, &lines);
-    let mut models: Vec<&str> =
-        summaries.iter().map(|summary| summary.configuration.model.as_str()).collect();
-    models.dedup();
-    for model in models {
-        let points = summaries.iter().filter(|summary| summary.configuration.model == model);
+    let of = |summary: &Summary| {
+        let of = &summary.configuration;
+        (of.model.clone(), of.budget.clone(), of.height)
+    };
+    let mut kinds: Vec<_> = summaries.iter().map(of).collect();
+    kinds.dedup();
+    for kind in kinds {
+        let points = summaries.iter().filter(|summary| of(summary) == kind);
         let points = points.filter_map(|summary| {
             Some((summary.configuration.width as f64, summary.peak_bytes? as f64))
         });
@@ -130,7 +145,9 @@ fn memory_table(summaries: &[Summary]) -> String {
         if let Some(bend) = bend(&widths, &peaks) {
             let _ = writeln!(
                 text,
-                "{model}: measured memory is a straight line in the width, within {}",
+                "{}{}: measured memory is a straight line in the width, within {}",
+                kind.0,
+                kind.1.map_or_else(String::new, |budget| format!(", {budget}")),
                 percent(bend)
             );
         }
@@ -151,15 +168,42 @@ fn batch_table(summaries: &[Summary]) -> String {
                 interval(&summary.total),
                 optional(patches, |count| format!("{:.2}", count / summary.total.value)),
                 format!("{:.3}", 1.0 / summary.total.value),
+                optional(summary.predicted_bytes, megabytes),
                 optional(summary.peak_bytes, megabytes),
+                // What is chosen if nobody says how many.
+                match (summary.automatic_batch, configuration.batch) {
+                    (Some(automatic), Some(batch)) if automatic == batch as u64 => "*".into(),
+                    _ => String::new(),
+                },
             ];
             line.extend(has_device.then(|| optional(summary.predicted_device_bytes, megabytes)));
             line
         })
         .collect();
-    let mut headers = vec!["configuration", "image", "patches/s", "images/s", "memory"];
+    let mut headers =
+        vec!["configuration", "image", "patches/s", "images/s", "predicted", "memory", "automatic"];
     headers.extend(has_device.then_some("on device"));
     table(&headers, &lines)
+}
+
+fn overlap_table(summaries: &[Summary]) -> String {
+    let lines: Vec<Vec<String>> = summaries
+        .iter()
+        .map(|summary| {
+            let scientific = |value: f64| format!("{value:.2e}");
+            let pixels = summary.configuration.sides().iter().product::<usize>() as f64;
+            vec![
+                label(summary),
+                optional(summary.seams.map(|(rms, _)| rms), scientific),
+                optional(summary.seams.map(|(_, largest)| largest), scientific),
+                optional(summary.psnr_db, |psnr| format!("{psnr:.3} dB")),
+                optional(summary.pixels_computed, |computed| {
+                    format!("{:.2}", computed as f64 / pixels)
+                }),
+            ]
+        })
+        .collect();
+    table(&["configuration", "rms", "largest", "PSNR", "work"], &lines)
 }
 
 /// What a summary is of, with the devices that were taken.
@@ -179,8 +223,9 @@ fn compare_table(summaries: &[Summary]) -> String {
     let ours = |of: &Summary| {
         summaries.iter().find(|other| {
             let (a, b) = (&other.configuration, &of.configuration);
-            a.system == "haloscope"
-                && (a.problem, a.sides(), &a.model) == (b.problem, b.sides(), &b.model)
+            let subject =
+                |of: &Configuration| (of.problem, of.sides(), of.model.clone(), of.patch, of.ranks);
+            a.system == "haloscope" && subject(a) == subject(b)
         })
     };
     let lines: Vec<Vec<String>> = summaries
@@ -194,14 +239,16 @@ fn compare_table(summaries: &[Summary]) -> String {
                 optional(summary.prior.map(|median| median.value), seconds),
                 optional(times, |times| format!("{times:.2}")),
                 optional(summary.peak_bytes, megabytes),
+                optional(summary.psnr_db, |psnr| format!("{psnr:.2} dB")),
             ]
         })
         .collect();
-    table(&["configuration", "iteration", "data", "prior", "times ours", "memory"], &lines)
+    let headers = ["configuration", "iteration", "data", "prior", "times ours", "memory", "PSNR"];
+    table(&headers, &lines)
 }
 
 /// Columns as wide as what is in them, numbers to the right; nothing for no lines.
-fn table(headers: &[&str], lines: &[Vec<String>]) -> String {
+pub(crate) fn table(headers: &[&str], lines: &[Vec<String>]) -> String {
     if lines.is_empty() {
         return String::new();
     }
@@ -244,7 +291,7 @@ fn number(value: f64) -> String {
     format!("{value:.*}", digits as usize)
 }
 
-fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
@@ -259,7 +306,6 @@ fn optional<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::Configuration;
     use crate::row::tests::configuration;
 
     #[test]

@@ -95,7 +95,7 @@ pub(crate) fn plan(configuration: &Configuration) -> Result<TilePlan> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::CompareStudy;
+    use crate::plan::{CompareStudy, Cutting};
     use crate::problem::Problem;
     use crate::row::tests::configuration;
     use crate::trial::Settings;
@@ -105,7 +105,9 @@ mod tests {
         let study = CompareStudy {
             systems: vec!["haloscope".into()],
             problems: vec![Problem::Deblur],
-            sizes: vec![1000],
+            sizes: vec![1000.into()],
+            ranks: vec![1],
+            cuts: vec![Cutting::Whole],
             model: Some("drunet".parse().expect("a network")),
             operators: 2,
             threads: 1,

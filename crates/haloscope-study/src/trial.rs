@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::row::{Backend, Configuration, Row, Study};
 
@@ -53,7 +54,9 @@ impl Trial {
     pub(crate) fn rows_per_repetition(&self) -> usize {
         match self.configuration.study {
             Study::Scaling | Study::Compare => self.configuration.ranks * self.settings.iterations,
-            Study::Memory | Study::Batch => 1,
+            // The first iteration is not comparable.
+            Study::Counts => self.configuration.ranks * self.settings.iterations.saturating_sub(1),
+            Study::Memory | Study::Batch | Study::Overlap => 1,
         }
     }
 }
@@ -83,6 +86,8 @@ pub enum Answer {
     },
     /// What messages between two ranks cost.
     Link(LinkSpeed),
+    /// The settings of another system: versions, and how it computes.
+    Peer(Value),
 }
 
 /// What a message costs: `latency + bytes / bandwidth`.

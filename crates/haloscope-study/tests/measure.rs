@@ -1,84 +1,26 @@
 //! What measuring processes do, without the processes: all studies on tiny sizes.
 
+mod ask;
+
 use std::process::Command;
-use std::sync::{Arc, Mutex};
+
+use ask::{Answers, ask, measure, settings, study};
 
 use haloscope::denoise::{Denoiser, NetworkDenoiser};
 use haloscope_comm::Context;
 use haloscope_job::{DeviceChoice, Distribution, Job};
 use haloscope_nn::engine::EngineOptions;
 use haloscope_study::figures::summarise;
-use haloscope_study::measure::answer;
-use haloscope_study::plan::{BatchStudy, CompareStudy, MemoryStudy, ScalingStudy};
+use haloscope_study::plan::{
+    BatchStudy, Budget, CompareStudy, Cutting, MemoryStudy, OverlapStudy, ScalingStudy,
+};
 use haloscope_study::problem::{PROBLEMS, Problem};
 use haloscope_study::row::{Backend, Layout, Mode, Row};
 use haloscope_study::runner::DEEPINV;
-use haloscope_study::trial::{Answer, Question, Settings, Trial};
-
-/// What a trial's process says.
-#[derive(Default)]
-struct Answers {
-    rows: Vec<Row>,
-    data: Vec<String>,
-    images: Vec<Option<String>>,
-}
-
-fn ask(question: Question) -> (Answers, Vec<Answer>) {
-    let answers = Arc::new(Mutex::new(Vec::new()));
-    let taken = answers.clone();
-    answer(question, move |answer| {
-        taken.lock().expect("no panic").push(answer);
-        Ok(())
-    })
-    .expect("measured");
-    let all = answers.lock().expect("no panic").clone();
-    let mut sorted = Answers::default();
-    for answer in &all {
-        match answer.clone() {
-            Answer::Data(digest) => sorted.data.push(digest),
-            Answer::Repetition { rows, image } => {
-                sorted.rows.extend(rows);
-                sorted.images.push(image);
-            }
-            Answer::Link(_) => (),
-        }
-    }
-    (sorted, all)
-}
-
-fn measure(trial: &Trial) -> Answers {
-    ask(Question::Trial(Box::new(trial.clone()))).0
-}
-
-fn settings() -> Settings {
-    Settings { iterations: 2, ..Settings::default() }
-}
+use haloscope_study::trial::{Answer, Question, Trial};
 
 fn scaling(problem: Problem, ranks: Vec<usize>, mode: Mode) -> Vec<Trial> {
     study(problem, ranks, mode).trials().expect("trials")
-}
-
-fn study(problem: Problem, ranks: Vec<usize>, mode: Mode) -> ScalingStudy {
-    ScalingStudy {
-        problems: vec![problem],
-        sizes: vec![32],
-        ranks,
-        modes: vec![mode],
-        backends: vec![Backend::Threads],
-        distribute: vec![Distribution::Both],
-        layouts: vec![Layout::Replicated],
-        untiled: false,
-        model: Some("drunet:2-2-2-2:1".parse().expect("a network")),
-        patch: Some(16),
-        overlap: Some(4),
-        batch: Some(2),
-        operators: 4,
-        device: DeviceChoice::Cpu,
-        threads: 1,
-        repetitions: 2,
-        full: false,
-        settings: settings(),
-    }
 }
 
 #[test]
@@ -137,7 +79,8 @@ fn a_study_finds_the_image_that_its_job_finds() {
 #[test]
 fn an_image_is_cut_as_by_a_job_that_says_nothing_of_it() {
     let one = study(Problem::Deblur, vec![2], Mode::Strong);
-    let study = ScalingStudy { sizes: vec![272], patch: None, overlap: None, batch: None, ..one };
+    let study =
+        ScalingStudy { sizes: vec![272.into()], patch: None, overlap: None, batch: None, ..one };
     let trial = study.trials().expect("trials").remove(0);
     assert_eq!(summarise(&measure(&trial).rows)[0].pixels_computed, Some(272 * 272));
     let is_of_tiles = |line: &&str| {
@@ -192,7 +135,7 @@ fn what_ranks_share_does_not_change_the_image() {
 #[test]
 fn parts_of_an_image_find_what_whole_images_find_and_send_less() {
     let study = ScalingStudy {
-        sizes: vec![96],
+        sizes: vec![96.into()],
         model: Some("dncnn:4:3".parse().expect("a network")),
         patch: None,
         overlap: None,
@@ -292,6 +235,7 @@ fn memory_trial(model: &str, width: usize) -> Trial {
         models: vec![model.parse().expect("a network")],
         height: 512,
         widths: vec![width],
+        budgets: vec![Budget::Whole],
         device: DeviceChoice::Cpu,
         threads: 1,
         repetitions: 1,
@@ -337,7 +281,7 @@ fn memory_is_predicted_and_measured() {
 #[test]
 fn batches_do_not_change_the_image() {
     let study = BatchStudy {
-        model: "dncnn:4:3".parse().expect("a network"),
+        models: vec!["dncnn:4:3".parse().expect("a network")],
         size: 32,
         patches: vec![16],
         batches: vec![1, 3, 4],
@@ -352,13 +296,15 @@ fn batches_do_not_change_the_image() {
     for answers in &found {
         assert_eq!(answers.images, found[0].images);
         assert_eq!(answers.rows[0].pixels_computed, Some(32 * 32));
+        // There are four patches, of which all fit.
+        assert_eq!(answers.rows[0].automatic_batch, Some(4));
     }
 }
 
 #[test]
 fn memory_of_a_batch_is_that_of_the_windows_of_the_plan() {
     let study = BatchStudy {
-        model: "drunet:2-2-2-2:1".parse().expect("a network"),
+        models: vec!["drunet:2-2-2-2:1".parse().expect("a network")],
         size: 64,
         patches: vec![32],
         batches: vec![2],
@@ -372,7 +318,7 @@ fn memory_of_a_batch_is_that_of_the_windows_of_the_plan() {
     // Two windows of 40 pixels cover 64 with 16 in common: they need no overlap at the edges.
     assert_eq!(rows[0].pixels_computed, Some(4 * 40 * 40));
     let options = EngineOptions { threads: 1, ..EngineOptions::default() };
-    let model = study.model.open(3, 2).expect("a model");
+    let model = study.models[0].open(3, 2).expect("a model");
     let network = NetworkDenoiser::new(model, options).expect("a network");
     let bytes = network.memory(&[2, 3, 40, 40]).expect("a plan").map(|bytes| bytes as u64);
     assert_eq!(rows[0].predicted_bytes, bytes);
@@ -383,7 +329,9 @@ fn comparisons_are_of_images_in_one_piece() {
     let study = CompareStudy {
         systems: vec!["haloscope".into()],
         problems: vec![Problem::Tomography2d],
-        sizes: vec![16],
+        sizes: vec![16.into()],
+        ranks: vec![1],
+        cuts: vec![Cutting::Whole],
         model: Some("drunet:2-2-2-2:1".parse().expect("a network")),
         operators: 2,
         threads: 1,
@@ -421,7 +369,8 @@ fn the_peer_has_the_operators_of_the_jobs() {
         (Problem::SuperResolution, "filter = \"gaussian\"", "\"filter\": \"gaussian\""),
         (Problem::SuperResolution, "factor = 2", "\"factor\": 2"),
         (Problem::Tomography2d, "angles = 60", "views = 60"),
-        (Problem::Tomography2d, "detector = 48", "shape[2] * 3 // 2"),
+        (Problem::Tomography2d, "detector = 48", "shape[-1] * 3 // 2"),
+        (Problem::Tomography3d, "angles = 48", "else 48"),
     ] {
         let trial = scaling(problem, vec![1], Mode::Strong).remove(0);
         let job = trial.job_text().expect("a job");
@@ -454,4 +403,49 @@ fn the_peer_gets_the_settings_of_its_allocator_before_its_libraries_load() {
     };
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(text.trim(), "thresholds 4294967296 17179869184", "{output:?}");
+}
+
+#[test]
+fn waves_and_budgets_take_less_than_the_whole_image() {
+    let trial = |budget: Budget| {
+        let study = MemoryStudy {
+            models: vec!["dncnn:16:4".parse().expect("a network")],
+            height: 2048,
+            widths: vec![68],
+            budgets: vec![budget],
+            device: DeviceChoice::Cpu,
+            threads: 1,
+            repetitions: 1,
+            settings: settings(),
+        };
+        study.trials().expect("trials").remove(0)
+    };
+    let predicted = |budget: Budget| measure(&trial(budget)).rows[0].predicted_bytes;
+    // The image comes and goes in arrays of its own.
+    let arrays = 4 * (3 + 3) * 2048 * 68;
+    let [whole, waves] = [Budget::Whole, Budget::Waves].map(predicted);
+    assert!(waves < whole, "{waves:?} and {whole:?}");
+    let within = predicted(Budget::Bytes(6_000_000));
+    assert!(within.is_some_and(|bytes| bytes - arrays <= 6_000_000), "{within:?}");
+    assert_eq!(trial(Budget::Bytes(6_000_000)).configuration.budget.as_deref(), Some("6MB"));
+    assert!("6 apples".parse::<Budget>().expect_err("none").to_string().contains("waves"));
+}
+
+#[test]
+fn seams_vanish_with_the_overlap_that_a_network_sees() {
+    let study = OverlapStudy {
+        models: vec!["dncnn:8:4".parse().expect("a network")],
+        size: 64,
+        patches: vec![16],
+        overlaps: vec![0, 2, 8],
+        levels: vec![0.1],
+        threads: 1,
+        settings: settings(),
+    };
+    let seams: Vec<f64> = (study.trials().expect("trials").iter())
+        .map(|trial| measure(trial).rows[0].seam_rms.expect("a difference"))
+        .collect();
+    // Four layers of 3 × 3 see four pixels around each.
+    assert!(seams[0] > 1e-5 && seams[1] < seams[0], "{seams:?}");
+    assert!(seams[2] < 1e-3 * seams[0], "{seams:?}");
 }

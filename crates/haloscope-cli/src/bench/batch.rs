@@ -17,9 +17,9 @@ pub(super) struct Arguments {
     #[command(flatten)]
     run: RunArguments,
 
-    /// Network; sizes are given as in drunet:32-64-128-256:2
-    #[arg(long, value_name = "NAME", default_value = "drunet")]
-    model: ModelName,
+    /// Networks; sizes are given as in drunet:32-64-128-256:2. By default drunet, or drunet, unet and dncnn with --full
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    model: Vec<ModelName>,
 
     /// Side of the image; by default 512, or 2048 with --full
     #[arg(long, value_name = "N")]
@@ -53,9 +53,16 @@ pub(super) fn run(arguments: &Arguments) -> Result<Code> {
         list if list.is_empty() => vec![64, 128, 256],
         list => list.clone(),
     };
+    let names: &[&str] = if full { &["drunet", "unet", "dncnn"] } else { &["drunet"] };
+    let models = match &arguments.model {
+        list if list.is_empty() => {
+            names.iter().map(|name| name.parse()).collect::<Result<_, _>>()?
+        }
+        list => list.clone(),
+    };
     let settings = Settings { seed: arguments.run.seed, ..Settings::default() };
     let study = BatchStudy {
-        model: arguments.model.clone(),
+        models,
         size: arguments.size.unwrap_or(if full { 2048 } else { 512 }),
         patches,
         batches: arguments.batches.clone(),

@@ -5,11 +5,11 @@ use std::process::{Command, Stdio};
 
 use anyhow::Result;
 use haloscope_nn::models::ModelName;
-use haloscope_study::plan::CompareStudy;
-use haloscope_study::problem::Problem;
+use haloscope_study::plan::{CompareStudy, Cutting};
 use haloscope_study::results::Results;
 use haloscope_study::row::Study;
 use haloscope_study::runner::{DEEPINV, Launcher};
+use haloscope_study::truth::save_truths;
 
 use super::run::{self, RunArguments};
 use super::scaling::ReconstructionArguments;
@@ -29,7 +29,15 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
 
-    /// Number of threads; by default all cores
+    /// Numbers of ranks, and of deepinv's processes, which torchrun starts
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1")]
+    ranks: Vec<usize>,
+
+    /// How images are cut: whole (one piece, or exact parts on several ranks), tiles (of the usual lengths)
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "whole")]
+    cut: Vec<Cutting>,
+
+    /// Number of threads of all ranks together; by default all cores
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<usize>,
 }
@@ -44,6 +52,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<Code> {
         systems: vec!["haloscope".into()],
         problems,
         sizes: reconstruction.sizes.clone(),
+        ranks: arguments.ranks.clone(),
+        cuts: arguments.cut.clone(),
         model: reconstruction.model.clone(),
         operators: reconstruction.operators,
         threads: threads::or_all_cores(arguments.threads),
@@ -84,20 +94,21 @@ fn measure_deepinv(
             crate::log::message(log::Level::Warn, &words);
         }
         Ok(python) => {
-            // Its cone beam needs a GPU.
-            let (there, missing): (Vec<Problem>, Vec<Problem>) =
-                ours.problems.iter().partition(|problem| **problem != Problem::Tomography3d);
-            if !missing.is_empty() {
-                let words = "skipped: tomography-3d in deepinv, which has no cone beam on a CPU";
-                crate::log::message(log::Level::Warn, words);
-            }
-            let theirs =
-                CompareStudy { systems: vec!["deepinv".into()], problems: there, ..ours.clone() };
-            if !theirs.problems.is_empty() {
-                let arguments = vec!["-W".into(), "ignore".into(), "-c".into(), DEEPINV.into()];
-                let launcher = Launcher { program: python, arguments, ..launcher.clone() };
-                run::measure(&launcher, &theirs.trials()?, results)?;
-            }
+            let theirs = CompareStudy { systems: vec!["deepinv".into()], ..ours.clone() };
+            let mut trials = theirs.trials()?;
+            save_truths(&arguments.run.out, &mut trials)?;
+            let torchrun = ["-m", "torch.distributed.run", "--standalone", "--no-python"];
+            let mpi = std::iter::once(python.display().to_string())
+                .chain(torchrun.map(String::from))
+                .chain(["--nproc-per-node".into()]);
+            let words = vec!["-W".into(), "ignore".into(), "-c".into(), DEEPINV.into()];
+            let launcher = Launcher {
+                program: python,
+                arguments: words,
+                mpi: mpi.collect(),
+                ..launcher.clone()
+            };
+            run::measure(&launcher, &trials, results)?;
         }
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use haloscope_nn::models::ModelName;
-use haloscope_study::plan::MemoryStudy;
+use haloscope_study::plan::{Budget, MemoryStudy};
 use haloscope_study::row::Study;
 use haloscope_study::trial::Settings;
 
@@ -29,6 +29,10 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     widths: Vec<usize>,
 
+    /// What a network may take: whole (the fastest plan), waves, or sizes as in 256MB
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "whole")]
+    budgets: Vec<Budget>,
+
     /// Number of threads; by default all cores
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<usize>,
@@ -49,6 +53,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Code> {
         models: arguments.model.clone(),
         height,
         widths,
+        budgets: arguments.budgets.clone(),
         device: arguments.device.device.unwrap_or_default(),
         threads: threads::or_all_cores(arguments.threads),
         repetitions: arguments.run.repetitions,

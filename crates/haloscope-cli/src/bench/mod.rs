@@ -7,6 +7,7 @@ mod compare;
 #[cfg(feature = "onnx")]
 mod device;
 mod memory;
+mod overlap;
 mod predict;
 mod problem;
 mod run;
@@ -39,6 +40,8 @@ enum Study {
     Memory(memory::Arguments),
     /// Process an image in patches of several sizes and batches: throughput and memory
     Batch(batch::Arguments),
+    /// Denoise an image in tiles of several overlaps: how far the result is from that of the whole network
+    Overlap(overlap::Arguments),
     /// Run the same reconstructions in haloscope and in deepinv, if it is installed
     Compare(compare::Arguments),
     /// Check a device against the CPU engine in each precision, and time it: a report for machines with GPUs
@@ -66,6 +69,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
         Study::Scaling(arguments) => return scaling::run(arguments),
         Study::Memory(arguments) => return memory::run(arguments),
         Study::Batch(arguments) => return batch::run(arguments),
+        Study::Overlap(arguments) => return overlap::run(arguments),
         Study::Compare(arguments) => return compare::run(arguments),
         #[cfg(feature = "onnx")]
         Study::Device(arguments) => return device::run(arguments),

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use haloscope_study::model::{Cluster, Validation, predicted_rows};
-use haloscope_study::problem::Problem;
+use haloscope_study::figures::summarise;
+use haloscope_study::model::{Cluster, Contention, Validation, predicted_rows};
+use haloscope_study::problem::{Problem, Size};
 use haloscope_study::results::Results;
 use haloscope_study::tables;
 
@@ -37,9 +38,9 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     problem: Vec<StudiedProblem>,
 
-    /// Sizes of images; by default the measured ones
+    /// Sizes of images, as of `bench scaling`; by default the measured ones
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    sizes: Vec<usize>,
+    sizes: Vec<Size>,
 }
 
 /// Predicts, and says how far the model is off where it can be compared.
@@ -71,6 +72,22 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
         .filter(|row| row.configuration.problem.is_some_and(is_wanted))
         .cloned()
         .collect();
+    let contention = Contention::of(&summarise(&measured));
+    let ranks_per_node = cluster.ranks_per_node;
+    if cluster.slowdown.is_none() && ranks_per_node > 1 {
+        let most = contention.measured().iter().map(|(of, _)| of.ranks).max();
+        let words = match most {
+            None => Some("nothing was measured side by side (`bench scaling --mode contention`), so ranks of a node are taken \
+                          not to slow each other down".to_owned()),
+            Some(most) if most < ranks_per_node => Some(format!(
+                "{ranks_per_node} ranks of a node are taken to slow each other down like the {most} that were measured side by side"
+            )),
+            Some(_) => None,
+        };
+        if let Some(words) = words {
+            crate::log::message(log::Level::Warn, &words);
+        }
+    }
     let rows = predicted_rows(&measured, &cluster, &ranks, &arguments.sizes).or_misuse()?;
     if rows.is_empty() {
         return Err(Misuse::error(format!(

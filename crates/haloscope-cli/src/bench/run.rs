@@ -6,10 +6,10 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 use haloscope_study::figures::summarise;
-use haloscope_study::model::Validation;
+use haloscope_study::model::{Validation, write_validation};
 use haloscope_study::provenance::{Provenance, Run};
 use haloscope_study::results::{Results, read_rows};
-use haloscope_study::row::{Backend, Study};
+use haloscope_study::row::{Backend, Row, Study};
 use haloscope_study::runner::{Launcher, Progress};
 use haloscope_study::slurm::quote;
 use haloscope_study::tables;
@@ -149,7 +149,10 @@ pub(super) fn measure(launcher: &Launcher, trials: &[Trial], results: &mut Resul
             rows.extend_from_slice(new);
             bar.inc(1);
             let (number, count, configuration) = &current;
-            if let Some(summary) = summarise(&rows).first() {
+            let is_counted = |row: &Row| row.configuration.study == Study::Counts;
+            if rows.first().is_some_and(is_counted) {
+                say(format!("[{number}/{count}] {configuration}: counted"));
+            } else if let Some(summary) = summarise(&rows).first() {
                 let part =
                     if summary.configuration.problem.is_some() { " per iteration" } else { "" };
                 let seconds = summary.total.value;
@@ -195,12 +198,16 @@ fn announce(arguments: &RunArguments, trials: &[Trial]) {
     message(Level::Info, &words);
 }
 
-/// Compares the model with the measured rows, on the machine that they were measured on.
+/// Compares the model with the measured rows, on the machine that they were measured on, and keeps the errors beside them.
 pub(super) fn validate(results: &Results) -> Result<Vec<Validation>> {
     let Provenance { machine, links, .. } = results.provenance();
     let cores = machine["cores"].as_u64().map_or(usize::MAX, |cores| cores as usize);
     let link = |backend: Backend| links.get(&backend.to_string()).copied();
-    Ok(haloscope_study::model::validate(results.rows(), cores, link)?)
+    let validations = haloscope_study::model::validate(results.rows(), cores, link)?;
+    if !validations.is_empty() {
+        write_validation(results.folder(), &validations)?;
+    }
+    Ok(validations)
 }
 
 /// Prints the tables of a study's rows.

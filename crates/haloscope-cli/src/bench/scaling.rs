@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use anyhow::Result;
 use haloscope_job::Distribution;
 use haloscope_nn::models::ModelName;
+use haloscope_study::counts::Counts;
 use haloscope_study::plan::{ScalingStudy, suiting};
-use haloscope_study::problem::{PROBLEMS, Problem};
+use haloscope_study::problem::{PROBLEMS, Problem, Size};
 use haloscope_study::results::Results;
 use haloscope_study::row::{Backend, Layout, Mode, Study};
 use haloscope_study::runner::Launcher;
@@ -37,11 +38,12 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FILE")]
     volume: Option<PathBuf>,
 
-    /// Numbers of ranks; by default 1, 2, 4, … up to the number of cores
+    /// Numbers of ranks; by default 1, 2, 4, … up to the number of cores, or to 64 with --count-only
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     ranks: Vec<usize>,
 
-    /// What grows with the ranks: strong (nothing), weak (the image)
+    /// What grows with the ranks: strong (nothing), weak (the image), contention (the number of problems: each rank has
+    /// one of its own, to see how much cores slow each other down)
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "strong")]
     mode: Vec<Mode>,
 
@@ -53,9 +55,14 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "both", value_parser = parse_distribution)]
     distribute: Vec<Distribution>,
 
-    /// Where the image is: replicated (on every rank) or sharded (a part on each), which deblur and super-resolution can be
+    /// Where the image is: replicated (on every rank) or sharded (a part on each)
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "replicated")]
     layout: Vec<Layout>,
+
+    /// Count messages and compare them with the plan, and time nothing: two iterations of a small network, on more ranks
+    /// than cores if you like
+    #[arg(long, conflicts_with_all = ["slurm", "untiled"])]
+    count_only: bool,
 
     /// Also measure an image in tiles in one piece on one rank
     #[arg(long)]
@@ -101,9 +108,9 @@ pub(super) struct ReconstructionArguments {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     problem: Vec<StudiedProblem>,
 
-    /// Sizes N of images N² and volumes N³; the default takes minutes
+    /// Sizes N of images N² and volumes N³, or sides as in 2048x1366; the default takes minutes
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    pub sizes: Vec<usize>,
+    pub sizes: Vec<Size>,
 
     /// Denoiser: builtin:color, builtin:gray, builtin:volume, a file with weights, or drunet, unet or dncnn with random weights and sizes as
     /// in drunet:32-64-128-256:2
@@ -176,13 +183,14 @@ impl Arguments {
             Some(_) if reconstruction.problem.is_empty() => vec![Problem::Tomography3d],
             _ => reconstruction.problems(),
         };
+        let most = if self.count_only { MOST_COUNTED } else { threads::or_all_cores(None) };
         let ranks = match &self.ranks {
             list if list.is_empty() => std::iter::successors(Some(1), |ranks| Some(2 * ranks))
-                .take_while(|ranks| *ranks <= threads::or_all_cores(None))
+                .take_while(|ranks| *ranks <= most)
                 .collect(),
             list => list.clone(),
         };
-        ScalingStudy {
+        let study = ScalingStudy {
             problems,
             sizes: reconstruction.sizes.clone(),
             ranks,
@@ -200,13 +208,18 @@ impl Arguments {
             threads: self.threads,
             repetitions: self.run.repetitions,
             full: self.run.full,
+            counts_only: false,
             settings: Settings {
                 volume: volume.map(|volume| volume.digest().to_owned()),
                 ..reconstruction.settings(&self.run)
             },
-        }
+        };
+        if self.count_only { study.counting() } else { study }
     }
 }
+
+/// The ranks that are counted by default.
+const MOST_COUNTED: usize = 64;
 
 fn parse_distribution(name: &str) -> Result<Distribution, String> {
     match name {
@@ -239,7 +252,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<Code> {
         ));
     }
     let launcher = run::launcher(&arguments.launcher)?;
-    let results = run::open(&arguments.run, Study::Scaling, &study.settings)?;
+    let kind = if study.counts_only { Study::Counts } else { Study::Scaling };
+    let results = run::open(&arguments.run, kind, &study.settings)?;
     if let Some(volume) = volume {
         volume.prepare(&arguments.run.out, &mut trials)?;
     }
@@ -255,6 +269,20 @@ fn conclude(
     study: &ScalingStudy,
     results: &mut Results,
 ) -> Result<()> {
+    if study.counts_only {
+        run::conclude(&arguments.run, results, Study::Counts)?;
+        let counts = Counts::of(results.rows());
+        let wrong: Vec<&Counts> = counts.iter().filter(|one| !one.is_exact()).collect();
+        if let Some(first) = wrong.first() {
+            anyhow::bail!(
+                "{} sent other bytes than the plan says, {} of {} configurations in all",
+                first.configuration,
+                wrong.len(),
+                counts.len()
+            );
+        }
+        return Ok(());
+    }
     if study.ranks.iter().any(|ranks| *ranks > 1) {
         for backend in &study.backends {
             launcher.measure_link(*backend, results)?;

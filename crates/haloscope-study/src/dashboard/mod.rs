@@ -39,6 +39,7 @@ const SCRIPTS: &[&str] = &[
     include_str!("page/model.js"),
     include_str!("page/text.js"),
     include_str!("page/charts.js"),
+    include_str!("page/evidence.js"),
     include_str!("page/draw.js"),
     include_str!("page/filters.js"),
     include_str!("page/table.js"),

@@ -1,15 +1,17 @@
 //! A network on one image: its predicted memory, its measured memory, and its time.
 
+use std::borrow::Cow;
 use std::time::Instant;
 
 use haloscope::memory::{peak_resident_bytes, resident_bytes};
 use haloscope_job::{ModelOptions, OpenedModel};
-use haloscope_nn::engine::EngineOptions;
+use haloscope_nn::engine::{EngineOptions, Shard};
 use haloscope_nn::models::Sigma;
 use haloscope_nn::{Shape, Tensor};
 
 use super::Tell;
 use crate::error::Result;
+use crate::plan::Budget;
 use crate::row::Row;
 use crate::trial::{Answer, Trial};
 use haloscope_nn::models::ModelName;
@@ -32,7 +34,21 @@ pub(super) fn measure(trial: &Trial, tell: &Tell<'_>) -> Result<()> {
     let before = resident_bytes().map(|bytes| bytes.saturating_sub(weights));
     let input = Tensor::new(shape.clone(), vec![0.5; shape.count()])?;
     let options = EngineOptions { threads: configuration.threads, ..EngineOptions::default() };
-    let plan = engine.plan_consuming(model.into_network(), &shape, &options)?;
+    let network = model.into_network();
+    let within = |budget: usize| EngineOptions { memory_budget: Some(budget), ..options.clone() };
+    let plan = match Budget::of_column(configuration.budget.as_deref())? {
+        Budget::Whole => engine.plan_consuming(network, &shape, &options)?,
+        Budget::Bytes(bytes) => {
+            let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+            engine.plan_within(Cow::Owned(network), &shape, &within(bytes))?
+        }
+        Budget::Waves => {
+            let region = shape.spatial().iter().map(|side| 0..*side).collect();
+            let whole = Shard::new(shape.clone(), region)?;
+            let outline = engine.outline_waves(&network, &whole, None, &options)?;
+            engine.plan_within(Cow::Owned(network), &shape, &within(outline.bytes))?
+        }
+    };
     let mut output = vec![0.0; plan.output_shape().count()];
     let arrays = size_of::<f32>() * (shape.count() + output.len());
     let predicted = (plan.memory().total() + arrays) as u64;

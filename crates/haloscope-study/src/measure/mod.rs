@@ -1,8 +1,10 @@
 //! The work of a measuring process: several repetitions of one configuration.
 
 mod batch;
+mod counts;
 mod link;
 mod memory;
+mod overlap;
 mod reconstruct;
 
 use std::time::Duration;
@@ -35,7 +37,7 @@ fn measure(
     tell: impl Fn(Answer) -> Result<()> + Send + Sync + 'static,
 ) -> Result<()> {
     match trial.configuration.study {
-        Study::Scaling | Study::Compare => {
+        Study::Scaling | Study::Compare | Study::Counts => {
             let trial = trial.clone();
             on_ranks(
                 trial.configuration.backend,
@@ -46,6 +48,7 @@ fn measure(
         }
         Study::Memory => memory::measure(trial, &tell),
         Study::Batch => batch::measure(trial, &tell),
+        Study::Overlap => overlap::measure(trial, &tell),
     }
 }
 
@@ -61,6 +64,9 @@ pub(crate) fn on_ranks(
     match backend {
         Backend::Solo => body(&options.solo()?),
         Backend::Threads => options.threads(ranks, body).map(drop),
+        Backend::Torchrun => {
+            Err(Error::argument("backend", "torchrun; it is for programs in Python"))
+        }
         Backend::Mpi => {
             let ctx = options.detect()?;
             if ctx.size() != ranks {

@@ -7,16 +7,16 @@
 use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
 
-use haloscope::memory::peak_resident_bytes;
+use haloscope::memory::{peak_resident_bytes, resident_bytes};
 use haloscope::metrics::{of_images, psnr};
 use haloscope::solve::{Algorithm, Record, Setting, State, Stopping, solve};
 use haloscope::{Digest, Image};
-use haloscope_comm::{CallCost, Collectives, Context};
+use haloscope_comm::{CallCost, Collectives, Context, ContextOptions, Operation};
 use haloscope_job::Prepared;
 
-use super::Tell;
+use super::{Tell, counts};
 use crate::error::{Error, Result};
-use crate::row::Row;
+use crate::row::{Mode, Row, Study};
 use crate::trial::{Answer, Trial};
 
 /// Measures all repetitions of a trial on one rank; the first rank reports them.
@@ -25,15 +25,25 @@ pub(super) fn reconstruct(ctx: &Context, trial: &Trial, tell: &Tell<'_>) -> Resu
         .num_threads(trial.configuration.threads)
         .build()
         .map_err(|error| Error::argument("threads", error.to_string()))?;
-    pool.install(|| run(ctx, trial, tell))
+    pool.install(|| {
+        if trial.configuration.mode != Some(Mode::Contention) {
+            return run(ctx, ctx, trial, tell);
+        }
+        // Every rank has the whole problem, and the ranks speak of nothing but their rows.
+        let threads = Some(trial.configuration.threads);
+        let alone = ContextOptions { threads, ..ContextOptions::default() }.solo()?;
+        run(&alone, ctx, trial, tell)
+    })
 }
 
-fn run(ctx: &Context, trial: &Trial, tell: &Tell<'_>) -> Result<()> {
+/// Measures on the ranks of `ctx`, of which `team` has one or several.
+fn run(ctx: &Context, team: &Context, trial: &Trial, tell: &Tell<'_>) -> Result<()> {
     let (configuration, settings) = (&trial.configuration, &trial.settings);
+    let is_counted = configuration.study == Study::Counts;
     let distribution = configuration.distribute.unwrap_or_default();
     let mut prepared = trial.job()?.prepare_distributed(ctx, distribution)?;
     let digest = digest(ctx, &prepared)?;
-    if ctx.is_root() {
+    if team.is_root() {
         tell(Answer::Data(digest))?;
     }
     // Only the first rank compares, unless each has a part.
@@ -45,21 +55,24 @@ fn run(ctx: &Context, trial: &Trial, tell: &Tell<'_>) -> Result<()> {
     let method = Counted { method: &*prepared.algorithm, ctx, cost: Mutex::default() };
 
     let iterate = |stopping: &Stopping, note: &mut Note<'_>| -> Result<Image> {
-        let mut sent = ctx.comm().statistics().total().bytes_sent;
+        let mut before = Sent::so_far(ctx);
         let watch = &mut |record: &Record, state: &State| {
-            let now = ctx.comm().statistics().total().bytes_sent;
-            note(record, state, now - sent)?;
-            sent = ctx.comm().statistics().total().bytes_sent;
+            note(record, state, Sent::so_far(ctx).since(before))?;
+            before = Sent::so_far(ctx);
             Ok(ControlFlow::Continue(()))
         };
         let outcome = solve(&prepared.problem, &method, start.clone(), stopping, Some(watch))?;
         Ok(outcome.state.image)
     };
     let warm_up = Stopping { iterations: settings.warm_up, ..prepared.stopping };
-    iterate(&warm_up, &mut |_, _, _| Ok(()))?;
+    if settings.warm_up > 0 {
+        iterate(&warm_up, &mut |_, _, _| Ok(()))?;
+    }
     for &repetition in &trial.repetitions {
         let mut rows = Vec::with_capacity(settings.iterations);
-        let image = iterate(&prepared.stopping, &mut |record, state, bytes_sent| {
+        // Ranks that have a problem each begin at the same time.
+        team.comm().barrier()?;
+        let image = iterate(&prepared.stopping, &mut |record, state, sent| {
             let (seconds, cost) = (&record.seconds, method.cost());
             let quality = match (&truth, &truth_part) {
                 (_, Some((part, range))) => Some(of_images::psnr(&state.image, part, *range)?),
@@ -73,21 +86,30 @@ fn run(ctx: &Context, trial: &Trial, tell: &Tell<'_>) -> Result<()> {
                 prior_seconds: Some(seconds.prior),
                 transfer_seconds: Some(cost.transfer.as_secs_f64()),
                 waiting_seconds: Some(cost.waiting.as_secs_f64()),
-                bytes_sent: Some(bytes_sent),
+                bytes_sent: Some(sent.bytes),
+                halo_rounds: Some(sent.exchanges),
                 peak_bytes: peak_resident_bytes(),
+                resident_bytes: resident_bytes(),
                 device_name: prepared.devices.get(ctx.rank()).cloned(),
                 pixels_computed: prepared.work.map(|work| work.computed),
                 pixels_kept: prepared.work.map(|work| work.kept),
                 data_term: record.data_term,
                 relative_change: Some(record.relative_change),
                 psnr_db: quality.and_then(|quality| quality.first().copied()),
-                ..configuration.row(repetition, ctx.rank(), seconds.total)
+                ..configuration.row(repetition, team.rank(), seconds.total)
             });
             Ok(())
         })?;
-        let rows = gather(ctx, &rows)?;
+        if is_counted {
+            // The word on whether to go on, which comes after an iteration, belongs to the next one here.
+            rows.retain(|row| row.iteration > Some(1));
+        }
+        let mut rows = gather(team, &rows)?;
         let digest = image.digest()?;
-        if ctx.is_root() {
+        if team.is_root() {
+            if is_counted {
+                counts::compare(trial, &mut rows)?;
+            }
             let image = Some(format!("{digest:016x}"));
             tell(Answer::Repetition { rows, image })?;
         }
@@ -95,8 +117,28 @@ fn run(ctx: &Context, trial: &Trial, tell: &Tell<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What is done with each iteration: its record, the state after it, and the bytes that it sent.
-type Note<'a> = dyn FnMut(&Record, &State, u64) -> haloscope::Result<()> + 'a;
+/// What is done with each iteration: its record, the state after it, and what the rank sent in it.
+type Note<'a> = dyn FnMut(&Record, &State, Sent) -> haloscope::Result<()> + 'a;
+
+/// What a rank has sent.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    bytes: u64,
+    /// Rounds of messages to neighbours.
+    exchanges: u64,
+}
+
+impl Sent {
+    fn so_far(ctx: &Context) -> Self {
+        let statistics = ctx.comm().statistics();
+        let exchanges = statistics.cost(Operation::Exchange).calls;
+        Self { bytes: statistics.total().bytes_sent, exchanges }
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self { bytes: self.bytes - before.bytes, exchanges: self.exchanges - before.exchanges }
+    }
+}
 
 /// A method, with what its last step cost in messages of all ranks. Records have those of the operators, which may be whole
 /// on every rank while tiles are shared.

@@ -35,9 +35,9 @@ pub struct Cluster {
     pub nodes: usize,
     /// The ranks of each.
     pub ranks_per_node: usize,
-    /// How many times slower a rank computes while all ranks of its node do; 1 if not given.
-    #[serde(default = "one")]
-    pub slowdown: f64,
+    /// How many times slower a rank computes while all ranks of its node do; what was measured side by side if not given.
+    #[serde(default)]
+    pub slowdown: Option<f64>,
     /// How many times faster a rank computes than one of the machine that was measured; 1 if not given.
     #[serde(default = "one")]
     pub speed: f64,
@@ -73,11 +73,17 @@ impl Cluster {
             name: name.to_owned(),
             nodes: 1,
             ranks_per_node: ranks,
-            slowdown: 1.0,
+            slowdown: None,
             speed: 1.0,
             within: link,
             between: link,
         }
+    }
+
+    /// The ranks on the fullest node, of so many.
+    #[must_use]
+    pub(crate) fn ranks_on_node(&self, ranks: usize) -> usize {
+        ranks.min(self.ranks_per_node)
     }
 
     /// The ranks of all nodes.
@@ -95,7 +101,7 @@ impl Cluster {
             ));
         }
         for (name, value) in [
-            ("slowdown", self.slowdown),
+            ("slowdown", self.slowdown.unwrap_or(1.0)),
             ("speed", self.speed),
             ("within.latency_seconds", self.within.latency_seconds),
             ("within.bytes_per_second", self.within.bytes_per_second),
@@ -119,9 +125,9 @@ mod tests {
         between = { latency_seconds = 1e-6, bytes_per_second = 1e9 }\n";
 
     #[test]
-    fn what_is_not_given_is_one() {
+    fn what_is_not_given_is_one_or_left_to_measurements() {
         let cluster = Cluster::parse(TEXT).expect("a cluster");
-        assert_eq!((cluster.slowdown, cluster.speed), (1.0, 1.0));
+        assert_eq!((cluster.slowdown, cluster.speed), (None, 1.0));
     }
 
     #[test]

@@ -1,37 +1,41 @@
 //! Predicts the time of an iteration on more ranks than are available.
 //!
 //! The seconds per pixel of one operator, of the network and of the vector operations are taken from measurements on the
-//! fewest ranks, the cost of messages from a [`Cluster`]. The rest is counting: which rank has the most operators and the
-//! most pixels to denoise, and what it sends and receives, as the implementation does it. What the parts of an exact network
-//! exchange is what its plan says. A prediction is right as long as ranks do
-//! not slow each other down by more than the description says; [`validate`] compares it with measurements.
+//! fewest ranks, the cost of messages from a [`Cluster`], and how much ranks of a node slow each other down from problems that were
+//! measured side by side ([`Contention`]). The rest is counting: which rank has the most operators and the
+//! most pixels to denoise, and what it sends and receives. Parts and bytes are those that the plan of the job says.
+//! [`validate`] compares predictions with measurements.
 //!
 //! For an image that every rank holds ([`Layout::Replicated`]), the ranks add up their operators' images and send
 //! each other their tiles or parts: see the `README.md` of `haloscope::distribute`. For one in shards ([`Layout::Sharded`]),
 //! they exchange borders with their neighbours only, and the network is exact; operators that see all of the image add up
 //! their measurements.
+//!
+//! A prediction has an interval for what is not known: the costs, within the intervals of their medians; the slowdown, from none
+//! to the worst that was measured; and messages, which may take up to twice what latency and bandwidth say.
 
 mod cluster;
+mod contention;
 mod traffic;
+mod validation;
 
 use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, Result};
 use crate::figures::{Summary, summarise};
-use crate::problem;
+use crate::problem::{self, Size};
 use crate::row::{Backend, Configuration, Mode, Row, SYSTEM, Study};
 use crate::tiles;
-use crate::trial::{LinkSpeed, Settings};
-use haloscope::denoise::{Exchanges, NetworkDenoiser};
+use crate::trial::Settings;
+use haloscope::denoise::Exchanges;
 use haloscope::physics::Reach;
-use haloscope::tiling::Shards;
-use haloscope_job::{Distribution, Operators};
-use haloscope_nn::engine::EngineOptions;
-use haloscope_nn::models::ModelName;
+use haloscope_job::{Distribution, Expected, Operators, Outlook};
 use traffic::{Call, Shard, Traffic};
 
 pub use crate::row::Layout;
 pub use cluster::Cluster;
+pub use contention::{Contention, Slowdown};
+pub use validation::{Unseen, VALIDATION, Validation, validate, write_validation};
 
 /// Seconds of the parts of an iteration, on one rank that computes alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,11 +46,17 @@ pub struct Costs {
     pub network_per_pixel: f64,
     /// What is done to the image besides, per pixel.
     pub rest_per_pixel: f64,
+    /// The interval of the median that they come from, in parts of the median.
+    pub spread: (f64, f64),
 }
+
+/// The most that messages may take, in parts of what latency and bandwidth say.
+const MOST_TRANSFER: f64 = 2.0;
 
 /// What there is to do in an iteration.
 #[derive(Clone, Debug)]
 pub struct Workload {
+    configuration: Configuration,
     /// Spatial sides.
     sides: Vec<usize>,
     channels: usize,
@@ -54,9 +64,9 @@ pub struct Workload {
     distribute: Distribution,
     /// How many tiles there are, and the pixels of their windows; none if the network is exact.
     tiles: Option<(usize, f64)>,
-    model: ModelName,
-    /// Opened where its exchanges matter.
-    network: Arc<OnceLock<NetworkDenoiser>>,
+    /// What the jobs in both layouts take, opened where it matters.
+    replicated: Arc<OnceLock<Outlook>>,
+    sharded: Arc<OnceLock<Outlook>>,
 }
 
 /// The seconds of one iteration on the rank with the most to do.
@@ -64,6 +74,10 @@ pub struct Workload {
 pub struct Prediction {
     /// The whole of it.
     pub total: f64,
+    /// The least of what is possible, as far as that is known.
+    pub low: f64,
+    /// The most of it.
+    pub high: f64,
     /// The data term, with its messages.
     pub data: f64,
     /// The denoiser, with its messages.
@@ -72,6 +86,21 @@ pub struct Prediction {
     pub transfer: f64,
     /// What the rank sends.
     pub bytes_sent: f64,
+    /// What it holds, if it is a process of its own.
+    pub memory_bytes: Option<u64>,
+    /// Whether the same problem was measured side by side on as many ranks of a node.
+    pub has_own_contention: bool,
+}
+
+/// What the rank with the most to do computes, in pixels.
+#[derive(Clone, Copy, Debug)]
+struct Work {
+    /// Of all of its operators.
+    operators: f64,
+    /// Of the network.
+    denoised: f64,
+    /// Of the image.
+    rest: f64,
 }
 
 impl Workload {
@@ -87,13 +116,14 @@ impl Workload {
             None
         };
         Ok(Self {
+            configuration: configuration.clone(),
             sides: configuration.sides(),
             channels: problem.channels(),
             operators,
             distribute: configuration.distribute.unwrap_or_default(),
             tiles,
-            model: configuration.model.parse()?,
-            network: Arc::default(),
+            replicated: Arc::default(),
+            sharded: Arc::default(),
         })
     }
 
@@ -101,41 +131,104 @@ impl Workload {
         self.sides.iter().map(|side| *side as f64).product()
     }
 
-    /// The operators of the rank that has the most, and the pixels that the network computes on the rank that has the most.
-    fn most(&self, ranks: usize) -> Result<(f64, f64)> {
+    /// What the plan of the job says of so many ranks.
+    pub fn expect(&self, layout: Layout, ranks: usize) -> Result<Expected> {
+        let known = match layout {
+            Layout::Replicated => &self.replicated,
+            Layout::Sharded => &self.sharded,
+        };
+        if let Some(outlook) = known.get() {
+            return Ok(outlook.expect(ranks)?);
+        }
+        let mut configuration =
+            Configuration { layout: Some(layout), ..self.configuration.clone() };
+        if layout == Layout::Sharded {
+            (configuration.patch, configuration.overlap, configuration.batch) = (None, None, None);
+        }
+        let job = configuration.job(&Settings::default(), None)?.without("output").build()?;
+        let outlook = job.outlook(configuration.threads)?;
+        Ok(known.get_or_init(|| outlook).expect(ranks)?)
+    }
+
+    /// What the rank with the most to do computes.
+    fn most(&self, layout: Layout, ranks: usize) -> Result<Work> {
+        let (pixels, all) = (self.pixels(), self.operators.count as f64);
+        if layout == Layout::Sharded {
+            let shard = self.shard(layout, ranks)?;
+            // Every rank applies all operators to its shard, and those that see a neighbourhood to a border, too.
+            let area = match self.operators.reach {
+                Reach::Local(radius) => (shard.pixels() + shard.border(radius)).min(pixels),
+                Reach::Everywhere => shard.pixels(),
+            };
+            let (denoised, rest) = (shard.pixels(), shard.pixels());
+            return Ok(Work { operators: all * area, denoised, rest });
+        }
         let share = |count: usize| count.div_ceil(ranks) as f64;
-        let operators = self.operators.count;
+        let own = share(self.operators.count);
+        let whole = self.tiles.map_or(pixels, |(tiles, window)| tiles as f64 * window);
         let shared = match self.tiles {
             Some((tiles, window)) => share(tiles) * window,
-            None => self.shard(ranks)?.pixels(),
+            None if ranks == 1 => pixels,
+            None => self.shard(layout, ranks)?.pixels(),
         };
-        let all = self.tiles.map_or_else(|| self.pixels(), |(tiles, window)| tiles as f64 * window);
-        Ok(match self.distribute {
-            Distribution::Both => (share(operators), shared),
-            Distribution::Physics => (share(operators), all),
-            Distribution::Denoiser => (operators as f64, shared),
-        })
+        let (operators, denoised) = match self.distribute {
+            Distribution::Both => (own, shared),
+            Distribution::Physics => (own, whole),
+            Distribution::Denoiser => (all, shared),
+        };
+        Ok(Work { operators: operators * pixels, denoised, rest: pixels })
     }
 
     /// The largest part of the image on so many ranks, with the exchanges of the busiest.
-    fn shard(&self, ranks: usize) -> Result<Shard> {
-        let image = [&[1, self.channels], &self.sides[..]].concat();
-        let network = self.network()?;
-        let plan = network.cut(&image, &Shards::Auto, ranks)?;
-        Ok(Shard::new(&plan, &network.exchanges(&plan, network.pass(&plan)?)?))
-    }
-
-    fn network(&self) -> Result<&NetworkDenoiser> {
-        if let Some(network) = self.network.get() {
-            return Ok(network);
-        }
-        let model = self.model.open(self.channels, self.sides.len())?;
-        let network = NetworkDenoiser::new(model, EngineOptions::default())?;
-        Ok(self.network.get_or_init(|| network))
+    fn shard(&self, layout: Layout, ranks: usize) -> Result<Shard> {
+        let forecast = self.expect(layout, ranks)?.forecast;
+        let Some(plan) = &forecast.shards else {
+            return Err(Error::argument("network", "it is not exact, and the image has no parts"));
+        };
+        let exchanges: Vec<Exchanges> = forecast.ranks.iter().map(|rank| rank.exchanges).collect();
+        Ok(Shard::new(plan, &exchanges))
     }
 
     fn image_bytes(&self) -> f64 {
         4.0 * self.channels as f64 * self.pixels()
+    }
+
+    /// The messages of the data term and of the denoiser.
+    fn messages(&self, layout: Layout, traffic: &Traffic<'_>) -> Result<(Call, Call)> {
+        let (ranks, bytes) = (traffic.ranks, self.image_bytes());
+        if ranks == 1 {
+            return Ok((Call::default(), Call::default()));
+        }
+        if layout == Layout::Sharded {
+            let exchanges = self.shard(layout, ranks)?.exchanges();
+            let forecast = self.expect(layout, ranks)?.forecast;
+            let of_data = forecast
+                .ranks
+                .iter()
+                .map(|rank| rank.bytes_sent.saturating_sub(rank.exchanges.bytes_sent));
+            let of_data = of_data.max().unwrap_or(0);
+            let sum = match self.operators.reach {
+                // Once forward and once back.
+                Reach::Local(_) => {
+                    traffic.neighbours(Exchanges { rounds: 2, messages: 2, bytes_sent: of_data })
+                }
+                Reach::Everywhere => traffic.sums(of_data as f64, 2 * self.operators.count),
+            };
+            return Ok((sum, traffic.neighbours(exchanges)));
+        }
+        let sum = match self.distribute {
+            Distribution::Denoiser => Call::default(),
+            _ => traffic.ordered_sum(bytes, self.operators.count),
+        };
+        let join = match (self.distribute, self.tiles) {
+            (Distribution::Physics, _) => Call::default(),
+            (_, Some(_)) => traffic.assembly(bytes),
+            (_, None) => {
+                let exchanges = self.shard(layout, ranks)?.exchanges();
+                traffic.neighbours(exchanges) + traffic.assembly(bytes)
+            }
+        };
+        Ok((sum, join))
     }
 }
 
@@ -150,19 +243,27 @@ impl Costs {
         let communication = summary.transfer.unwrap_or(0.0) + summary.waiting.unwrap_or(0.0);
         // On one rank there is none; on more, its shares of the two are taken as those of the seconds.
         let computing = 1.0 - communication / (data + prior);
-        let (operators, denoised) = workload.most(ranks)?;
+        let layout = match summary.configuration.layout {
+            Some(Layout::Sharded) if ranks > 1 => Layout::Sharded,
+            _ => Layout::Replicated,
+        };
+        let work = workload.most(layout, ranks)?;
+        let total = summary.total;
         Ok(Self {
-            operator_per_pixel: data * computing / operators / workload.pixels(),
-            network_per_pixel: prior * computing / denoised,
-            rest_per_pixel: (summary.total.value - data - prior).max(0.0) / workload.pixels(),
+            operator_per_pixel: data * computing / work.operators,
+            network_per_pixel: prior * computing / work.denoised,
+            rest_per_pixel: (total.value - data - prior).max(0.0) / work.rest,
+            spread: (total.low / total.value, total.high / total.value),
         })
     }
 }
 
-/// The seconds of an iteration of `workload` on so many ranks of a cluster.
+/// The seconds of an iteration of `workload` on so many ranks of a cluster, whose ranks slow each other down as the cluster says, or
+/// else as measured.
 pub fn predict(
     workload: &Workload,
     costs: &Costs,
+    contention: &Contention,
     cluster: &Cluster,
     ranks: usize,
     layout: Layout,
@@ -173,107 +274,45 @@ pub fn predict(
             format!("{ranks}; {} has 1 to {}", cluster.name, cluster.most_ranks()),
         ));
     }
-    let slowdown = if ranks > 1 { cluster.slowdown } else { 1.0 } / cluster.speed;
-    let (pixels, bytes) = (workload.pixels(), workload.image_bytes());
-    let traffic = Traffic { cluster, ranks };
-    let all = workload.operators.count as f64;
-    let (data, sum, rest, denoised, join) = match layout {
-        Layout::Replicated => {
-            let (operators, denoised) = workload.most(ranks)?;
-            let sum = match workload.distribute {
-                Distribution::Denoiser => Call::default(),
-                _ => traffic.ordered_sum(bytes, workload.operators.count),
-            };
-            let join = match (workload.distribute, workload.tiles) {
-                (Distribution::Physics, _) => Call::default(),
-                (_, Some(_)) => traffic.assembly(bytes),
-                (_, None) => {
-                    traffic.neighbours(workload.shard(ranks)?.exchanges()) + traffic.assembly(bytes)
-                }
-            };
-            (operators * costs.operator_per_pixel * pixels, sum, pixels, denoised, join)
-        }
-        Layout::Sharded => {
-            let shard = workload.shard(ranks)?;
-            let (data, sum) = match workload.operators.reach {
-                // Every rank applies all operators to its shard and a border, once forward and once back.
-                Reach::Local(radius) => {
-                    let border = shard.border(radius);
-                    let area = (shard.pixels() + border).min(pixels);
-                    let bytes_sent = 2.0 * border * 4.0 * workload.channels as f64;
-                    let both = Exchanges { rounds: 2, messages: 2, bytes_sent: bytes_sent as u64 };
-                    (all * costs.operator_per_pixel * area, traffic.neighbours(both))
-                }
-                Reach::Everywhere => {
-                    let sum = traffic.all_reduce(4.0 * workload.operators.values as f64);
-                    (all * costs.operator_per_pixel * shard.pixels(), sum)
-                }
-            };
-            let join = traffic.neighbours(shard.exchanges());
-            (data, sum, shard.pixels(), shard.pixels(), join)
-        }
+    let here = cluster.ranks_on_node(ranks);
+    let found = contention.of_ranks(&workload.configuration, here);
+    let given = cluster.slowdown.filter(|_| ranks > 1).map(Slowdown::same);
+    let slowdown = given.unwrap_or(found.slowdown);
+    let worst = given.unwrap_or_else(|| contention.worst(here));
+    let best = given.unwrap_or(Slowdown::same(1.0));
+    let work = workload.most(layout, ranks)?;
+    let (sum, join) = workload.messages(layout, &Traffic { cluster, ranks })?;
+    let computed = |slowdown: Slowdown| {
+        [
+            work.operators * costs.operator_per_pixel * slowdown.data / cluster.speed,
+            work.denoised * costs.network_per_pixel * slowdown.prior / cluster.speed,
+            work.rest * costs.rest_per_pixel * slowdown.total / cluster.speed,
+        ]
     };
-    let rest = costs.rest_per_pixel * rest;
-    let denoised = costs.network_per_pixel * denoised;
-    let data = data * slowdown + sum.seconds;
-    let prior = denoised * slowdown + join.seconds;
+    let transfer = sum.seconds + join.seconds;
+    let [data, prior, rest] = computed(slowdown);
+    let total = data + prior + rest + transfer;
+    let bound = |slowdown: Slowdown, spread: f64, messages: f64| {
+        computed(slowdown).iter().sum::<f64>() * spread + messages * transfer
+    };
+    let expected = match workload.distribute {
+        Distribution::Both => workload.expect(layout, ranks).ok(),
+        _ => None,
+    };
+    let busiest = |expected: &Expected| {
+        expected.forecast.ranks.iter().map(|rank| rank.bytes_sent).max().unwrap_or(0) as f64
+    };
     Ok(Prediction {
-        total: data + prior + rest * slowdown,
-        data,
-        prior,
-        transfer: sum.seconds + join.seconds,
-        bytes_sent: sum.bytes + join.bytes,
+        total,
+        low: bound(best, costs.spread.0, 1.0).min(total),
+        high: bound(worst, costs.spread.1, MOST_TRANSFER).max(total),
+        data: data + sum.seconds,
+        prior: prior + join.seconds,
+        transfer,
+        bytes_sent: expected.as_ref().map_or(sum.bytes + join.bytes, busiest),
+        memory_bytes: expected.map(|expected| expected.rank_bytes),
+        has_own_contention: found.is_own || given.is_some(),
     })
-}
-
-/// A measured configuration with what the model says of it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Validation {
-    /// What was measured.
-    pub configuration: Configuration,
-    /// Seconds of an iteration, measured.
-    pub measured: f64,
-    /// Seconds of an iteration, predicted.
-    pub predicted: f64,
-}
-
-impl Validation {
-    /// How far the prediction is off, relative to the measurement.
-    #[must_use]
-    pub fn error(&self) -> f64 {
-        (self.predicted - self.measured).abs() / self.measured
-    }
-}
-
-/// Compares the model with all measured numbers of ranks that it did not get its costs from, on a machine with so
-/// many cores and links that cost what `link` says. Ranks that had to share a core are left out.
-pub fn validate(
-    rows: &[Row],
-    cores: usize,
-    link: impl Fn(Backend) -> Option<LinkSpeed>,
-) -> Result<Vec<Validation>> {
-    let measured: Vec<Summary> = reconstructions(rows);
-    let mut validations = Vec::new();
-    for summary in &measured {
-        let configuration = &summary.configuration;
-        let Some(source) = source(&measured, configuration) else { continue };
-        let Some(speed) = link(configuration.backend) else { continue };
-        let is_crowded = configuration.ranks * configuration.threads > cores;
-        if source.configuration == *configuration || is_crowded {
-            continue;
-        }
-        let cluster = Cluster::one_node("this machine", configuration.ranks, speed);
-        let costs = Costs::from_summary(source)?;
-        let workload = Workload::of(configuration)?;
-        let prediction =
-            predict(&workload, &costs, &cluster, configuration.ranks, Layout::Replicated)?;
-        validations.push(Validation {
-            configuration: configuration.clone(),
-            measured: summary.total.value,
-            predicted: prediction.total,
-        });
-    }
-    Ok(validations)
 }
 
 /// Predicted rows of all measured problems on a cluster, one per number of ranks and layout. The sizes are those that
@@ -282,33 +321,38 @@ pub fn predicted_rows(
     rows: &[Row],
     cluster: &Cluster,
     ranks: &[usize],
-    sizes: &[usize],
+    sizes: &[Size],
 ) -> Result<Vec<Row>> {
-    let measured = reconstructions(rows);
+    let summaries = summarise(rows);
+    let contention = Contention::of(&summaries);
+    let is_strong = |one: &&Summary| one.configuration.mode == Some(Mode::Strong);
+    let measured: Vec<Summary> = measured(&summaries).filter(is_strong).cloned().collect();
     let mut predicted = Vec::new();
     for summary in measured.iter().filter(|summary| {
         source(&measured, &summary.configuration).is_some_and(|source| source == *summary)
     }) {
         let costs = Costs::from_summary(summary)?;
         let Some(problem) = summary.configuration.problem else { continue };
-        let own = vec![summary.configuration.height];
-        for &size in if sizes.is_empty() { &own } else { sizes } {
+        let own = vec![Size::of_sides(summary.configuration.sides())];
+        for size in if sizes.is_empty() { &own } else { sizes } {
+            let sides = problem::sides(problem, size, 1)?;
             let configuration = Configuration {
                 backend: Backend::Mpi,
                 mode: Some(Mode::Strong),
-                ..summary.configuration.clone().with_sides(&problem::sides(problem, size, 1))
+                ..summary.configuration.clone().with_sides(&sides)
             };
             let workload = Workload::of(&configuration)?;
             // An image in shards has nothing that is whole on every rank, and a network that can be exact.
             let layouts: &[Layout] = match workload.distribute {
-                Distribution::Both if workload.shard(1).is_ok() => {
+                Distribution::Both if workload.expect(Layout::Sharded, 1).is_ok() => {
                     &[Layout::Replicated, Layout::Sharded]
                 }
                 _ => &[Layout::Replicated],
             };
             for &layout in layouts {
                 for &ranks in ranks {
-                    let prediction = predict(&workload, &costs, cluster, ranks, layout)?;
+                    let prediction =
+                        predict(&workload, &costs, &contention, cluster, ranks, layout)?;
                     let configuration =
                         Configuration { ranks, layout: Some(layout), ..configuration.clone() };
                     predicted.push(prediction.row(&configuration));
@@ -327,33 +371,42 @@ impl Prediction {
             data_seconds: Some(self.data),
             prior_seconds: Some(self.prior),
             transfer_seconds: Some(self.transfer),
+            low_seconds: Some(self.low),
+            high_seconds: Some(self.high),
             bytes_sent: Some(self.bytes_sent as u64),
+            predicted_bytes: self.memory_bytes,
             ..configuration.row(0, 0, self.total)
         }
     }
 }
 
-/// The measured reconstructions that a model can be made of.
-fn reconstructions(rows: &[Row]) -> Vec<Summary> {
-    let is_wanted = |summary: &Summary| {
+/// The measured reconstructions that share one problem among their ranks.
+fn measured(summaries: &[Summary]) -> impl Iterator<Item = &Summary> {
+    summaries.iter().filter(|summary| {
         let configuration = &summary.configuration;
         !summary.predicted
             && configuration.study == Study::Scaling
-            && configuration.mode == Some(Mode::Strong)
+            && matches!(configuration.mode, Some(Mode::Strong | Mode::Weak))
             && configuration.system == SYSTEM
-            && configuration.layout == Some(Layout::Replicated)
-    };
-    summarise(rows).into_iter().filter(is_wanted).collect()
+    })
 }
 
-/// The measurement that costs are taken from: the same on the fewest ranks, threads before processes.
+/// The measurement that costs are taken from: the same on the fewest ranks, a replicated image before parts, threads before
+/// processes.
 fn source<'a>(measured: &'a [Summary], configuration: &Configuration) -> Option<&'a Summary> {
-    let family =
-        |of: &Configuration| Configuration { ranks: 0, backend: Backend::Solo, ..of.clone() };
+    let family = |of: &Configuration| Configuration {
+        ranks: 0,
+        backend: Backend::Solo,
+        layout: None,
+        ..of.clone()
+    };
     measured
         .iter()
         .filter(|other| family(&other.configuration) == family(configuration))
-        .min_by_key(|other| (other.configuration.ranks, other.configuration.backend))
+        .min_by_key(|other| {
+            let of = &other.configuration;
+            (of.ranks, of.layout, of.backend)
+        })
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::row::tests::configuration;
+use crate::trial::LinkSpeed;
 
 fn fast() -> LinkSpeed {
     LinkSpeed { latency_seconds: 1e-12, bytes_per_second: 1e18 }
@@ -39,7 +40,8 @@ fn prediction(row: &Row, ranks: usize, layout: Layout, link: LinkSpeed) -> Predi
         Costs::from_summary(summary).expect("costs"),
         Workload::of(&summary.configuration).expect("a workload"),
     );
-    predict(&workload, &costs, &Cluster::one_node("many", 1024, link), ranks, layout)
+    let cluster = Cluster::one_node("many", 1024, link);
+    predict(&workload, &costs, &Contention::default(), &cluster, ranks, layout)
         .expect("a prediction")
 }
 
@@ -62,7 +64,9 @@ fn messages_of_whole_images_do_not_get_shorter_and_borders_do() {
     let transfer = |ranks, layout| prediction(&row, ranks, layout, slow).transfer;
     assert_eq!(transfer(1, Layout::Replicated), 0.0);
     assert!(transfer(64, Layout::Replicated) > 0.9 * transfer(8, Layout::Replicated));
-    assert!(transfer(64, Layout::Sharded) < 0.75 * transfer(4, Layout::Sharded));
+    // The sums of all ranks stay as long as they are.
+    let [few, many] = [4, 64].map(|ranks| transfer(ranks, Layout::Sharded));
+    assert!(many < few, "{many} and {few}");
     assert!(transfer(64, Layout::Sharded) < transfer(64, Layout::Replicated));
 }
 
@@ -91,7 +95,7 @@ fn a_measurement_that_is_as_predicted_has_no_error() {
 #[test]
 fn predicted_rows_say_so_and_can_be_of_other_sizes() {
     let cluster = Cluster::one_node("many", 64, fast());
-    let rows = predicted_rows(&[one_rank()], &cluster, &[1, 64], &[128]).expect("rows");
+    let rows = predicted_rows(&[one_rank()], &cluster, &[1, 64], &[128.into()]).expect("rows");
     assert_eq!(rows.len(), 4);
     assert!(
         rows.iter()
@@ -118,7 +122,9 @@ fn what_ranks_do_not_share_takes_as_long_on_any_number_of_them() {
         let costs = Costs::from_summary(summary).expect("costs");
         let workload = Workload::of(&summary.configuration).expect("a workload");
         let cluster = Cluster::one_node("many", 1024, link);
-        predict(&workload, &costs, &cluster, ranks, Layout::Replicated).expect("a prediction")
+        let none = Contention::default();
+        predict(&workload, &costs, &none, &cluster, ranks, Layout::Replicated)
+            .expect("a prediction")
     };
     for (distribute, data, prior) in [
         (Distribution::Both, 1.0, 2.0),
@@ -167,7 +173,7 @@ fn the_halos_of_a_shard_are_those_of_the_networks_layers() {
         let row = exact(one_rank());
         let configuration = row.configuration.with_sides(&sides);
         let workload = Workload::of(&configuration).expect("a workload");
-        workload.shard(4).expect("shards").exchanges()
+        workload.shard(Layout::Sharded, 4).expect("shards").exchanges()
     };
     // Two neighbours, at a distance of half the side: for each pixel of the cut 4 bytes of 4 + 17 × 64 channels at full
     // resolution, and half, a quarter and an eighth as many of 16 × 128, 16 × 256 and 8 × 512 below. The corners come twice.
@@ -176,4 +182,80 @@ fn the_halos_of_a_shard_are_those_of_the_networks_layers() {
     let corners = 4 * (4 + 17 * 64 + 16 * 128 + 16 * 256 + 8 * 512);
     let found = of([2304, 2304]);
     assert_eq!((found.bytes_sent, found.rounds), (2 * 1152 * per_pixel + corners, 2 * 58));
+}
+
+/// One rank's row on so many ranks, in another mode, with all seconds so many times longer.
+fn slower(mode: Mode, ranks: usize, rank: usize, factor: f64) -> Row {
+    let row = one_rank();
+    let configuration = Configuration { mode: Some(mode), ranks, ..row.configuration };
+    Row {
+        configuration,
+        rank,
+        total_seconds: row.total_seconds * factor,
+        data_seconds: row.data_seconds.map(|seconds| seconds * factor),
+        prior_seconds: row.prior_seconds.map(|seconds| seconds * factor),
+        ..row
+    }
+}
+
+#[test]
+fn what_was_measured_side_by_side_explains_two_slow_ranks() {
+    let alone = [slower(Mode::Strong, 1, 0, 1.0)];
+    let beside = [0, 1].map(|rank| slower(Mode::Contention, 2, rank, 1.25));
+    // Half of the operators and tiles, and all of the rest, on ranks that are as slow as side by side.
+    let shared = [0, 1].map(|rank| Row {
+        total_seconds: 1.25 * (4.0 + 4.0 + 1.0),
+        data_seconds: Some(1.25 * 4.0),
+        prior_seconds: Some(1.25 * 4.0),
+        ..slower(Mode::Strong, 2, rank, 1.0)
+    });
+    let without = [&alone[..], &shared].concat();
+    let with = [&alone[..], &shared, &beside].concat();
+    let validated = |rows: &[Row]| validate(rows, 2, |_| Some(fast())).expect("a validation");
+    let [blind] = &validated(&without)[..] else { panic!("one row") };
+    assert!((blind.error() - 0.2).abs() < 1e-6 && !blind.is_inside(), "{blind:?}");
+    assert_eq!(blind.unseen, [Unseen::Ranks, Unseen::Contention]);
+    let [seeing] = &validated(&with)[..] else { panic!("one row") };
+    assert!(seeing.error() < 1e-6 && seeing.is_inside(), "{seeing:?}");
+    assert_eq!(seeing.unseen, [Unseen::Ranks]);
+    // From none to the worst.
+    assert!(seeing.interval.0 < 9.0 + 1e-6 && seeing.interval.1 >= 1.25 * 9.0, "{seeing:?}");
+}
+
+#[test]
+fn a_slowdown_that_is_given_replaces_what_was_measured() {
+    let rows = [
+        slower(Mode::Strong, 1, 0, 1.0),
+        slower(Mode::Contention, 2, 0, 1.25),
+        slower(Mode::Contention, 2, 1, 1.25),
+    ];
+    let seconds = |slowdown: Option<f64>, ranks: usize| {
+        let cluster = Cluster { slowdown, ..Cluster::one_node("two", 2, fast()) };
+        predicted_rows(&rows, &cluster, &[ranks], &[]).expect("rows")[0].total_seconds
+    };
+    assert!((seconds(None, 2) - 1.25 * 9.0).abs() < 1e-6);
+    assert!((seconds(Some(2.0), 2) - 2.0 * 9.0).abs() < 1e-6);
+    assert!((seconds(None, 1) - 17.0).abs() < 1e-6, "one rank is slowed down by nobody");
+}
+
+#[test]
+fn other_sizes_and_wider_images_are_validated_too() {
+    let of = |mode: Mode, sides: [usize; 2], ranks: usize, seconds: f64| {
+        let row = slower(mode, ranks, 0, seconds / 17.0);
+        Row { configuration: row.configuration.clone().with_sides(&sides), ..row }
+    };
+    let rows = [
+        of(Mode::Strong, [64, 64], 1, 17.0),
+        of(Mode::Strong, [128, 128], 1, 80.0),
+        of(Mode::Weak, [64, 64], 1, 17.0),
+        of(Mode::Weak, [64, 128], 2, 18.0),
+    ];
+    let found = validate(&rows, 2, |_| Some(fast())).expect("a validation");
+    let unseen: Vec<String> = found.iter().map(Validation::unseen_words).collect();
+    assert_eq!(unseen, ["size", "ranks mode contention"], "{found:?}");
+    let folder = tempfile::tempdir().expect("a folder");
+    write_validation(folder.path(), &found).expect("written");
+    let text = std::fs::read_to_string(folder.path().join(VALIDATION)).expect("text");
+    assert_eq!(text.lines().count(), 3);
+    assert!(text.contains("deblur,drunet,128x128,strong,threads,replicated,32,1,1,80,"), "{text}");
 }

@@ -59,10 +59,9 @@ impl Traffic<'_> {
         Call { seconds: call.seconds + placing + self.agreement(), ..call }
     }
 
-    /// A sum of one array of `bytes` of each rank, on all ranks.
-    pub(super) fn all_reduce(&self, bytes: f64) -> Call {
-        let ranks = self.ranks as f64;
-        let call = self.to_all(2.0 * bytes * (ranks - 1.0) / ranks, 2);
+    /// Sums of measurements to which ranks send `bytes` each, and parts of which they get back, in so many rounds.
+    pub(super) fn sums(&self, bytes: f64, rounds: usize) -> Call {
+        let call = self.to_all(bytes, rounds);
         Call { seconds: call.seconds + self.agreement(), ..call }
     }
 
@@ -176,7 +175,7 @@ mod tests {
         assert_eq!(sum.seconds, 2.5);
         let tiles = traffic.assembly(1e9);
         assert_eq!((tiles.bytes, tiles.seconds), (0.5e9, 1.5));
-        assert_eq!(traffic.all_reduce(1e9).bytes, 1e9);
+        assert_eq!(traffic.sums(1e9, 2).bytes, 1e9);
     }
 
     #[test]
@@ -186,7 +185,7 @@ mod tests {
         for call in [
             traffic.ordered_sum(1e9, 8),
             traffic.assembly(1e9),
-            traffic.all_reduce(1e9),
+            traffic.sums(1e9, 2),
             traffic.neighbours(Exchanges { rounds: 2, messages: 2, bytes_sent: 1 << 30 }),
         ] {
             assert_eq!(call, Call::default());

@@ -14,6 +14,9 @@ pub(crate) fn everything() -> String {
     sample.memory();
     sample.batches();
     sample.comparison();
+    sample.contention();
+    sample.counts();
+    sample.overlaps();
     sample.text
 }
 
@@ -151,10 +154,18 @@ impl Sample {
                     ("pixels_computed", (computed as u64).to_string()),
                     ("pixels_kept", ((pixels / ranks as f64) as u64).to_string()),
                 ];
+                if repetition.is_none() {
+                    cells.push(("low_seconds", (0.9 * total).to_string()));
+                    cells.push(("high_seconds", (1.2 * total).to_string()));
+                }
                 if repetition.is_some() {
                     let decay = 0.5_f64.powi(iteration);
                     cells.extend([
                         ("peak_bytes", (2e8 + pixels * 180.0 / ranks as f64).round().to_string()),
+                        (
+                            "resident_bytes",
+                            (1.8e8 + pixels * 160.0 / ranks as f64).round().to_string(),
+                        ),
                         ("data_term", (pixels * (0.01 + decay)).to_string()),
                         ("relative_change", (0.3 * decay).to_string()),
                         ("psnr_db", (30.0 - 8.0 * decay).to_string()),
@@ -217,6 +228,7 @@ impl Sample {
                         ("rank", "0".into()),
                         ("total_seconds", seconds.to_string()),
                         ("peak_bytes", (130_000_000 + patch * patch * batch * 1450).to_string()),
+                        ("automatic_batch", "4".into()),
                     ]);
                 }
             }
@@ -226,23 +238,129 @@ impl Sample {
     fn comparison(&mut self) {
         for (system, slower) in [("haloscope", 1.0), ("deepinv", 4.1)] {
             for (problem, seconds) in [("deblur", 3.7), ("tomography-2d", 3.9)] {
-                for repetition in 0..3 {
-                    let seconds = seconds * slower * self.jitter(0.04);
+                for (ranks, backend) in
+                    [(1_i32, "solo"), (2, if slower > 1.0 { "torchrun" } else { "threads" })]
+                {
+                    for (repetition, iteration) in (0..9).map(|step| (step / 3, 1 + step % 3)) {
+                        let seconds = seconds * slower * self.jitter(0.04) / f64::from(ranks);
+                        let quality = 30.0 - 8.0 * 0.5_f64.powi(iteration);
+                        let peak: f64 = 1.2e9 * if slower > 1.0 { 1.7 } else { 1.0 };
+                        self.row(&vec![
+                            ("study", "compare".into()),
+                            ("predicted", "false".into()),
+                            ("system", system.into()),
+                            ("problem", problem.into()),
+                            ("backend", backend.into()),
+                            ("model", "drunet".into()),
+                            ("height", "1024".into()),
+                            ("width", "1024".into()),
+                            ("ranks", ranks.to_string()),
+                            ("threads", (2 / ranks).to_string()),
+                            ("repetition", repetition.to_string()),
+                            ("iteration", iteration.to_string()),
+                            ("rank", "0".into()),
+                            ("total_seconds", seconds.to_string()),
+                            ("peak_bytes", peak.round().to_string()),
+                            ("psnr_db", quality.to_string()),
+                        ]);
+                    }
+                }
+            }
+        }
+    }
+
+    fn contention(&mut self) {
+        for rank in 0..2 {
+            let factor = 1.1 * self.jitter(0.02);
+            self.row(&vec![
+                ("study", "scaling".into()),
+                ("predicted", "false".into()),
+                ("system", "haloscope".into()),
+                ("problem", "deblur".into()),
+                ("mode", "contention".into()),
+                ("backend", "threads".into()),
+                ("model", "drunet".into()),
+                ("height", "1024".into()),
+                ("width", "1024".into()),
+                ("patch", "128".into()),
+                ("overlap", "16".into()),
+                ("batch", "1".into()),
+                ("operators", "8".into()),
+                ("distribute", "both".into()),
+                ("layout", "replicated".into()),
+                ("ranks", "2".into()),
+                ("threads", "1".into()),
+                ("repetition", "0".into()),
+                ("iteration", "1".into()),
+                ("rank", rank.to_string()),
+                ("total_seconds", (3.8 * factor).to_string()),
+                ("data_seconds", (0.42 * factor).to_string()),
+                ("prior_seconds", (3.36 * factor).to_string()),
+            ]);
+        }
+    }
+
+    fn counts(&mut self) {
+        for (layout, bytes) in [("replicated", 48_000_000_u64), ("sharded", 6_000_000)] {
+            for ranks in [2_u64, 4, 8, 16, 32, 64] {
+                for rank in 0..ranks {
+                    let sent = if layout == "sharded" { bytes / ranks } else { bytes };
                     self.row(&vec![
-                        ("study", "compare".into()),
+                        ("study", "counts".into()),
                         ("predicted", "false".into()),
-                        ("system", system.into()),
-                        ("problem", problem.into()),
+                        ("system", "haloscope".into()),
+                        ("problem", "deblur".into()),
+                        ("mode", "strong".into()),
+                        ("backend", "threads".into()),
+                        ("model", "drunet:4-4-4-4:1".into()),
+                        ("height", "384".into()),
+                        ("width", "384".into()),
+                        ("operators", "8".into()),
+                        ("distribute", "both".into()),
+                        ("layout", layout.into()),
+                        ("ranks", ranks.to_string()),
+                        ("threads", "1".into()),
+                        ("repetition", "0".into()),
+                        ("iteration", "2".into()),
+                        ("rank", rank.to_string()),
+                        ("total_seconds", "0".into()),
+                        ("bytes_sent", (sent + rank).to_string()),
+                        ("predicted_bytes_sent", (sent + rank).to_string()),
+                        ("halo_rounds", "58".into()),
+                        ("predicted_halo_rounds", "58".into()),
+                        ("pixels_computed", (384 * 384 / ranks + rank % 2).to_string()),
+                    ]);
+                }
+            }
+        }
+    }
+
+    fn overlaps(&mut self) {
+        for (model, reach) in [("builtin:color", 18.0), ("dncnn", 9.0)] {
+            for level in ["0.02", "0.05", "0.1"] {
+                for overlap in [0_u32, 8, 16, 32, 64] {
+                    let level_factor: f64 = level.parse().expect("a number");
+                    let seam = 0.2 * level_factor * (-f64::from(overlap) / reach).exp();
+                    self.row(&vec![
+                        ("study", "overlap".into()),
+                        ("predicted", "false".into()),
+                        ("system", "haloscope".into()),
                         ("backend", "solo".into()),
-                        ("model", "drunet".into()),
-                        ("height", "1024".into()),
-                        ("width", "1024".into()),
+                        ("model", model.into()),
+                        ("height", "512".into()),
+                        ("width", "512".into()),
+                        ("patch", "128".into()),
+                        ("overlap", overlap.to_string()),
+                        ("level", level.into()),
                         ("ranks", "1".into()),
                         ("threads", "2".into()),
-                        ("repetition", repetition.to_string()),
-                        ("iteration", "1".into()),
+                        ("repetition", "0".into()),
                         ("rank", "0".into()),
-                        ("total_seconds", seconds.to_string()),
+                        ("total_seconds", "0.5".into()),
+                        ("seam_rms", seam.to_string()),
+                        ("seam_largest", (12.0 * seam).to_string()),
+                        ("psnr_db", (36.0 - 40.0 * level_factor - 20.0 * seam).to_string()),
+                        ("pixels_computed", ((512 + overlap) * (512 + overlap)).to_string()),
                     ]);
                 }
             }

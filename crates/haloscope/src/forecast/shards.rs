@@ -39,6 +39,9 @@ impl Workload<'_> {
         let mut flops = 0.0;
         let mut choice = None;
         let mut ranks = Vec::with_capacity(self.ranks);
+        // Parts of one kind cost the same.
+        let mut kinds = Vec::new();
+        let mut plans: Vec<NetworkShard> = Vec::new();
         for (rank, variation) in self.variation_sent(shards).into_iter().enumerate() {
             let is_idle = rank >= shards.count();
             let region =
@@ -51,9 +54,17 @@ impl Workload<'_> {
             let elements = self.image[0] * self.image[1] * own;
             let mut denoised = None;
             if let Some(network) = network {
-                let planned =
-                    if is_idle { None } else { Some(network.denoiser.shard(shards, rank, pass)?) };
-                let planned = planned.as_ref();
+                let mut planned = None;
+                if !is_idle {
+                    let kind = shards.kind(rank);
+                    let known = kinds.iter().position(|other| *other == kind);
+                    let index = known.unwrap_or(kinds.len());
+                    if known.is_none() {
+                        kinds.push(kind);
+                        plans.push(network.denoiser.shard(shards, rank, pass)?);
+                    }
+                    planned = plans.get(index);
+                }
                 flops += planned.map_or(0.0, NetworkShard::flops);
                 choice = Some(Choice {
                     tiling: Tiling::new(Strategy::Exact),

@@ -3,7 +3,7 @@
 // A view has the configurations and curves that the filters leave, and what the reader chose to look at. A chart
 // that has nothing to show is null, and then the page has no card for it.
 
-const PREDICTED = "Hollow and dashed: predicted by the model, not measured.";
+const PREDICTED = "Hollow and dashed: predicted by the model, not measured; bands are what the prediction allows for.";
 
 const EFFICIENCIES = [
   ["efficiency", "parallel"], ["normalised", "work-normalised"], ["balance", "load balance"],
@@ -18,12 +18,14 @@ const EFFICIENCY_WORDS = {
 
 /** A chart's sections, in the order of the page. */
 const SECTIONS = [
-  { title: "Scaling", charts: [speedupChart, efficiencyChart, secondsChart, weakChart] },
-  { title: "Inside a curve", charts: [componentChart, timeChart, loadChart, trafficChart], chooses: "curve" },
+  { title: "Scaling", charts: [speedupChart, efficiencyChart, secondsChart, weakChart, contentionChart] },
+  { title: "Inside a curve", charts: [componentChart, timeChart, loadChart, trafficChart, stepsChart], chooses: "curve" },
+  { title: "Messages that were counted", charts: [countsChart, balanceChart] },
   { title: "Memory", charts: [memoryChart, widthTimeChart] },
   { title: "Batches", charts: [throughputChart, batchMemoryChart] },
-  { title: "Comparison", charts: [compareChart] },
-  { title: "Convergence", charts: [convergenceChart] },
+  { title: "Tiles", charts: [overlapChart, overlapQualityChart] },
+  { title: "Comparison", charts: [compareChart, compareMemoryChart] },
+  { title: "Convergence", charts: [convergenceChart, psnrTimeChart] },
 ];
 
 function speedupChart(view) {
@@ -85,7 +87,7 @@ function pointSeries(curve, field) {
     return shown.length === 0 ? [] : [{
       name: curve.label, color: curve.color, symbol: curve.symbol, isPredicted,
       points: shown.map((one) => [one.ranks, one[field]]),
-      whiskers: isPredicted ? [] : shown.flatMap((one) => whisker(one, field)),
+      whiskers: shown.flatMap((one) => whisker(one, field)),
       hover: shown.map((one) => () => hoverOfPoint(curve, one)),
     }];
   };
@@ -94,9 +96,10 @@ function pointSeries(curve, field) {
 
 /** From the slowest repetition to the fastest, on the scale of the field. */
 function whisker(one, field) {
-  if (one.repetitions < 2 || !["speedup", "efficiency", "seconds"].includes(field)) return [];
+  const ends = one.predicted ? one.allowed : one.repetitions < 2 ? null : [one.low, one.high];
+  if (!ends || !["speedup", "efficiency", "seconds"].includes(field)) return [];
   const at = (seconds) => field === "seconds" ? seconds : one[field] * one.seconds / seconds;
-  return [[one.ranks, at(one.low), at(one.high)]];
+  return [[one.ranks, at(ends[0]), at(ends[1])]];
 }
 
 function hoverOfPoint(curve, one) {
@@ -105,6 +108,7 @@ function hoverOfPoint(curve, one) {
     pairs: [
       ["ranks", format.count(one.ranks)],
       ["iteration", show(one.seconds, format.seconds)],
+      one.allowed && ["allowed for", `${format.seconds(one.allowed[0])} to ${format.seconds(one.allowed[1])}`],
       one.repetitions > 1 && ["repetitions", `${one.repetitions}: ${format.seconds(one.low)} to ${format.seconds(one.high)}`],
       ["speedup", show(one.speedup, format.times)],
       ["efficiency", show(one.efficiency, format.percent)],
@@ -215,7 +219,7 @@ function pairsOf(parts) {
 }
 
 function memoryChart(view) {
-  const groups = byColor(view, "memory", ["model"], ["run", "system", "height", "threads", "batch"]);
+  const groups = byColor(view, "memory", ["model", "budget"], ["run", "system", "height", "threads", "batch"]);
   const notes = [];
   const series = groups.flatMap(({ label, color, symbol, members }) => {
     const line = (field, isPredicted) => {
@@ -251,7 +255,7 @@ function hoverOfMemory(label, one) {
 }
 
 function widthTimeChart(view) {
-  const groups = byColor(view, "memory", ["model"], ["run", "system", "height", "threads", "batch"]);
+  const groups = byColor(view, "memory", ["model", "budget"], ["run", "system", "height", "threads", "batch"]);
   const series = groups.flatMap(({ label, color, symbol, members }) => {
     const shown = members.filter((one) => one.seconds > 0 && !one.predicted);
     return shown.length === 0 ? [] : [{
@@ -284,16 +288,22 @@ function batchMemoryChart(view) {
 }
 
 function batchChart(view, { value, label, ...chart }) {
-  const groups = byColor(view, "batch", ["patch"], ["run", "system", "model", "size", "ranks", "threads", "overlap"]);
+  const groups = byColor(view, "batch", ["model", "patch"], ["run", "system", "size", "ranks", "threads", "overlap"]);
   const series = groups.flatMap(({ label: name, color, symbol, members }) => {
     const sorted = members.filter((one) => value(one) !== null).sort((a, b) => a.batch - b.batch);
+    const automatic = sorted.filter((one) => one.automaticBatch === one.batch);
     return sorted.length === 0 ? [] : [{
       name, color, symbol, points: sorted.map((one) => [one.batch, value(one)]),
       hover: sorted.map((one) => () => hoverOfBatch(name, one)),
-    }];
+    }, ...(automatic.length === 0 ? [] : [{
+      name, color, symbol: "emptyCircle", isMark: true, points: automatic.map((one) => [one.batch, value(one)]),
+      hover: automatic.map((one) => () => hoverOfBatch(name, one)),
+    }])];
   });
-  return series.length === 0 ? null
-    : { ...chart, x: { name: "batch", log: 2 }, y: { min: 0, label }, series };
+  return series.length === 0 ? null : {
+    ...chart, x: { name: "batch", log: 2 }, y: { min: 0, label }, series,
+    notes: [series.some(({ isMark }) => isMark) && "Rings: the batch that is taken if nobody says one."],
+  };
 }
 
 /** The study denoises one image, cut into patches of its own pixels. */
@@ -323,7 +333,7 @@ function compareChart(view) {
   const members = view.configurations.filter(({ study, seconds }) => study === "compare" && seconds > 0);
   if (members.length === 0) return null;
   const label = labeller(view.all.filter(({ study }) => study === "compare"), ["problem", "size"],
-    ["run", "model", "backend", "patch", "batch", "ranks", "threads"]);
+    ["run", "model", "patch", "ranks"]);
   const cases = [...groupBy(members, label).entries()];
   const systems = [...new Set(view.all.filter(({ study }) => study === "compare").map(({ system }) => system))];
   const find = ([, group], system) => group.find((one) => one.system === system);

@@ -37,7 +37,7 @@ class Card {
     this.plot ??= echarts.init(this.canvas);
     this.width = this.canvas.clientWidth;
     this.plot.setOption(optionsOf(chart, this.hidden, this.width), { notMerge: true });
-    const shown = (chart.series ?? chart.bars).filter(({ name, line }) => !line && !this.hidden.has(name));
+    const shown = (chart.series ?? chart.bars).filter(({ name, line, isMark }) => !line && !isMark && !this.hidden.has(name));
     this.element.dataset.points = String(sum(shown.map(({ points, values }) => (points ?? known(values)).length)) ?? 0);
   }
 
@@ -140,7 +140,7 @@ function lineOptions(chart, series, isNarrow) {
   // The axes are those of all series, so that hiding one does not move the others.
   const along = (axis) => chart.series.flatMap(({ points }) => points.map((point) => point[axis]));
   return {
-    xAxis: axisOf({ ...chart.x, label: format.count }, along(0), isNarrow),
+    xAxis: axisOf({ ...chart.x, label: chart.x.label ?? format.count }, along(0), isNarrow),
     yAxis: axisOf(chart.y, along(1), isNarrow),
     series: series.flatMap((one) => [...whiskerSeries(one), lineSeries(one, chart.series.indexOf(one), isHeavy)]),
   };
@@ -154,6 +154,12 @@ function lineSeries(one, index, isHeavy) {
     };
   }
   const shade = color(one.color);
+  if (one.isMark) {
+    return {
+      id: String(index), name: one.name, type: "scatter", data: one.points, z: 4, clip: false, symbol: "circle", symbolSize: 20,
+      itemStyle: { color: "transparent", borderColor: shade, borderWidth: 2 },
+    };
+  }
   return {
     id: String(index), name: one.name, type: "line", data: one.points, z: one.isPredicted ? 2 : 3, clip: false,
     symbol: one.symbol, symbolSize: isHeavy ? 6 : one.isPredicted ? 8 : 9, showAllSymbol: true,

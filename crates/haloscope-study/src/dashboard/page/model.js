@@ -11,7 +11,7 @@ const ACTIVITIES = ["computing", "transfer", "waiting"];
 const PARTS = [...COMPONENTS, ...ACTIVITIES];
 
 const SETTINGS = ["run", "study", "predicted", "system", "problem", "mode", "backend", "model", "height", "width",
-  "depth", "patch", "overlap", "batch", "operators", "distribute", "layout", "device", "tiling", "ranks",
+  "depth", "patch", "overlap", "batch", "budget", "level", "operators", "distribute", "layout", "device", "tiling", "ranks",
   "threads"];
 
 // The settings that all points of a curve share. Weak scaling grows the problem with the ranks.
@@ -133,6 +133,13 @@ function measure(rows) {
     peak: largest(rows.map((row) => row.peak_bytes)),
     predictedPeak: largest(rows.map((row) => row.predicted_bytes)),
     psnr: lastOf(rows, "psnr_db"),
+    // What a prediction allows for.
+    allowed: rows[0].low_seconds === null ? null : [rows[0].low_seconds, rows[0].high_seconds],
+    foretoldBytes: sum(rows.filter((row) => row.iteration === rows[0].iteration && row.repetition === rows[0].repetition)
+      .map((row) => row.predicted_bytes_sent)),
+    automaticBatch: lastOf(rows, "automatic_batch"),
+    seamRms: lastOf(rows, "seam_rms"),
+    seamLargest: lastOf(rows, "seam_largest"),
     ofRanks: ranks,
   };
 }
@@ -201,7 +208,7 @@ function lastOf(rows, field) {
  * measured ones, and predicted ones against predicted ones where there are any.
  */
 function curvesOf(configurations) {
-  const scaling = configurations.filter(({ study }) => study === "scaling");
+  const scaling = configurations.filter(({ study, mode }) => study === "scaling" && mode !== "contention");
   const isWeak = ({ mode }) => mode === "weak";
   const groups = [
     ...groupBy(scaling.filter((one) => !isWeak(one)), keyBy(OF_STRONG_CURVE)).values(),
