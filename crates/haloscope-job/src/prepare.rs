@@ -191,6 +191,9 @@ impl Acquired {
         for scan in made.iter().filter_map(Recipe::scan) {
             scan.normalise(&of_physics)?;
         }
+        for recipe in &*made {
+            recipe.share(&of_physics)?;
+        }
         let factory = Factory::new(made.len(), move |index, _, _| made[index].make());
         let physics = distribute(factory, &of_physics)?;
         let mut data = acquire(ctx, job, &mut layout, &physics)?;

@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 use haloscope::physics::{Padding, Physics};
 use haloscope::{Array, Error, Result};
+use haloscope_comm::Context;
 use ndarray::Axis;
 
 use super::beam::{Beam, Measured, Scan};
@@ -102,6 +103,12 @@ pub(crate) trait Single: Send + Sync + fmt::Debug {
     /// The operator.
     fn make(&self, image: &[usize]) -> Result<Arc<dyn Physics>> {
         self.draft(image)
+    }
+
+    /// Finds what is the same for several operators and takes long, before any of them is made; all ranks call it.
+    fn share(&self, ctx: &Context, image: &[usize]) -> Result<()> {
+        let _ = (ctx, image);
+        Ok(())
     }
 
     /// The operator for who has this part of the image, a range for each spatial axis.
@@ -311,6 +318,11 @@ impl Recipe {
     /// The operator.
     pub(crate) fn make(&self) -> Result<Arc<dyn Physics>> {
         self.single.make(&self.image).map_err(|error| self.locate(error))
+    }
+
+    /// Finds what is the same for several operators and takes long, before any of them is made; all ranks call it.
+    pub(crate) fn share(&self, ctx: &Context) -> Result<()> {
+        self.single.share(ctx, &self.image).map_err(|error| self.locate(error))
     }
 
     /// The operator up to a factor, without long calculations.

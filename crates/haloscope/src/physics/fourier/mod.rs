@@ -12,14 +12,18 @@ mod coverage;
 mod hermitian;
 mod planes;
 mod sampled;
+mod spiral;
 mod trajectory;
 mod visibilities;
 mod weighting;
 
 pub use calibration::Calibration;
 pub use cartesian::Cartesian;
+#[cfg(feature = "hdf5")]
+pub(crate) use centred::Centred;
 pub use coils::birdcage;
 pub use coverage::Coverage;
+pub use spiral::Spiral;
 pub use trajectory::{Trajectory, radial};
 pub use visibilities::Visibilities;
 pub use weighting::Weighting;
