@@ -76,6 +76,11 @@ pub(crate) trait Kind: Send + Sync + fmt::Debug {
         true
     }
 
+    /// Whether images of two channels are complex: the real and the imaginary part.
+    fn is_complex(&self) -> bool {
+        false
+    }
+
     /// Whether all of its operators have parts of one file of measurements.
     fn shares_file(&self) -> bool {
         self.beam().is_some()
@@ -163,6 +168,11 @@ pub(crate) trait Single: Send + Sync + fmt::Debug {
         true
     }
 
+    /// Whether the adjoint of all measurements can be looked at in place of the image, and what it is called.
+    fn adjoint_shows(&self) -> Option<&'static str> {
+        None
+    }
+
     /// The views that it measures, of those of its file.
     fn views(&self) -> Option<Vec<usize>> {
         None
@@ -244,6 +254,11 @@ impl Entry {
     /// Whether its measurements are pixels in the units of the image, and not frequencies.
     pub(crate) fn measures_pixels(&self) -> bool {
         self.kind.measures_pixels()
+    }
+
+    /// Whether images of two channels are complex: the real and the imaginary part.
+    pub(crate) fn is_complex(&self) -> bool {
+        self.kind.is_complex()
     }
 
     /// Whether its operators are groups of views, which share a file.
@@ -369,6 +384,11 @@ impl Recipe {
     /// Whether its measurement can be looked at in place of the image.
     pub(crate) fn looks_like_image(&self) -> bool {
         self.single.looks_like_image()
+    }
+
+    /// Whether the adjoint of all measurements can be looked at in place of the image, and what it is called.
+    pub(crate) fn adjoint_shows(&self) -> Option<&'static str> {
+        self.single.adjoint_shows()
     }
 
     /// Its part of what its file has.

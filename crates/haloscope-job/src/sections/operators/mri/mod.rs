@@ -90,6 +90,10 @@ impl Kind for Coils {
         false
     }
 
+    fn is_complex(&self) -> bool {
+        self.is_complex
+    }
+
     fn files(&self) -> Vec<PathBuf> {
         let mut files = self.sensitivities.files().to_vec();
         files.extend(match &self.frequencies {
@@ -176,6 +180,16 @@ impl Single for Coil {
 
     fn looks_like_image(&self) -> bool {
         false
+    }
+
+    fn adjoint_shows(&self) -> Option<&'static str> {
+        match &self.scan.frequencies {
+            // The coils' squares sum to 1, unless they are files.
+            _ if matches!(self.scan.sensitivities, Sensitivities::Files(_)) => None,
+            Frequencies::Grid(_) => Some("zero-filled"),
+            Frequencies::Anywhere { density: Some(_), .. } => Some("density-compensated adjoint"),
+            Frequencies::Anywhere { density: None, .. } => None,
+        }
     }
 
     fn suited(&self, measured: Array) -> Array {

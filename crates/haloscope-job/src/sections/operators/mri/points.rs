@@ -162,12 +162,39 @@ impl Densities {
         if ctx.process_size() == ctx.size() {
             return Ok(());
         }
+        self.receive(ctx, image, made)
+    }
+
+    /// Takes the weights that the first rank has; all ranks call it.
+    fn receive(&self, ctx: &Context, image: &[usize], made: Option<Arc<Vec<f64>>>) -> Result<()> {
         let mut count = [made.as_ref().map_or(0, |made| made.len() as u64)];
         ctx.comm().broadcast(0, &mut count)?;
         let mut weights = made.map_or_else(|| vec![0.0; count[0] as usize], |made| made.to_vec());
         ctx.comm().broadcast(0, &mut weights)?;
         let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *found = Some((image[1..].to_vec(), Arc::new(weights)));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_get_the_weights_of_the_first_rank() -> Result<()> {
+        let points = Points::Radial { spokes: 7, samples: None };
+        let image = [1, 12, 10];
+        let all = Context::threads(3, |ctx| {
+            // Each has its own, as in processes.
+            let own = Densities::default();
+            let made = agree_on_root(ctx, || own.get(&image, &points.read(&image)?))?;
+            own.receive(ctx, &image, made)?;
+            // What is there is not found again: these points would have others.
+            own.get(&image, &[])
+        })?;
+        let expected = Trajectory::density(&image[1..], &points.read(&image)?)?;
+        assert!(all.iter().all(|weights| **weights == expected));
         Ok(())
     }
 }

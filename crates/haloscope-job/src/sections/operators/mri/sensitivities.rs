@@ -151,8 +151,15 @@ impl Estimate {
         if ctx.process_size() == ctx.size() {
             return Ok(());
         }
-        let mut maps =
-            made.map_or_else(|| vec![Array::zeros(shape); self.files.len()], |made| made.to_vec());
+        self.receive(ctx, &shape, made)
+    }
+
+    /// Takes the maps that the first rank has; all ranks call it.
+    fn receive(&self, ctx: &Context, shape: &[usize], made: Option<Arc<Vec<Array>>>) -> Result<()> {
+        let mut maps = made.map_or_else(
+            || vec![Array::zeros(shape.to_vec()); self.files.len()],
+            |made| made.to_vec(),
+        );
         for map in &mut maps {
             crate::acquire::broadcast(ctx, map)?;
         }
@@ -168,4 +175,27 @@ fn as_parts() -> ReadOptions {
 /// The real and the imaginary parts in a file: (2, spatial…).
 fn parts(path: &Path) -> Result<Array> {
     Ok(io::read(path, &as_parts())?.array.index_axis_move(Axis(0), 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_get_the_maps_of_the_first_rank() -> Result<()> {
+        let shape = [2, 6, 5];
+        let maps = Arc::new(vec![
+            Array::from_shape_fn(shape.to_vec(), |at| (at[0] + 3 * at[1] * at[2]) as f32),
+            Array::ones(shape.to_vec()),
+        ]);
+        let all = Context::threads(3, |ctx| {
+            let files = vec![PathBuf::from("absent-0.npy"), PathBuf::from("absent-1.npy")];
+            let own = Estimate { files, width: None, maps: Arc::default() };
+            own.receive(ctx, &shape, ctx.is_root().then(|| maps.clone()))?;
+            // What is there is not estimated again: the files are absent.
+            own.get()
+        })?;
+        assert!(all.iter().all(|found| *found == maps));
+        Ok(())
+    }
 }
