@@ -191,7 +191,7 @@ impl Lines {
     }
 
     /// An error in a line.
-    pub(super) fn damaged(&self, line: usize, reason: String) -> Error {
+    pub(super) fn damaged(&self, line: usize, reason: impl std::fmt::Display) -> Error {
         Error::Content { file: self.name.clone(), reason: format!("line {line}: {reason}") }
     }
 

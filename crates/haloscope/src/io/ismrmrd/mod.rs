@@ -257,21 +257,19 @@ impl Sorter<'_> {
             let (Some(begin), Some(row), Some(plane)) = (begin, row(0, y), row(1, z)) else {
                 return Err(self.outside(line));
             };
-            if begin + kept.len() > x {
+            // Lines for calibration may be shorter than those of the image.
+            if begin + kept.len() > x || wide.is_some_and(|wide| kept.len() != wide) {
                 return Err(self.outside(line));
             }
             let at = (plane * y + row) * columns;
             let samples = self.lines.samples(line)?;
             for (sum, samples) in grid.sums.iter_mut().zip(samples.chunks_exact(kept.len())) {
-                match &transforms {
-                    Some(transforms) => {
-                        let narrow = narrowed(samples, transforms, columns);
-                        sum[at..].iter_mut().zip(narrow).for_each(|(sum, value)| *sum += value);
-                    }
-                    None => {
-                        let to = sum[at + begin..].iter_mut();
-                        to.zip(samples).for_each(|(sum, value)| *sum += value);
-                    }
+                if let Some(transforms) = &transforms {
+                    let narrow = narrowed(samples, transforms, columns);
+                    sum[at..].iter_mut().zip(narrow).for_each(|(sum, value)| *sum += value);
+                } else {
+                    let to = sum[at + begin..].iter_mut();
+                    to.zip(samples).for_each(|(sum, value)| *sum += value);
                 }
             }
             let range =
