@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 _Floats = npt.NDArray[np.float32]
+_Numbers = npt.NDArray[np.float64]
+_Complex = npt.NDArray[np.complex128]
 _T = TypeVar("_T")
 
 def command(program: Sequence[str], arguments: Sequence[str]) -> int: ...
@@ -20,6 +22,28 @@ def launch(
     body: Callable[[Context], _T], ranks: int, seed: int, threads: int | None, deadline: float
 ) -> list[_T]: ...
 def add_noise(measurement: _Floats, kind: str, first: float, second: float, seed: int) -> _Floats: ...
+def cartesian(shape: Sequence[int], coil: _Floats | None, mask: _Floats | None) -> Operator: ...
+def trajectory(
+    shape: Sequence[int], coil: _Floats | None, points: _Numbers, density: _Numbers | None, accuracy: float
+) -> Operator: ...
+def visibilities(
+    shape: Sequence[int],
+    uvw: _Numbers,
+    cell: float,
+    weights: _Numbers | None,
+    beam: _Floats | None,
+    accuracy: float,
+) -> Operator: ...
+def density(sides: Sequence[int], points: _Numbers) -> _Numbers: ...
+def radial_points(spokes: int, samples: int, first: float) -> _Numbers: ...
+def spiral_points(
+    sides: Sequence[int], interleaves: int, samples: int | None, turns: float | None, power: float, is_golden: bool
+) -> _Numbers: ...
+def birdcage_map(sides: Sequence[int], coils: int, coil: int) -> _Floats: ...
+def sensitivities(
+    measured: Sequence[_Floats], width: int | None, kernel: int | None, threshold: float, crop: float
+) -> list[_Floats]: ...
+def read_ismrmrd(path: str | os.PathLike[str], group: str, slice: int, keeps_oversampling: bool) -> RawScan: ...
 def random_mask(shape: Sequence[int], missing: float, seed: int) -> _Floats: ...
 def read(
     path: str | os.PathLike[str],
@@ -102,6 +126,31 @@ class Context:
     def abort(self, reason: str) -> None: ...
     def statistics(self) -> dict[str, float]: ...
     def close(self) -> None: ...
+
+@final
+class Nufft:
+    def __new__(cls, sides: Sequence[int], points: _Numbers, accuracy: float) -> Nufft: ...
+    @property
+    def sides(self) -> list[int]: ...
+    @property
+    def samples(self) -> int: ...
+    def forward(self, image: _Complex) -> _Complex: ...
+    def adjoint(self, samples: _Complex) -> _Complex: ...
+
+@final
+class RawScan:
+    @property
+    def coils(self) -> list[_Floats]: ...
+    @property
+    def mask(self) -> _Floats | None: ...
+    @property
+    def points(self) -> _Numbers | None: ...
+    @property
+    def sides(self) -> list[int]: ...
+    @property
+    def calibration(self) -> list[_Floats] | None: ...
+    @property
+    def noise(self) -> float | None: ...
 
 @final
 class Operator:
@@ -325,13 +374,18 @@ __all__ = [
     "Fidelity",
     "Job",
     "Measurements",
+    "Nufft",
     "Operator",
+    "RawScan",
     "Snapshot",
     "Stack",
     "Stop",
     "add_noise",
     "address",
+    "birdcage_map",
+    "cartesian",
     "command",
+    "density",
     "estimate_noise",
     "fidelity_gradient",
     "fidelity_prox",
@@ -346,12 +400,18 @@ __all__ = [
     "method_keys",
     "metric",
     "plan",
+    "radial_points",
     "random_mask",
     "read",
+    "read_ismrmrd",
     "read_scan",
     "read_shape",
     "run_solver",
+    "sensitivities",
     "set_num_threads",
     "shepp_logan",
+    "spiral_points",
+    "trajectory",
+    "visibilities",
     "write",
 ]

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from . import _haloscope
 from ._arrays import ArrayLike, Floats, as_input
 from ._errors import ArgumentError
 
-__all__ = ["Scan", "phantom", "read", "read_scan", "write"]
+__all__ = ["RawScan", "Scan", "phantom", "read", "read_ismrmrd", "read_scan", "write"]
 
 
 def read(
@@ -109,6 +110,51 @@ def read_scan(path: str | os.PathLike[str]) -> Scan:
     found = _haloscope.read_scan(os.fspath(path))
     angles = [float(np.degrees(angle)) for angle in found["angles"]]
     return Scan(found["projections"], found["white"], found["dark"], found["line_integrals"], angles)
+
+
+@dataclass(frozen=True)
+class RawScan:
+    """A slice or volume of an ISMRMRD file: what each coil measured, and where.
+
+    >>> import haloscope
+    >>> haloscope.io.RawScan.__doc__.splitlines()[0]
+    'A slice or volume of an ISMRMRD file: what each coil measured, and where.'
+    """
+
+    #: Complex, (coil, ky, kx) or (coil, kz, ky, kx) with frequency 0 in the middle and zeros where nothing was measured; (coil, sample)
+    #: of scans along trajectories.
+    coils: npt.NDArray[np.complex64]
+    #: 1 where a frequency was measured; none of scans along trajectories.
+    mask: Floats | None
+    #: (sample, side) in radians for each pixel; none of scans on grids.
+    points: npt.NDArray[np.float64] | None
+    #: The sides of the image.
+    sides: tuple[int, ...]
+    #: Like ``coils``, of lines for calibration alone, if there are some.
+    calibration: npt.NDArray[np.complex64] | None
+    #: The standard deviation of real and imaginary parts in scans of noise, if there are some.
+    noise: float | None
+
+
+def read_ismrmrd(
+    path: str | os.PathLike[str], *, group: str = "dataset", slice: int = 0, keep_oversampling: bool = False  # noqa: A002
+) -> RawScan:
+    """An MRI scan in a file of ISMRMRD: lines are sorted, averaged and brought to the field of view of the image.
+
+    >>> import haloscope
+    >>> haloscope.io.read_ismrmrd("absent.h5")
+    Traceback (most recent call last):
+    ...
+    haloscope.FileError: absent.h5: No such file or directory (os error 2)
+    """
+    found = _haloscope.read_ismrmrd(os.fspath(path), group, slice, keep_oversampling)
+
+    def whole(coils: list[Floats]) -> npt.NDArray[np.complex64]:
+        return np.stack([part[0] + np.complex64(1j) * part[1] for part in coils])
+
+    calibration = None if found.calibration is None else whole(found.calibration)
+    mask = None if found.mask is None else found.mask[0]
+    return RawScan(whole(found.coils), mask, found.points, tuple(found.sides), calibration, found.noise)
 
 
 class phantom:  # noqa: N801  (a namespace)

@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     file: Option<PathBuf>,
 
     /// Measured data to write the job for: an image, frames, a sinogram, projections (in one file, one file for each view, a
-    /// folder or a pattern), or an HDF5 scan. Shapes, angles, units, noise and rotation centre are filled in from the data
+    /// folder or a pattern), an HDF5 scan, or for mri a file of ISMRMRD. Shapes, angles, units, noise and rotation centre are filled in from the data
     #[arg(long, value_name = "DATA", num_args = 1.., conflicts_with = "size")]
     from: Vec<PathBuf>,
 
@@ -37,6 +37,10 @@ pub(crate) struct Arguments {
     /// data or guessed
     #[arg(long, value_name = "FILE", requires = "from")]
     angles: Option<PathBuf>,
+
+    /// Slice of an MRI scan, counted from 0
+    #[arg(long, value_name = "N", requires = "from")]
+    slice: Option<usize>,
 
     /// Number of pixels along each side of the simulated image
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..=16_384))]
@@ -74,6 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
             paths: &arguments.from,
             entry: arguments.entry.as_deref(),
             angles: arguments.angles.as_deref(),
+            slice: arguments.slice,
         };
         let drafted = draft(problem, &input, &path, model, arguments.force);
         // What a job file calls `entry` is an option here.

@@ -29,6 +29,10 @@ fn the_bits_are_the_same_on_any_number_of_ranks() {
         ("shepp-logan", "kind = 'mri'\ncoils = 4\nacceleration = 2\ncalibration = 0.2"),
         ("shepp-logan", "kind = 'mri-trajectory'\ncoils = 3\nspokes = 20\ndensity = true"),
         (
+            "shepp-logan",
+            "kind = 'mri-trajectory'\ncoils = 2\ninterleaves = 4\nangles = 'golden'\nvariable-density = 1.5\ndensity = true",
+        ),
+        (
             "sky",
             "kind = 'visibilities'\ncell = 2000\nantennas = 6\ntimes = 9\nblocks = 7\nweighting = 'briggs'",
         ),
@@ -118,6 +122,12 @@ fn coils_in_files_of_numpy_give_the_image() {
             assert!((length - image[[0, 0, row, column]]).abs() < 0.02, "{row} {column} {length}");
         }
     }
+    // The first rank estimates for all.
+    let estimated = job("coils-from = 'coil-*.npy'\ncomplex = true\ncalibration-width = 20");
+    let one = folder.bits(&estimated, &[]);
+    for ranks in ["2", "3", "5"] {
+        assert_eq!(folder.bits(&estimated, &["--ranks", ranks]), one, "{ranks}");
+    }
     let both = folder.run(&job("coils = 2\ncoils-from = 'coil-*.npy'"), &[]);
     assert!(text(&both.stderr).contains("one of them is expected"), "{}", text(&both.stderr));
     let few = folder.run(&job("coils = ['map-0.npy', 'map-1.npy']"), &[]);
@@ -199,7 +209,15 @@ fn what_cannot_be_measured_is_refused_with_its_place() {
         ("kind = 'mri'\nacceleration = 4\ncalibration = 0.5", "0.25 or less"),
         ("kind = 'mri'\nacceleration = 4\nmask = 'mask.npy'", "one of them is expected"),
         ("kind = 'mri'\ncoils = 0", "1 or more"),
+        ("kind = 'mri'\ncoils = 2\ncalibration-width = 20", "belongs to `coils-from`"),
         ("kind = 'mri-trajectory'", "`points` is missing"),
+        ("kind = 'mri-trajectory'\nspokes = 3\ninterleaves = 2", "one of them is expected"),
+        ("kind = 'mri-trajectory'\nspokes = 3\nturns = 2", "`interleaves` is not given"),
+        (
+            "kind = 'mri-trajectory'\ninterleaves = 3\nvariable-density = 0.5",
+            "1 (Archimedean) to 10",
+        ),
+        ("kind = 'mri-trajectory'\ninterleaves = 3\nsamples = 1", "2 or more samples"),
         ("kind = 'visibilities'\nantennas = 4", "`cell` is missing"),
         ("kind = 'visibilities'\ncell = 1", "`antennas`"),
         ("kind = 'visibilities'\ncell = 1\nantennas = 1", "2 or more"),
@@ -211,5 +229,55 @@ fn what_cannot_be_measured_is_refused_with_its_place() {
         let message = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{operator}: {message}");
         assert!(message.contains(reason) && message.contains("job.toml:"), "{operator}: {message}");
+    }
+}
+
+/// A scan that the `ismrmrd` package wrote, of fewer frequencies than are enough to estimate sensitivities from.
+#[test]
+#[cfg(feature = "hdf5")]
+fn scans_of_ismrmrd_that_are_too_small_are_refused() {
+    let folder = Folder::new();
+    let scan =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../haloscope/fixtures/ismrmrd/cartesian.h5");
+    let job = folder.path("scan.toml");
+    let [job, scan] = [&job, &scan].map(|path| path.display().to_string());
+    let output = jobs::haloscope(&["init", "mri", &job, "--from", &scan]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("cannot be estimated"), "{}", text(&output.stderr));
+    let output =
+        jobs::haloscope(&["init", "mri", &job, "--force", "--slice", "5", "--from", &scan]);
+    assert!(text(&output.stderr).contains("slice 5 has no lines"), "{}", text(&output.stderr));
+    let output = jobs::haloscope(&["init", "denoise", &job, "--slice", "1", "--from", &scan]);
+    assert!(text(&output.stderr).contains("only mri has slices"), "{}", text(&output.stderr));
+}
+
+/// Scans of a disk by the four coils of a birdcage, on a grid and along spokes.
+#[test]
+#[cfg(feature = "hdf5")]
+fn scans_of_ismrmrd_become_jobs_that_run() {
+    for (name, kind) in [("head.h5", "\"mri\""), ("head-radial.h5", "\"mri-trajectory\"")] {
+        let folder = Folder::new();
+        let scan =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../haloscope/fixtures/ismrmrd").join(name);
+        let job = folder.path("scan.toml");
+        let [path, scan] = [&job, &scan].map(|path| path.display().to_string());
+        let output = jobs::haloscope(&["init", "mri", &path, "--model", "tv", "--from", &scan]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(text(&output.stdout).contains("4 coils"), "{}", text(&output.stdout));
+        let written = fs::read_to_string(&job).expect("a job");
+        assert!(written.contains(&format!("kind = {kind}")), "{written}");
+        let checked = jobs::haloscope(&["check", &path]);
+        assert!(checked.status.success(), "{}", text(&checked.stderr));
+        let one = folder.bits(&written, &[]);
+        assert_eq!(folder.bits(&written, &["--ranks", "3"]), one);
+        // The disk is as bright as the rest is dark, up to its phase.
+        let found = read(&folder, "scan.npy");
+        let size = |row: usize, column: usize| {
+            found[[0, 0, row, column]].hypot(found[[0, 1, row, column]])
+        };
+        let inside = [(16, 16), (14, 20), (20, 12)].map(|(row, column)| size(row, column));
+        let outside = [(2, 2), (29, 16), (16, 30)].map(|(row, column)| size(row, column));
+        assert!(inside.iter().all(|size| (size - 1.0).abs() < 0.2), "{name} {inside:?}");
+        assert!(outside.iter().all(|size| *size < 0.1), "{name} {outside:?}");
     }
 }

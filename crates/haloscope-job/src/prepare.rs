@@ -100,6 +100,9 @@ impl Before {
     fn new(image: Array, recipes: &[Recipe]) -> Self {
         let first = &recipes[0];
         let shows = match (first.scan(), recipes.len(), first.thinning()) {
+            _ if first.adjoint_shows().is_some() => {
+                first.adjoint_shows().unwrap_or_default().to_owned()
+            }
             (Some(_), ..) => "filtered back-projection".to_owned(),
             (None, 1, 1) => "measurement".to_owned(),
             (None, frames, 1) => format!("first of {frames} measurements"),
@@ -190,6 +193,9 @@ impl Acquired {
         let made = layout.recipes.clone();
         for scan in made.iter().filter_map(Recipe::scan) {
             scan.normalise(&of_physics)?;
+        }
+        for recipe in &*made {
+            recipe.share(&of_physics)?;
         }
         let factory = Factory::new(made.len(), move |index, _, _| made[index].make());
         let physics = distribute(factory, &of_physics)?;
@@ -373,6 +379,9 @@ impl Term {
                 Ok(Some(plan)) => Some(back_project(&physics, &plan, &data)?),
                 _ => None,
             },
+            (None, None) if recipes.iter().all(|one| one.adjoint_shows().is_some()) => {
+                Some(physics.adjoint(&data)?)
+            }
             (None, None) if ctx.is_root() => look(&recipes[0], &layout.image, &data),
             (None, None) => None,
         };

@@ -89,6 +89,13 @@ fn noise_that_nobody_gave_is_estimated_alike_in_memory_and_by_bands() {
         .expect("written");
     let error = estimated("flat.npy", None).run(&mut ()).expect_err("no noise");
     assert!(error.to_string().contains("give `sigma` or `noise`"), "{error}");
+    // A network that takes no level has none to refuse.
+    let blind = FileDenoising {
+        model: Some("dncnn:8:5".parse().expect("a model")),
+        ..estimated("flat.npy", None)
+    };
+    let flat = blind.run(&mut ()).expect("it runs");
+    assert_eq!((flat.sigma, flat.sigma_used), (0.0, false));
 }
 
 #[test]

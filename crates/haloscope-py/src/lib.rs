@@ -11,6 +11,7 @@ mod denoiser;
 mod error;
 mod fidelity;
 mod files;
+mod fourier;
 mod function;
 mod job;
 mod operator;
@@ -80,6 +81,11 @@ mod _haloscope {
     #[pymodule_export]
     use crate::files::{
         estimate_noise, kernel, landscape, metric, read, read_scan, read_shape, shepp_logan, write,
+    };
+    #[pymodule_export]
+    use crate::fourier::{
+        PyNufft, RawScan, birdcage_map, cartesian, density, radial_points, read_ismrmrd,
+        sensitivities, spiral_points, trajectory, visibilities,
     };
     #[pymodule_export]
     use crate::job::{PyJob, job_template, plan};

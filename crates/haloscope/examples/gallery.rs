@@ -14,7 +14,7 @@ use haloscope::io::exchange::Scan;
 use haloscope::least_squares::{LeastSquaresOptions, pseudo_inverse};
 use haloscope::noise::{Noise, NoiseSource};
 use haloscope::phantom::{self, SheppLogan, Table, landscape};
-use haloscope::physics::fourier::{Coverage, Trajectory, Visibilities, birdcage, radial};
+use haloscope::physics::fourier::{Coverage, Spiral, Trajectory, Visibilities, birdcage, radial};
 use haloscope::physics::tomography::{
     ConeBeam, FanBeam, ParallelBeam, Tomography2d, Tomography3d, Window, evenly_spaced,
 };
@@ -131,6 +131,13 @@ fn frequencies(folder: &Path) -> Result<()> {
         ..LeastSquaresOptions::default()
     };
     save(folder, "mri-radial-cg", &pseudo_inverse(&coils, &measured, &options)?.image)?;
+
+    // Arms that wind half as often as would leave no gaps.
+    let covering = Spiral::covering(16, &[SIDE, SIDE]);
+    let points = Spiral { turns: covering.turns / 2.0, ..covering }.points()?;
+    let density = Trajectory::density(&[SIDE, SIDE], &points)?;
+    let spiral = Trajectory::new(&[1, SIDE, SIDE], None, &points, Some(&density), 1e-5)?;
+    save(folder, "mri-spiral-adjoint", &stretched(&spiral.normal(&head)?))?;
 
     let sky = phantom::sky(SIDE, SIDE)?;
     save(folder, "sky", &sky)?;

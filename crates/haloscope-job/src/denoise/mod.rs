@@ -19,7 +19,7 @@ use haloscope::denoise::Axes as Slices;
 use haloscope::io::Axes;
 use haloscope::{Array, Error, Result, noise};
 use haloscope_nn::engine::EngineOptions;
-use haloscope_nn::models::{Builtin, ModelName};
+use haloscope_nn::models::{Builtin, Model, ModelName, Sigma};
 
 use crate::machine::Machine;
 use crate::models::{ModelOptions, OpenedModel};
@@ -233,18 +233,20 @@ impl FileDenoising {
         OpenedModel::open(&name, 1, 2, &self.model_options)
     }
 
-    /// The standard deviation of the noise from 0 to 1, of an image of this shape of which `rows` gives some.
+    /// The standard deviation of the noise from 0 to 1, of an image of this shape of which `rows` gives some. A network that
+    /// takes no level has none to refuse.
     fn sigma(
         &self,
         picture: &Picture,
         shape: &[usize],
+        model: &Model,
         rows: impl FnOnce(Range<usize>) -> Result<Array>,
     ) -> Result<f32> {
         match self.deviation {
             Deviation::Estimated => {
                 let found = noise::level(&rows(rows_for_noise(shape))?)?;
                 let sigma = (found / picture.scale.range()) as f32;
-                if sigma > 0.0 && sigma <= 1.0 {
+                if sigma > 0.0 && sigma <= 1.0 || model.sigma() == Sigma::Ignored {
                     return Ok(sigma);
                 }
                 let reason = format!(

@@ -74,11 +74,11 @@ impl DenoisingPlan {
         let mut picture = Picture::read(denoising)?;
         let shape = picture.image.array.shape().to_vec();
         io::check_shape(&denoising.output, &shape)?;
-        let sigma = denoising.sigma(&picture, &shape, |rows| {
+        let opened = denoising.open_model(shape[1])?;
+        let sigma = denoising.sigma(&picture, &shape, &opened.model, |rows| {
             let rows = picture.image.array.slice_axis(Axis(2), Slice::from(rows));
             Ok(rows.to_owned())
         })?;
-        let opened = denoising.open_model(shape[1])?;
         let values = std::mem::take(&mut picture.image.array);
         if denoising.slices != Axes::Axial {
             let values = picture.scale.apply(values);
@@ -125,8 +125,8 @@ impl DenoisingPlan {
         let shape = stream.shape().to_vec();
         io::check_shape(&denoising.output, &shape)?;
         let picture = stream.picture(denoising)?;
-        let sigma = denoising.sigma(&picture, &shape, |rows| stream.read(rows))?;
         let opened = denoising.open_model(shape[1])?;
+        let sigma = denoising.sigma(&picture, &shape, &opened.model, |rows| stream.read(rows))?;
         let fit = Fit::new(&shape, &opened.model)?;
         if fit.has_map {
             opened.model.check_level(sigma)?;

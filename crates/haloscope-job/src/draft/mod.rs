@@ -2,6 +2,8 @@
 //! or estimated, and comments in the job say which.
 
 mod image;
+#[cfg(feature = "hdf5")]
+mod mri;
 mod scan;
 pub(crate) mod sinogram;
 
@@ -24,6 +26,8 @@ pub struct Input<'a> {
     pub entry: Option<&'a str>,
     /// A file with the angle of each view of a scan, where the data do not say them.
     pub angles: Option<&'a Path>,
+    /// The slice of an MRI scan, counted from 0; the first if there is none.
+    pub slice: Option<usize>,
 }
 
 /// A job that was written for data.
@@ -53,6 +57,10 @@ pub fn draft(
             format!("{} is given for {problem}; only scans have angles", angles.display()),
         ));
     }
+    if let Some(slice) = input.slice.filter(|_| problem != Problem::Mri) {
+        let reason = format!("{slice} is given for {problem}; only mri has slices to choose from");
+        return Err(Error::argument("slice", reason));
+    }
     if let Some(angles) = input.angles {
         // Before anything is written beside the job.
         numbers::read(angles)?;
@@ -78,7 +86,14 @@ pub fn draft(
         Problem::SuperResolution => image::super_resolution(&mut data),
         Problem::Denoise => image::denoise(&mut data),
         Problem::Inpainting => image::inpainting(&mut data),
-        Problem::Mri | Problem::Radio => Err(Error::argument(
+        #[cfg(feature = "hdf5")]
+        Problem::Mri => mri::scan(&mut data, input.slice),
+        #[cfg(not(feature = "hdf5"))]
+        Problem::Mri => Err(unsuitable(
+            data.single()?,
+            "jobs for mri are written from HDF5 files, and this build is without the feature hdf5",
+        )),
+        Problem::Radio => Err(Error::argument(
             "from",
             format!(
                 "jobs for {problem} are not written from data; `haloscope init {problem}` without data writes one whose \
@@ -137,6 +152,8 @@ impl<'a> Data<'a> {
         }
         let entry = match input.entry {
             Some(entry) => Some(entry.to_owned()),
+            // Its arrays are in records.
+            None if problem == Problem::Mri => None,
             None => entry_of(&files[0])?,
         };
         let findings = Vec::new();
@@ -249,6 +266,13 @@ impl<'a> Data<'a> {
         })
     }
 
+    /// Writes numbers in double precision beside the job file, as `NAME-what`, and says how the job file calls it.
+    #[cfg(feature = "hdf5")]
+    fn write_numbers(&self, what: &str, sides: &[usize], numbers: &[f64]) -> Result<String> {
+        io::write_numbers(&beside(self.job, what, self.force)?, sides, numbers)?;
+        Ok(format!("{}-{what}", self.job.file_stem().unwrap_or_default().display()))
+    }
+
     /// Writes an array beside the job file, as `NAME-what`, and says how the job file calls it.
     fn write_beside(&self, what: &str, array: &Array) -> Result<String> {
         write_beside(self.job, what, array, self.force)?;
@@ -300,12 +324,18 @@ fn is_hdf5(path: &Path) -> bool {
 
 /// Writes an array beside a job file, as `NAME-what`.
 fn write_beside(job: &Path, what: &str, array: &Array, force: bool) -> Result<PathBuf> {
+    let path = beside(job, what, force)?;
+    io::write(&path, array, &WriteOptions::default())?;
+    Ok(path)
+}
+
+/// The path of `NAME-what` beside a job file, unless there is such a file.
+fn beside(job: &Path, what: &str, force: bool) -> Result<PathBuf> {
     let stem = job.file_stem().unwrap_or_default().display();
     let path = job.with_file_name(format!("{stem}-{what}"));
     if path.exists() && !force {
         return Err(unsuitable(&path, "it already exists; --force overwrites it"));
     }
-    io::write(&path, array, &WriteOptions::default())?;
     Ok(path)
 }
 

@@ -6,10 +6,14 @@ mod pictures;
 
 use std::path::Path;
 
-use haloscope::{Error, Result, io};
+use haloscope::{Array, Error, Result, io};
+use ndarray::Axis;
 
 use crate::Job;
+use crate::layout::Truth;
 use crate::outcome::Outcome;
+use crate::prepare::Before;
+use crate::sections::operators::Entry;
 use crate::summary::Summary;
 pub(crate) use page::{Comparison, Iteration, Panel, Picture, Report, Table, ValueScale};
 pub(crate) use pictures::Written;
@@ -21,20 +25,34 @@ pub(crate) fn write(folder: &Path, job: &Job, outcome: &mut Outcome) -> Result<(
         reason: error.to_string(),
     };
     std::fs::create_dir_all(folder).map_err(|error| failed(&error))?;
-    let pictures = pictures::write(
-        folder,
-        outcome.truth.as_ref(),
-        outcome.before.as_ref(),
-        &outcome.written(),
-        job.output.contrast,
-        &outcome.facts.unit,
-    )?;
+    let (contrast, unit) = (job.output.contrast, &outcome.facts.unit);
+    let (truth, before) = (outcome.truth.as_ref(), outcome.before.as_ref());
+    let pictures = if job.operators.iter().any(Entry::is_complex) {
+        // Pictures have no phase.
+        let truth = truth.map(|truth| Truth { image: sizes(&truth.image), ..truth.clone() });
+        let before = before.map(|before| Before { image: sizes(&before.image), ..before.clone() });
+        let after = sizes(&outcome.written());
+        pictures::write(folder, truth.as_ref(), before.as_ref(), &after, contrast, unit)?
+    } else {
+        pictures::write(folder, truth, before, &outcome.written(), contrast, unit)?
+    };
     outcome.pictures = pictures.iter().map(|picture| picture.path.clone()).collect();
     let path = folder.join("report.html");
     let page = Summary::of(outcome).to_page(&pictures, outcome)?;
     io::write_atomically(&path, |file| file.write_all(page.as_bytes()))?;
     outcome.page = Some(path);
     Ok(())
+}
+
+/// The sizes of complex numbers, whose parts are two channels.
+fn sizes(image: &Array) -> Array {
+    if image.len_of(Axis(1)) != 2 {
+        return image.clone();
+    }
+    let mut sizes = image.slice_axis(Axis(1), (0..1).into()).to_owned();
+    let imaginary = image.slice_axis(Axis(1), (1..2).into());
+    sizes.zip_mut_with(&imaginary, |real, imaginary| *real = real.hypot(*imaginary));
+    sizes
 }
 
 /// Text for a page: neither markup nor the end of an attribute.

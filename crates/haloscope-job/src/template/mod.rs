@@ -289,8 +289,9 @@ impl Problem {
             Self::Tomography2d => ((0.2, 0.01), None, DPIR, 0.0004),
             Self::Tomography3d => ((0.2, 0.01), None, DPIR, 0.00015),
             Self::Denoise => ((0.2, 0.05), Some(0.1), DPIR, 0.09),
-            // First guesses: no search was made for these two.
-            Self::Mri => ((0.2, 0.01), Some(0.01), DPIR, 0.002),
+            // A search at 96 and 256 pixels: bench/runs/2026-11-18-amd-epyc/mri-template.jsonl.
+            Self::Mri => ((0.2, 0.01), Some(0.01), DPIR, 0.003),
+            // A first guess: no search was made.
             Self::Radio => ((0.2, 0.01), Some(RADIO_NOISE), DPIR, 0.3),
         };
         // Measured scans are in any unit, and attenuations have no upper end.

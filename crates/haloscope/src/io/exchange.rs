@@ -297,7 +297,7 @@ pub(super) fn read_bytes(name: &str, bytes: Vec<u8>, options: &ReadOptions) -> R
     })
 }
 
-fn open(path: &Path, name: &str, limits: &Limits) -> Result<File> {
+pub(super) fn open(path: &Path, name: &str, limits: &Limits) -> Result<File> {
     let failed =
         |error: std::io::Error| Error::File { file: name.into(), reason: error.to_string() };
     let length = std::fs::metadata(path).map_err(failed)?.len();
@@ -438,7 +438,7 @@ fn sample_of(dtype: &DType) -> Option<Sample> {
 
 /// Refuses what no file of this length can hold. Data that was never written takes no place in a file,
 /// and is no measurement.
-fn check_plausible(name: &str, bytes: u64, length: u64, ratio: u64) -> Result<()> {
+pub(super) fn check_plausible(name: &str, bytes: u64, length: u64, ratio: u64) -> Result<()> {
     if bytes / ratio <= length {
         return Ok(());
     }
@@ -496,7 +496,7 @@ pub(super) fn write_dataset(target: &Target, path: &Path, array: &View) -> Resul
     super::write_atomically(path, |file| file.write_all(&bytes))
 }
 
-fn refused(name: &str, error: &hdf5_pure::Error) -> Error {
+pub(super) fn refused(name: &str, error: &hdf5_pure::Error) -> Error {
     let (file, reason) = (name.to_owned(), error.to_string());
     match error {
         hdf5_pure::Error::Io(_) => Error::File { file, reason },

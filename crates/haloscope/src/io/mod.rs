@@ -38,6 +38,8 @@ mod atomic;
 pub mod exchange;
 mod fits;
 pub mod frames;
+#[cfg(feature = "hdf5")]
+pub mod ismrmrd;
 mod metadata;
 mod nifti;
 mod npy;
@@ -457,6 +459,27 @@ fn without_ones(shape: &[usize]) -> &[usize] {
         [1, 1, sides @ ..] if (2..=3).contains(&sides.len()) => sides,
         all => all,
     }
+}
+
+/// Writes complex numbers, from their real and imaginary parts (2, …), to an NPY file of complex numbers in single precision.
+pub fn write_complex(path: impl AsRef<Path>, parts: &View) -> Result<()> {
+    match parts.shape() {
+        [2, sides @ ..] if !sides.is_empty() => npy::write_complex(path.as_ref(), parts),
+        shape => Err(Error::Shape {
+            what: "an array of complex numbers".into(),
+            expected: "(2, …) is expected, the real and the imaginary parts".into(),
+            found: shape.to_vec(),
+        }),
+    }
+}
+
+/// Writes numbers in double precision to an NPY file.
+pub fn write_numbers(path: impl AsRef<Path>, sides: &[usize], numbers: &[f64]) -> Result<()> {
+    if sides.iter().product::<usize>() == numbers.len() {
+        return npy::write_numbers(path.as_ref(), sides, numbers);
+    }
+    let (what, expected) = ("a list of numbers".into(), format!("{} of them", numbers.len()));
+    Err(Error::Shape { what, expected, found: sides.to_vec() })
 }
 
 /// A file that is being read.

@@ -285,6 +285,26 @@ pub(super) fn write(path: &Path, array: &View, sample: Sample) -> Result<()> {
     })
 }
 
+/// Writes complex numbers from their parts, (2, …), as numpy does.
+pub(super) fn write_complex(path: &Path, parts: &View) -> Result<()> {
+    let standard = parts.as_standard_layout();
+    let values = standard.as_slice().unwrap_or_default();
+    let (real, imaginary) = values.split_at(values.len() / 2);
+    super::write_atomically(path, |file| {
+        file.write_all(&header_of("<c8", &parts.shape()[1..]))?;
+        let numbers = real.iter().zip(imaginary).flat_map(|(re, im)| [*re, *im]);
+        samples::write(file, numbers, Sample::F32, Order::Little, 1.0)
+    })
+}
+
+/// Writes numbers in double precision.
+pub(super) fn write_numbers(path: &Path, sides: &[usize], numbers: &[f64]) -> Result<()> {
+    super::write_atomically(path, |file| {
+        file.write_all(&header_of("<f8", sides))?;
+        numbers.iter().try_for_each(|number| file.write_all(&number.to_le_bytes()))
+    })
+}
+
 /// Writes an archive of one array, called `array` unless the options say otherwise, in bands.
 pub(super) fn write_archive(
     target: &Target,
@@ -333,7 +353,10 @@ pub(super) fn make_header(shape: &[usize], sample: Sample) -> Vec<u8> {
         Sample::F32 => "<f4",
         Sample::F64 => "<f8",
     };
-    let sides = super::without_ones(shape);
+    header_of(kind, super::without_ones(shape))
+}
+
+fn header_of(kind: &str, sides: &[usize]) -> Vec<u8> {
     let mut shape = sides.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     if sides.len() == 1 {
         shape.push(',');
@@ -404,6 +427,13 @@ mod tests {
                 assert_eq!(read.iter().copied().collect::<Vec<f32>>(), expected);
             }
         }
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("complex.npy");
+        let parts =
+            Array::from_shape_fn(vec![2, 3, 4], |at| (at[0] * 100 + at[1] * 4 + at[2]) as f32);
+        write_complex(&path, &parts)?;
+        let back = super::super::read(&path, &ReadOptions::default())?.array;
+        assert_eq!(back, parts.insert_axis(ndarray::Axis(0)));
         let list = array("<c8", "False", "(6,)", &bytes[..48]);
         let read = crate::io::decode("a.npy", list, &ReadOptions::default())?.array;
         assert_eq!(read.shape(), [1, 2, 6]);

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use haloscope::physics::fourier::Footprint;
 use haloscope::physics::{Padding, Physics};
 use haloscope::{Array, Error, Result};
+use haloscope_comm::Context;
 use ndarray::Axis;
 
 use super::beam::{Beam, Measured, Scan};
@@ -77,6 +78,11 @@ pub(crate) trait Kind: Send + Sync + fmt::Debug {
         true
     }
 
+    /// Whether images of two channels are complex: the real and the imaginary part.
+    fn is_complex(&self) -> bool {
+        false
+    }
+
     /// Whether all of its operators have parts of one file of measurements.
     fn shares_file(&self) -> bool {
         self.beam().is_some()
@@ -110,6 +116,12 @@ pub(crate) trait Single: Send + Sync + fmt::Debug {
     /// The operator.
     fn make(&self, image: &[usize]) -> Result<Arc<dyn Physics>> {
         self.draft(image)
+    }
+
+    /// Finds what is the same for several operators and takes long, before any of them is made; all ranks call it.
+    fn share(&self, ctx: &Context, image: &[usize]) -> Result<()> {
+        let _ = (ctx, image);
+        Ok(())
     }
 
     /// The operator for who has this part of the image, a range for each spatial axis.
@@ -169,6 +181,11 @@ pub(crate) trait Single: Send + Sync + fmt::Debug {
     /// Whether its measurement can be looked at in place of the image.
     fn looks_like_image(&self) -> bool {
         true
+    }
+
+    /// Whether the adjoint of all measurements can be looked at in place of the image, and what it is called.
+    fn adjoint_shows(&self) -> Option<&'static str> {
+        None
     }
 
     /// The views that it measures, of those of its file.
@@ -252,6 +269,11 @@ impl Entry {
     /// Whether its measurements are pixels in the units of the image, and not frequencies.
     pub(crate) fn measures_pixels(&self) -> bool {
         self.kind.measures_pixels()
+    }
+
+    /// Whether images of two channels are complex: the real and the imaginary part.
+    pub(crate) fn is_complex(&self) -> bool {
+        self.kind.is_complex()
     }
 
     /// Whether its operators are groups of views, which share a file.
@@ -338,6 +360,11 @@ impl Recipe {
         self.single.make(&self.image).map_err(|error| self.locate(error))
     }
 
+    /// Finds what is the same for several operators and takes long, before any of them is made; all ranks call it.
+    pub(crate) fn share(&self, ctx: &Context) -> Result<()> {
+        self.single.share(ctx, &self.image).map_err(|error| self.locate(error))
+    }
+
     /// The operator up to a factor, without long calculations.
     pub(crate) fn draft(&self) -> Result<Arc<dyn Physics>> {
         self.single.draft(&self.image).map_err(|error| self.locate(error))
@@ -382,6 +409,11 @@ impl Recipe {
     /// Whether its measurement can be looked at in place of the image.
     pub(crate) fn looks_like_image(&self) -> bool {
         self.single.looks_like_image()
+    }
+
+    /// Whether the adjoint of all measurements can be looked at in place of the image, and what it is called.
+    pub(crate) fn adjoint_shows(&self) -> Option<&'static str> {
+        self.single.adjoint_shows()
     }
 
     /// Its part of what its file has.

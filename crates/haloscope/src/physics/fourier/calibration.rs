@@ -1,6 +1,6 @@
 //! Sensitivities of coils from the middle of what they measured: `ESPIRiT`.
 //!
-//! Uecker and others, Magnetic Resonance in Medicine 71 (2014) 990. Small windows of all coils' frequencies together lie in a
+//! Uecker and others, Magnetic Resonance in Medicine 71 (2014) 990. Planes and volumes are calibrated alike. Small windows of all coils' frequencies together lie in a
 //! subspace; at every pixel, the projection onto it is a matrix of the coils, whose strongest eigenvector is their sensitivities. The
 //! definitions and the defaults are sigpy's.
 
@@ -16,7 +16,7 @@ use crate::fourier::Complex;
 /// How sensitivities are estimated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Calibration {
-    /// The side of the square of frequencies in the middle that all coils measured.
+    /// The side of the square or cube of frequencies in the middle that all coils measured.
     pub width: usize,
     /// The side of the windows.
     pub kernel: usize,
@@ -36,24 +36,34 @@ impl Default for Calibration {
 const STEPS: usize = 100;
 
 impl Calibration {
-    /// The sensitivities (2, rows, columns) of coils that measured these frequencies of a plane, (2, rows, columns), with frequency 0
-    /// in the middle, as of [`Cartesian`](super::Cartesian).
+    /// What suits images of so many axes: sigpy's defaults for planes, and smaller windows and cubes for volumes. Work grows with the
+    /// third power of the coils times the cells of a window.
+    #[must_use]
+    pub fn of_axes(axes: usize) -> Self {
+        if axes < 3 { Self::default() } else { Self { width: 16, kernel: 4, ..Self::default() } }
+    }
+
+    /// The sensitivities (2, spatial…) of coils that measured these frequencies of a plane or a volume, (2, spatial…), with frequency
+    /// 0 in the middle, as of [`Cartesian`](super::Cartesian).
     ///
     /// Squares of all coils sum to 1 where there is a signal. Phases are those relative to the first coil: the image has the phase that
     /// the first coil sees, and is complex.
     pub fn sensitivities(&self, measured: &[Array]) -> Result<Vec<Array>> {
         let refuse = |reason: String| Err(Error::argument("calibration", reason));
-        let Some(&[_, rows, columns]) = measured.first().map(Array::shape) else {
+        let shape = measured.first().map(Array::shape).unwrap_or_default();
+        let Some((_, sides)) =
+            shape.split_first().filter(|(_, sides)| (2..=3).contains(&sides.len()))
+        else {
             return refuse(format!(
-                "{} coils of {:?} values; one or more of (2, rows, columns) are expected",
+                "{} coils of {shape:?} values; one or more of (2, rows, columns) or (2, planes, rows, columns) are expected",
                 measured.len(),
-                measured.first().map(Array::shape).unwrap_or_default()
             ));
         };
         let Self { width, kernel, threshold, crop } = *self;
-        if kernel == 0 || kernel > width || width > rows.min(columns) {
+        if kernel == 0 || kernel > width || sides.iter().any(|side| width > *side) {
             return refuse(format!(
-                "windows of {kernel} in a square of {width} of {rows} × {columns} frequencies; each must fit into the next"
+                "windows of {kernel} in a square of {width} of {} frequencies; each must fit into the next",
+                sides.iter().map(ToString::to_string).collect::<Vec<_>>().join(" × ")
             ));
         }
         if !(0.0..1.0).contains(&threshold) || !crop.is_finite() {
@@ -61,39 +71,33 @@ impl Calibration {
                 "a threshold of {threshold} and a crop of {crop}; at least 0 and less than 1, and a finite number, are expected"
             ));
         }
+        let middles = Cube { side: width, axes: sides.len() };
         let mut squares = Vec::with_capacity(measured.len());
         for coil in measured {
-            let values = pixel_values("calibration", "frequencies", &[rows, columns], coil)?;
-            let corner = [rows / 2 - width / 2, columns / 2 - width / 2];
-            let square: Vec<Complex<f64>> = (0..width * width)
-                .map(|at| {
-                    let value = values[(corner[0] + at / width) * columns + corner[1] + at % width];
+            let values = pixel_values("calibration", "frequencies", sides, coil)?;
+            let place = |cell: usize| {
+                let places = sides.iter().zip(middles.place(cell));
+                places.fold(0, |at, (side, place)| at * side + side / 2 - width / 2 + place)
+            };
+            let square: Vec<Complex<f64>> = (0..middles.cells())
+                .map(|cell| {
+                    let value = values[place(cell)];
                     Complex::new(value.re.into(), value.im.into())
                 })
                 .collect();
             squares.push(square);
         }
-        // A line or column that nobody measured would count as data.
-        for (what, place) in [("row", 0), ("column", 1)] {
-            let is_empty = |line: &usize| {
-                let at = |other: usize| match place {
-                    0 => line * width + other,
-                    _ => other * width + line,
-                };
-                squares
-                    .iter()
-                    .all(|one| (0..width).all(|other| one[at(other)] == Complex::default()))
-            };
-            if let Some(line) = (0..width).find(is_empty) {
-                return refuse(format!(
-                    "{what} {line} of the {width} × {width} frequencies in the middle is 0 in all coils; all of them are needed, with \
-                     frequency 0 in the middle"
-                ));
-            }
+        if let Some((axis, line)) = empty(&squares, middles) {
+            let what = ["column", "row", "plane"][sides.len() - 1 - axis];
+            return refuse(format!(
+                "{what} {line} of the {} frequencies in the middle is 0 in all coils; all of them are needed, with \
+                 frequency 0 in the middle",
+                vec![width.to_string(); sides.len()].join(" × ")
+            ));
         }
-        let lags = self.lags(&squares);
-        let matrices = self.matrices([rows, columns], measured.len(), &lags);
-        let maps = self.strongest([rows, columns], measured.len(), &matrices);
+        let lags = self.lags(&squares, sides.len());
+        let matrices = self.matrices(sides, measured.len(), &lags);
+        let maps = self.strongest(sides, measured.len(), &matrices);
         if maps.iter().all(|map| map.iter().all(|value| *value == 0.0)) {
             return refuse(format!("no pixel is seen by the coils with a strength above {crop}"));
         }
@@ -101,44 +105,56 @@ impl Calibration {
     }
 
     /// For every pair of coils, the correlations of the projection onto the windows' subspace over all lags of two windows' cells.
-    fn lags(&self, squares: &[Vec<Complex<f64>>]) -> Vec<Vec<Complex<f64>>> {
+    fn lags(&self, squares: &[Vec<Complex<f64>>], axes: usize) -> Vec<Vec<Complex<f64>>> {
         let (width, kernel) = (self.width, self.kernel);
-        let (cells, places) = (kernel * kernel, width - kernel + 1);
+        let windows = Cube { side: kernel, axes };
+        let places = Cube { side: width - kernel + 1, axes };
+        let lags = Cube { side: 2 * kernel - 1, axes };
+        let whole = Cube { side: width, axes };
+        let cells = windows.cells();
         let side = squares.len() * cells;
+        let offsets: Vec<usize> = (0..cells).map(|cell| whole.index(windows.place(cell))).collect();
         // A window is a row of all coils' cells; this is the sum of its products.
-        let value = |place: usize, index: usize| {
-            let (coil, cell) = (index / cells, index % cells);
-            let row = place / places + cell / kernel;
-            squares[coil][row * width + place % places + cell % kernel]
-        };
+        let rows: Vec<Vec<Complex<f64>>> = (0..places.cells())
+            .into_par_iter()
+            .map(|place| {
+                let corner = whole.index(places.place(place));
+                let of_coil = |square: &'_ Vec<Complex<f64>>| -> Vec<Complex<f64>> {
+                    offsets.iter().map(|offset| square[corner + offset]).collect()
+                };
+                squares.iter().flat_map(of_coil).collect()
+            })
+            .collect();
         let mut products = Hermitian::zeros(side);
-        products.rows_mut().enumerate().for_each(|(i, row)| {
-            for place in 0..places * places {
-                let left = value(place, i).conj();
-                row.iter_mut().enumerate().for_each(|(j, sum)| *sum += left * value(place, j));
+        products.rows_mut().enumerate().for_each(|(i, sums)| {
+            for row in &rows {
+                let left = row[i].conj();
+                sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += left * value);
             }
         });
+        drop(rows);
         let (values, vectors) = eigen(products);
         let largest = values.iter().copied().fold(0.0, f64::max);
         let kept: Vec<usize> = (0..side)
             .filter(|&index| values[index].max(0.0).sqrt() > self.threshold * largest.sqrt())
             .collect();
         let count = squares.len();
-        let reach = 2 * kernel - 1;
+        let lag = |a: usize, b: usize| {
+            let both = windows.place(a).zip(windows.place(b));
+            lags.index(both.map(|(a, b)| a + kernel - 1 - b))
+        };
         (0..count * count)
             .into_par_iter()
             .map(|pair| {
-                let mut lags = vec![Complex::default(); reach * reach];
+                let mut sums = vec![Complex::default(); lags.cells()];
                 for a in 0..cells {
                     for b in 0..cells {
                         let (i, j) = (pair / count * cells + a, pair % count * cells + b);
                         let product = kept.iter().map(|&k| vectors[k][i].conj() * vectors[k][j]);
-                        let down = a / kernel + kernel - 1 - b / kernel;
-                        let along = a % kernel + kernel - 1 - b % kernel;
-                        lags[down * reach + along] += product.sum::<Complex<f64>>();
+                        sums[lag(a, b)] += product.sum::<Complex<f64>>();
                     }
                 }
-                lags
+                sums
             })
             .collect()
     }
@@ -146,26 +162,31 @@ impl Calibration {
     /// For every pair of coils, an element of all pixels' matrices.
     fn matrices(
         &self,
-        [rows, columns]: [usize; 2],
+        sides: &[usize],
         coils: usize,
         lags: &[Vec<Complex<f64>>],
     ) -> Vec<Vec<Complex<f32>>> {
-        let transform = Centred::new(&[rows, columns]);
-        let reach = 2 * self.kernel - 1;
-        let scale = ((rows * columns) as f64).sqrt() / (self.kernel * self.kernel) as f64;
-        let place = |lag: usize, side: usize| {
-            (side / 2 + side * self.kernel + lag - (self.kernel - 1)) % side
+        let transform = Centred::new(sides);
+        let reach = Cube { side: 2 * self.kernel - 1, axes: sides.len() };
+        let pixels: usize = sides.iter().product();
+        let cells = self.kernel.pow(sides.len() as u32);
+        let scale = (pixels as f64).sqrt() / cells as f64;
+        let place = |lag: usize| {
+            let both = sides.iter().zip(reach.place(lag));
+            both.fold(0, |at, (side, lag)| {
+                at * side + (side / 2 + side * self.kernel + lag - (self.kernel - 1)) % side
+            })
         };
+        let places: Vec<usize> = (0..reach.cells()).map(place).collect();
         (0..coils * coils)
             .map(|pair| {
-                let mut plane = vec![Complex::<f32>::default(); rows * columns];
-                for (lag, value) in lags[pair].iter().enumerate() {
-                    let at = place(lag / reach, rows) * columns + place(lag % reach, columns);
+                let mut image = vec![Complex::<f32>::default(); pixels];
+                for (&at, value) in places.iter().zip(&lags[pair]) {
                     let value = value * scale;
-                    plane[at] += Complex::new(value.re as f32, value.im as f32);
+                    image[at] += Complex::new(value.re as f32, value.im as f32);
                 }
-                transform.run(true, &mut plane);
-                plane
+                transform.run(true, &mut image);
+                image
             })
             .collect()
     }
@@ -173,11 +194,12 @@ impl Calibration {
     /// The strongest eigenvector of every pixel's matrix, by the power method.
     fn strongest(
         &self,
-        [rows, columns]: [usize; 2],
+        sides: &[usize],
         coils: usize,
         matrices: &[Vec<Complex<f32>>],
     ) -> Vec<Array> {
-        let pixels: Vec<Vec<Complex<f32>>> = (0..rows * columns)
+        let count: usize = sides.iter().product();
+        let pixels: Vec<Vec<Complex<f32>>> = (0..count)
             .into_par_iter()
             .map(|pixel| {
                 let matrix: Vec<_> = matrices.iter().map(|plane| plane[pixel]).collect();
@@ -197,15 +219,55 @@ impl Calibration {
                 vector.iter().map(|value| value * turn).collect()
             })
             .collect();
+        let shape: Vec<usize> = std::iter::once(2).chain(sides.iter().copied()).collect();
         (0..coils)
             .map(|coil| {
-                Array::from_shape_fn(vec![2, rows, columns], |at| {
-                    let value = pixels[at[1] * columns + at[2]][coil];
-                    if at[0] == 0 { value.re } else { value.im }
-                })
+                let real = pixels.iter().map(|pixel| pixel[coil].re);
+                let values = real.chain(pixels.iter().map(|pixel| pixel[coil].im));
+                Array::from_shape_vec(shape.clone(), values.collect()).expect("a value for each")
             })
             .collect()
     }
+}
+
+/// A square or a cube of cells, the last axis fastest.
+#[derive(Clone, Copy)]
+struct Cube {
+    side: usize,
+    axes: usize,
+}
+
+impl Cube {
+    fn cells(self) -> usize {
+        self.side.pow(self.axes as u32)
+    }
+
+    /// The place of a cell along each axis.
+    fn place(self, cell: usize) -> impl Iterator<Item = usize> {
+        let of_axis = move |axis| cell / self.side.pow(axis as u32) % self.side;
+        (0..self.axes).rev().map(of_axis)
+    }
+
+    fn index(self, place: impl Iterator<Item = usize>) -> usize {
+        place.fold(0, |at, place| at * self.side + place)
+    }
+}
+
+/// The axis and the place of a line or plane that nobody measured, which would count as data.
+fn empty(squares: &[Vec<Complex<f64>>], cube: Cube) -> Option<(usize, usize)> {
+    for axis in 0..cube.axes {
+        let mut has_values = vec![false; cube.side];
+        for square in squares {
+            for (cell, value) in square.iter().enumerate() {
+                let place = cube.place(cell).nth(axis).unwrap_or(0);
+                has_values[place] |= *value != Complex::default();
+            }
+        }
+        if let Some(place) = has_values.iter().position(|has| !has) {
+            return Some((axis, place));
+        }
+    }
+    None
 }
 
 #[cfg(test)]
@@ -268,6 +330,12 @@ mod tests {
         let narrow = Calibration { width: 12, threshold: 1.5, ..Calibration::default() };
         assert!(message(narrow).contains("threshold of 1.5"));
         assert!(Calibration::default().sensitivities(&[]).is_err());
+        let (mut data, _) = measured(32, 2)?;
+        for coil in &mut data {
+            coil.slice_axis_mut(ndarray::Axis(1), (14..15).into()).fill(0.0);
+        }
+        let missing = Calibration::default().sensitivities(&data).expect_err("a row").to_string();
+        assert!(missing.contains("row 10 of the 24 × 24"), "{missing}");
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ use crate::fourier::Complex;
 
 /// Transforms planned for images of some sides.
 #[derive(Clone)]
-pub(super) struct Centred {
+pub(crate) struct Centred {
     sides: Vec<usize>,
     /// Forward and inverse along each axis.
     transforms: Vec<[Arc<dyn Fft<f32>>; 2]>,
@@ -22,7 +22,7 @@ pub(super) struct Centred {
 const BLOCK: usize = 8;
 
 impl Centred {
-    pub(super) fn new(sides: &[usize]) -> Self {
+    pub(crate) fn new(sides: &[usize]) -> Self {
         let mut planner = FftPlanner::new();
         let transforms = sides
             .iter()
@@ -32,7 +32,7 @@ impl Centred {
     }
 
     /// Transforms an image in its place; `adjoint` is the inverse, too.
-    pub(super) fn run(&self, adjoint: bool, image: &mut Vec<Complex<f32>>) {
+    pub(crate) fn run(&self, adjoint: bool, image: &mut Vec<Complex<f32>>) {
         let mut turned = vec![Complex::default(); image.len()];
         for axis in (0..self.sides.len()).rev() {
             let side = self.sides[axis];

@@ -13,15 +13,19 @@ mod footprint;
 mod hermitian;
 mod planes;
 mod sampled;
+mod spiral;
 mod trajectory;
 mod visibilities;
 mod weighting;
 
 pub use calibration::Calibration;
 pub use cartesian::Cartesian;
+#[cfg(feature = "hdf5")]
+pub(crate) use centred::Centred;
 pub use coils::birdcage;
 pub use coverage::Coverage;
 pub use footprint::Footprint;
+pub use spiral::Spiral;
 pub use trajectory::{Trajectory, radial};
 pub use visibilities::Visibilities;
 pub use weighting::Weighting;
