@@ -264,21 +264,21 @@ def main():
     for weight in (10, 100):
         run("total variation", weight)
     run("ball", radius)
-    for bases in ("db1", "db4", "db8", "sara"):
+    for bases in ("sara", "db1", "db4", "db8"):
         run("wavelet ball", radius, bases=bases, iterations=150)
-    run("wavelet ball", radius, bases="sara", iterations=600)
-    for ranks in (2, 3, 5):
-        run("wavelet ball", radius, ranks=ranks, bases="sara", iterations=150)
     for weight in (30, 100, 300, 1000, 3000):
         run("wavelet", weight, bases="sara", iterations=150)
     for weight in (100, 1000):
         run("wavelet", weight, bases="db4", iterations=150)
     # The same levels for the network, or as near as a stretch of a smaller range leaves them.
     for stretch, dynamic_range, slope in (("asinh", 10, 3.335), ("asinh", 100, 18.87), ("asinh", 1000, 131.6), ("log", 100, 21.67)):
-        for last in (0.002, 0.005):
+        for last in (0.002, 0.01):
             run("stretched network", round(last / slope, 9), stretch=stretch, dynamic_range=dynamic_range, first=round(0.2 / slope, 9))
     for weighting in ("uniform", "briggs"):
         run("network", 0.005, weighting)
+    for ranks in (1, 2, 3, 5):
+        run("wavelet ball", radius, ranks=ranks, bases="sara", iterations=20)
+    run("wavelet ball", radius, bases="sara", iterations=600)
 
 
 if __name__ == "__main__":

@@ -316,9 +316,10 @@ impl Job {
 
 /// What operators themselves take of a rank: those of frequencies, which have grids, screens and maps.
 struct Operators {
-    /// All of a rank's, of the rank that holds the most.
+    /// All of a rank's, of the rank that holds the most, without and with what they keep from their first call on.
     held: u64,
-    /// One of them while it is applied, and while it is made.
+    kept: u64,
+    /// One of them while it is applied, and what one takes more while it is made.
     applied: u64,
     made: u64,
 }
@@ -327,20 +328,22 @@ impl Operators {
     fn of(layout: &Layout, ranks: usize) -> Self {
         let threads = Machine::detect().threads_per_rank(ranks);
         let all: Vec<_> = layout.recipes.iter().map(|recipe| recipe.footprint(threads)).collect();
-        let held = |rank: usize| {
-            all.iter().skip(rank).step_by(ranks).map(|bytes| bytes.held as u64).sum::<u64>()
+        let most_of_rank = |of: fn(&Footprint) -> usize| {
+            let of_rank = |rank: usize| all.iter().skip(rank).step_by(ranks).map(of).sum::<usize>();
+            (0..ranks).map(of_rank).max().unwrap_or(0) as u64
         };
         let most = |of: fn(&Footprint) -> usize| all.iter().map(of).max().unwrap_or(0) as u64;
         Self {
-            held: (0..ranks).map(held).max().unwrap_or(0),
+            held: most_of_rank(|bytes| bytes.held),
+            kept: most_of_rank(|bytes| bytes.held + bytes.kept),
             applied: most(|bytes| bytes.applied),
-            made: most(|bytes| bytes.made),
+            made: most(|bytes| bytes.made.saturating_sub(bytes.held)),
         }
     }
 
     /// The most at once, where so much else is there before the first iteration and in one.
     fn around(&self, before: u64, iteration: u64) -> u64 {
-        self.held + self.made.max(self.applied + before.max(iteration))
+        (self.held + self.made).max(self.kept + self.applied + before.max(iteration))
     }
 }
 

@@ -10,11 +10,13 @@ use crate::fourier::{Complex, Nufft, Real};
 /// The bytes of one operator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
-    /// From its making to its end, with what it keeps for its next call.
+    /// From its making to its end.
     pub held: usize,
+    /// What it keeps from its first call on.
+    pub kept: usize,
     /// While it is applied.
     pub applied: usize,
-    /// While it is made, beside what it holds then.
+    /// All of it while it is made.
     pub made: usize,
 }
 
@@ -27,11 +29,8 @@ impl Footprint {
         let mask = if has_mask { size_of::<f32>() } else { 0 };
         // The image, and its lines along another axis; a mask is read as complex numbers.
         let image = 2 * size_of::<Complex<f32>>();
-        Self {
-            held: pixels * (coil + mask),
-            applied: pixels * image,
-            made: pixels * (coil + 3 * mask),
-        }
+        let held = pixels * (coil + mask);
+        Self { held, kept: 0, applied: pixels * image, made: held + pixels * (coil + 3 * mask) }
     }
 
     /// Of [`Trajectory`](super::Trajectory) with so many samples on so many threads.
@@ -48,12 +47,14 @@ impl Footprint {
         let mut found = planes.footprint(samples);
         let coil = if has_coil { size_of::<Complex<f32>>() } else { 0 };
         found.held += pixels * coil + samples * if has_density { 4 } else { 0 };
-        // Points; and for densities a transform in double precision, its image, window, weights and response.
-        found.made = samples * 8 * sides.len() + pixels * coil;
-        if has_density {
+        // For densities, a transform in double precision, its image, window, weights and response; the points stay.
+        let density = if has_density {
             let transform = Nufft::<f64>::bytes(sides, samples, 1e-6, threads).unwrap_or([0; 2]);
-            found.made += transform.iter().sum::<usize>() + pixels * 24 + samples * 40;
-        }
+            transform.iter().sum::<usize>() + pixels * 24 + samples * 40
+        } else {
+            0
+        };
+        found.made = samples * 8 * sides.len() + pixels * coil + found.held.max(density);
         found
     }
 
@@ -85,7 +86,7 @@ impl Footprint {
         } else {
             0
         };
-        found.made = pixels * 24 + w.len() * 56 + wide / 2;
+        found.made = pixels * 24 + w.len() * 56 + found.held.max(wide);
         found
     }
 }
@@ -121,7 +122,7 @@ impl Planes<'_> {
         }
         // The image as complex numbers, with its map; the sums of all planes, samples or pixels.
         let applied = pixels.max(samples) * (size_of::<Complex<f32>>() + number);
-        Footprint { held: held + room, applied, made: 0 }
+        Footprint { held, kept: room, applied, made: 0 }
     }
 }
 
@@ -138,7 +139,7 @@ mod tests {
         assert!(deep.held > 2 * flat.held, "{deep:?} {flat:?}");
         assert!(of(&w, 1e-9).held > of(&w, 1e-5).held);
         // A map for each pixel, a weight for each visibility and a grid of more than the image.
-        assert!(flat.held > 64 * 80 * 8 * 3);
+        assert!(flat.held >= 64 * 80 * 8 + 500 * 4 && flat.kept > 64 * 80 * 8 * 3);
         let scan = Footprint::cartesian(&[10, 10], true, true);
         assert_eq!((scan.held, scan.applied), (1200, 1600));
     }
