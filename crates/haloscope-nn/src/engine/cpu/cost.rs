@@ -233,7 +233,7 @@ fn sizes(accuracy: Accuracy) -> &'static [Tile] {
     const fn deep(depth: usize, side: usize) -> Tile {
         Tile { side, depth }
     }
-    // F(4×6×6) would be less accurate than the rest.
+    // F(4×6×6) has fewer products, but its accuracy has not been measured.
     const FAST: [Tile; 6] =
         [Tile::flat(6), Tile::flat(4), Tile::flat(2), deep(4, 4), deep(2, 4), deep(2, 6)];
     const STRICT: [Tile; 2] = [Tile::flat(2), deep(2, 2)];

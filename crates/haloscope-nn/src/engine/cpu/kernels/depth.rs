@@ -6,7 +6,7 @@ use super::winograd::COLUMNS;
 use crate::engine::cpu::layout::BLOCK;
 
 /// Planes under the deepest tile.
-pub(crate) const DEEPEST: usize = 6;
+const DEEPEST: usize = 6;
 
 /// A row of a plane outside the volume, of which all rows are this one.
 #[repr(align(64))]
