@@ -52,7 +52,7 @@ fn raw_files_that_are_linked_to_are_there() {
     for name in
         ["docs/scaling.md", "docs/performance.md", "docs/published.md", "docs/dashboards.md"]
     {
-        for (_, rest) in document(name).split("](").skip(1).map(|rest| ("", rest)) {
+        for rest in document(name).split("](").skip(1) {
             let link = rest.split(')').next().unwrap_or_default();
             let Some(file) = link.strip_prefix("../bench/runs/") else { continue };
             let file = format!("bench/runs/{file}");
