@@ -119,10 +119,9 @@ fn on_grid(data: &Data, coils: &[Array], mask: &Array, scan: &Scan) -> Result<Fo
     let measured = mask.sum() as usize;
     if measured < mask.len() {
         let file = data.write_beside("mask.npy", &mask.clone().insert_axis(Axis(0)))?;
-        lines += &format!(
-            "mask = '{file}'  # {:.0} % of the frequencies were measured\n",
-            100.0 * measured as f64 / mask.len() as f64
-        );
+        let part = 100.0 * measured as f64 / mask.len() as f64;
+        lines
+            .extend([format!("mask = '{file}'  # {part:.0} % of the frequencies were measured\n")]);
     }
     let shape = [&[2], &sides[..]].concat();
     let transform = Cartesian::new(&shape, None, None)?;
@@ -227,9 +226,9 @@ fn coils_lines(data: &mut Data, found: &Found, files: &[String], scan: &Scan) ->
     data.note("coils", format!("sensitivities are estimated from the middle {width} of each side"));
     let mut lines = format!("coils-from = [{}]\n", from.join(", "));
     if width != usual.width {
-        lines += &format!(
+        lines.extend([format!(
             "calibration-width = {width}        # all frequencies of the middle were measured\n"
-        );
+        )]);
     }
     Ok(lines)
 }
