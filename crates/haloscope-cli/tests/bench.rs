@@ -579,7 +579,7 @@ fn deepinv_is_compared_where_a_python_has_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().display().to_string();
     let arguments = "compare --sizes 16 --model drunet:2-2-2-2:1 --operators 2 --iterations 2 --repetitions 1 --threads 2 \
-                     --ranks 1,2 --cut whole,tiles";
+                     --ranks 1,2 --cut whole,tiles --patch 8 --overlap 2";
     let mut arguments: Vec<&str> = arguments.split_whitespace().collect();
     arguments.extend(["--python", &python, "--out", &out]);
     let output = bench(&arguments);
