@@ -183,9 +183,10 @@ mod tests {
 
     #[test]
     fn processes_get_the_weights_of_the_first_rank() -> Result<()> {
-        let points = Points::Radial { spokes: 7, samples: None };
-        let image = [1, 12, 10];
-        let all = Context::threads(3, |ctx| {
+        const POINTS: Points = Points::Radial { spokes: 7, samples: None };
+        let (points, image) = (POINTS, [1, 12, 10]);
+        let all = Context::threads(3, move |ctx| {
+            let points = POINTS;
             // Each has its own, as in processes.
             let own = Densities::default();
             let made = agree_on_root(ctx, || own.get(&image, &points.read(&image)?))?;
