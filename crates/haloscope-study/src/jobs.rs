@@ -28,7 +28,6 @@ impl Configuration {
     ///     sizes: vec![64.into()],
     ///     ranks: vec![1],
     ///     cuts: vec![Cutting::Whole],
-    ///     tile: (None, None),
     ///     model: None,
     ///     operators: 2,
     ///     threads: 1,

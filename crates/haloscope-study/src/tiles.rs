@@ -108,7 +108,6 @@ mod tests {
             sizes: vec![1000.into()],
             ranks: vec![1],
             cuts: vec![Cutting::Whole],
-            tile: (None, None),
             model: Some("drunet".parse().expect("a network")),
             operators: 2,
             threads: 1,

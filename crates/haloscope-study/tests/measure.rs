@@ -332,7 +332,6 @@ fn comparisons_are_of_images_in_one_piece() {
         sizes: vec![16.into()],
         ranks: vec![1],
         cuts: vec![Cutting::Whole],
-        tile: (None, None),
         model: Some("drunet:2-2-2-2:1".parse().expect("a network")),
         operators: 2,
         threads: 1,

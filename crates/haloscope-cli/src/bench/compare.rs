@@ -33,18 +33,9 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1")]
     ranks: Vec<usize>,
 
-    /// How images are cut: whole (one piece, or exact parts on several ranks), tiles
+    /// How images are cut: whole (one piece, or exact parts on several ranks), tiles (of the usual lengths)
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "whole")]
     cut: Vec<Cutting>,
-
-    /// Side of a tile without its overlap, which deepinv needs to be shorter than the image; by default that of a job which
-    /// does not give it
-    #[arg(long, value_name = "N")]
-    patch: Option<usize>,
-
-    /// Overlap: pixels that a tile sees beyond its own; by default that of a job which does not give it
-    #[arg(long, value_name = "N")]
-    overlap: Option<usize>,
 
     /// Number of threads of all ranks together; by default all cores
     #[arg(long, value_name = "N", value_parser = parse_threads)]
@@ -63,7 +54,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<Code> {
         sizes: reconstruction.sizes.clone(),
         ranks: arguments.ranks.clone(),
         cuts: arguments.cut.clone(),
-        tile: (arguments.patch, arguments.overlap),
         model: reconstruction.model.clone(),
         operators: reconstruction.operators,
         threads: threads::or_all_cores(arguments.threads),

@@ -24,8 +24,6 @@ pub struct CompareStudy {
     pub ranks: Vec<usize>,
     /// How images are cut.
     pub cuts: Vec<Cutting>,
-    /// The side and the overlap of tiles; those of a job that gives none if they are not given.
-    pub tile: (Option<usize>, Option<usize>),
     /// The network.
     pub model: Option<ModelName>,
     /// The number of operators.
@@ -45,7 +43,7 @@ pub struct CompareStudy {
 pub enum Cutting {
     /// Not at all: the network sees the whole image.
     Whole,
-    /// In tiles.
+    /// In tiles of the usual lengths.
     Tiles,
 }
 
@@ -78,10 +76,7 @@ impl CompareStudy {
                     for cut in &self.cuts {
                         let tiles = match cut {
                             Cutting::Whole => None,
-                            Cutting::Tiles => {
-                                let (patch, overlap) = tiles::standard(&model, &sides)?;
-                                Some((self.tile.0.unwrap_or(patch), self.tile.1.unwrap_or(overlap)))
-                            }
+                            Cutting::Tiles => Some(tiles::standard(&model, &sides)?),
                         };
                         for &ranks in &self.ranks {
                             let base = self.on_ranks(system, &model, tiles, ranks);
