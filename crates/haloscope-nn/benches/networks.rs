@@ -1,21 +1,20 @@
 //! Seconds per forward pass of whole networks, as lines of JSON for `bench/compare.py`.
 //!
 //! `bench_networks [--threads N] [--copies N] [--repeats N] [--strict] [--budget MB] [--instructions SET]
-//! [--steps] [--layers] [CASE …]`; the cases and the random weights are like those of `bench/peers/networks.py`. With `--steps` the time of each step goes to
-//! stderr, steps of the same kind and size summed up at the end. With `--layers` the cases are the built-in denoiser of volumes and
-//! single 3×3×3 convolutions, which have no peers.
+//! [--steps] [CASE …]`; the cases and the random weights are like those of `bench/peers/networks.py`. With `--steps` the time of each step goes to
+//! stderr, steps of the same kind and size summed up at the end.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use haloscope_nn::engine::{Accuracy, Cpu, Engine, EngineOptions, EnginePlan, InstructionSet};
-use haloscope_nn::models::{Architecture, Builtin, Dncnn, Drunet, Model, Unet};
-use haloscope_nn::{Conv, Network, NetworkBuilder, Result, Shape, Tensor};
+use haloscope_nn::models::{Architecture, Dncnn, Drunet, Model, Unet};
+use haloscope_nn::{Result, Shape};
 
 /// A network and the shape of its input, the noise map included.
 struct Case {
     name: &'static str,
-    build: fn() -> Result<Network>,
+    build: fn() -> Result<Model>,
     shape: &'static [usize],
 }
 
@@ -28,53 +27,23 @@ const CASES: [Case; 6] = [
     Case { name: "DRUNet 3-D 1×1×64³", build: drunet_3d, shape: &[1, 2, 64, 64, 64] },
 ];
 
-const LAYERS: [Case; 9] = [
-    Case { name: "volume 64³", build: volume, shape: &[1, 2, 64, 64, 64] },
-    Case { name: "volume 128³", build: volume, shape: &[1, 2, 128, 128, 128] },
-    Case { name: "16 channels, 64³", build: layer::<16>, shape: &[1, 16, 64, 64, 64] },
-    Case { name: "32 channels, 64³", build: layer::<32>, shape: &[1, 32, 64, 64, 64] },
-    Case { name: "64 channels, 32³", build: layer::<64>, shape: &[1, 64, 32, 32, 32] },
-    Case { name: "64 channels, 8×128²", build: layer::<64>, shape: &[1, 64, 8, 128, 128] },
-    Case { name: "128 channels, 16³", build: layer::<128>, shape: &[1, 128, 16, 16, 16] },
-    Case { name: "128 channels, 32³", build: layer::<128>, shape: &[1, 128, 32, 32, 32] },
-    Case { name: "256 channels, 8³", build: layer::<256>, shape: &[1, 256, 8, 8, 8] },
-];
-
-fn drunet() -> Result<Network> {
-    Drunet::default().random(0).map(Model::into_network)
+fn drunet() -> Result<Model> {
+    Drunet::default().random(0)
 }
 
-fn volume() -> Result<Network> {
-    Builtin::Volume.model().map(Model::into_network)
-}
-
-/// A convolution of volumes.
-fn layer<const CHANNELS: usize>() -> Result<Network> {
-    let mut random = fastrand::Rng::with_seed(0);
-    let shape = Shape::new([CHANNELS, CHANNELS, 3, 3, 3])?;
-    let values: Vec<f32> = (0..shape.count()).map(|_| random.f32() - 0.5).collect();
-    let mut builder = NetworkBuilder::new("layer", 3)?;
-    let input = builder.input(CHANNELS)?;
-    let conv = Conv::new(Tensor::new(shape, values)?).padding(1);
-    let output = builder.conv("conv", conv, input)?;
-    builder.finish(output)
-}
-
-fn drunet_3d() -> Result<Network> {
+fn drunet_3d() -> Result<Model> {
     let (rank, image_channels, output_channels) = (3, 1, 1);
     let channels = [32, 64, 128, 256];
     Drunet { rank, image_channels, output_channels, channels, blocks: 2, ..Drunet::default() }
         .random(0)
-        .map(Model::into_network)
 }
 
-fn dncnn() -> Result<Network> {
-    Dncnn::default().random(0).map(Model::into_network)
+fn dncnn() -> Result<Model> {
+    Dncnn::default().random(0)
 }
 
-fn unet() -> Result<Network> {
-    let unet = Unet { image_channels: 3, output_channels: 3, ..Unet::default() };
-    unet.random(0).map(Model::into_network)
+fn unet() -> Result<Model> {
+    Unet { image_channels: 3, output_channels: 3, ..Unet::default() }.random(0)
 }
 
 /// What the command line asks for.
@@ -86,8 +55,6 @@ struct Request {
     copies: usize,
     /// Whether to say where the time goes.
     steps: bool,
-    /// Whether the cases are single layers.
-    layers: bool,
     cases: Vec<String>,
 }
 
@@ -99,7 +66,6 @@ impl Request {
             repeats: 3,
             copies: 1,
             steps: false,
-            layers: false,
             cases: vec![],
         };
         let mut arguments = std::env::args().skip(1);
@@ -118,7 +84,6 @@ impl Request {
                     request.instructions = name.parse().unwrap_or_else(|error| panic!("{error}"));
                 }
                 "--steps" => request.steps = true,
-                "--layers" => request.layers = true,
                 "--budget" => request.options.memory_budget = Some(number() * 1_000_000),
                 _ => request.cases.push(argument),
             }
@@ -130,10 +95,9 @@ impl Request {
 fn main() -> Result<()> {
     let request = Request::from_arguments();
     report_peak();
-    let cases: &[Case] = if request.layers { &LAYERS } else { &CASES };
-    for case in cases {
+    for case in CASES {
         if request.cases.is_empty() || request.cases.iter().any(|name| name == case.name) {
-            measure(case, &request)?;
+            measure(&case, &request)?;
         }
     }
     Ok(())
@@ -144,7 +108,7 @@ fn measure(case: &Case, request: &Request) -> Result<()> {
     let mut random = fastrand::Rng::with_seed(1);
     let input: Vec<f32> = (0..shape.count()).map(|_| random.f32()).collect();
     let before = status_bytes("VmRSS:");
-    let network = (case.build)()?;
+    let network = (case.build)()?.into_network();
     let begin = Instant::now();
     let engine = Cpu::with_instructions(request.instructions)?;
     let plan = engine.plan_consuming(network, &shape, &request.options)?;

@@ -3,10 +3,9 @@
 //! Times are cycles of one core, estimated from the operations that the kernels execute; only
 //! their order matters. The constants were fitted to `benches/networks.rs`.
 
-use super::kernels::{OUTPUTS, PANEL};
+use super::kernels::OUTPUTS;
 use super::layout::{BLOCK, Layout};
 use super::operations::{Axis, Blocking, tiles};
-use super::tile::Tile;
 use super::weights::{Form, WinogradWeights};
 use crate::engine::options::Accuracy;
 
@@ -16,16 +15,16 @@ pub(crate) enum Method {
     /// By the definition.
     Direct,
     /// By Winograd's method with tiles of this size.
-    Winograd { tile: Tile, form: Form },
+    Winograd { tile: usize, form: Form },
 }
 
 impl Method {
     /// The outputs along an axis (planes, rows, columns) that are computed together, whose grid begins at the first of the image.
     pub(crate) fn tile(self, axis: usize) -> usize {
         match self {
-            Self::Winograd { tile, .. } if axis > 0 => tile.side,
-            Self::Winograd { tile, .. } => tile.depth,
-            Self::Direct => 1,
+            // Taps along depth are summed one by one.
+            Self::Winograd { tile, .. } if axis > 0 => tile,
+            Self::Winograd { .. } | Self::Direct => 1,
         }
     }
 }
@@ -64,12 +63,12 @@ impl Problem {
         let mut choices = vec![self.direct()];
         choices[0].cycles = one.direct().cycles;
         if self.suits_winograd() {
-            for &tile in sizes(accuracy).iter().filter(|&&tile| self.tiles_fit(tile)) {
+            let sizes: &[usize] = match accuracy {
+                Accuracy::Fast => &[6, 4, 2],
+                Accuracy::Strict => &[2],
+            };
+            for &tile in sizes.iter().filter(|&&tile| self.tiles_fit(tile)) {
                 for form in [Form::Transformed, Form::Packed] {
-                    // Packed weights are transformed in the plane only.
-                    if tile.is_deep() && form == Form::Packed {
-                        continue;
-                    }
                     let cycles = one.winograd(tile, form).cycles;
                     choices.push(Choice { cycles, ..self.winograd(tile, form) });
                 }
@@ -98,16 +97,10 @@ impl Problem {
         plane && [depth, height, width].iter().all(|axis| axis.stride == 1 && !axis.transposed)
     }
 
-    /// Whether the input's border holds whole tiles. Deep ones need three taps, and at least four of them must lie behind each
-    /// other, so that a volume can still be cut between planes.
-    fn tiles_fit(&self, tile: Tile) -> bool {
-        let [depth, height, width] = &self.axes;
-        if tile.is_deep()
-            && (depth.kernel != 3 || depth.padding > 1 || self.output.depth < 4 * tile.depth)
-        {
-            return false;
-        }
-        let needed = |size: usize, axis: &Axis| size.next_multiple_of(tile.side) + 2 - axis.padding;
+    /// Whether the input's border holds whole tiles.
+    fn tiles_fit(&self, tile: usize) -> bool {
+        let [_, height, width] = &self.axes;
+        let needed = |size: usize, axis: &Axis| size.next_multiple_of(tile) + 2 - axis.padding;
         needed(self.output.height, height) <= self.input.rows_after()
             && needed(self.output.width, width) <= self.input.columns_after()
     }
@@ -127,15 +120,14 @@ impl Problem {
         }
     }
 
-    fn winograd(&self, tile: Tile, form: Form) -> Choice {
+    fn winograd(&self, tile: usize, form: Form) -> Choice {
         let [outputs, inputs, depth_taps] = self.kernel_shape();
-        let depth_taps = tile.summed_taps(depth_taps);
-        let points = tile.points();
+        let points = (tile + 2) * (tile + 2);
         let channels = inputs.next_multiple_of(BLOCK);
         let outputs = outputs.next_multiple_of(OUTPUTS);
         let blocking = self.blocking(tile, form);
         let tiles = tiles(&self.output, self.rows, tile);
-        let planes = if tile.is_deep() { 1 } else { self.output.depth };
+        let planes = self.output.depth;
         let block_count = tiles.div_ceil(blocking.tiles) * planes.div_ceil(blocking.planes);
         let slots = blocking.planes + depth_taps - 1;
         let all_tiles = (tiles * planes) as f64;
@@ -148,7 +140,7 @@ impl Problem {
         let transforms = all_tiles
             * points as f64
             * (channels as f64 * input_share + outputs.min(self.output.channels + 8) as f64)
-            * if tile.is_deep() { 0.48 } else { 0.38 };
+            * 0.38;
         let weight_len = outputs * channels * depth_taps;
         // Transformed weights come from memory once, and for each further block of tiles from the
         // third-level cache, which prefetching hides almost. Packed ones are transformed for each
@@ -169,8 +161,7 @@ impl Problem {
             * (blocking.tiles * (slots * channels + blocking.planes * chunk)
                 + own_weights
                 + lists
-                + 64)
-            + tile.depth_room(PANEL);
+                + 64);
         Choice {
             method: Method::Winograd { tile, form },
             cycles: products + transforms + weights,
@@ -185,10 +176,9 @@ impl Problem {
     ///
     /// Large blocks read the weights less often, small ones keep their transformed input in the
     /// second-level cache; the more channels, the more the weights matter.
-    pub(crate) fn blocking(&self, tile: Tile, form: Form) -> Blocking {
+    pub(crate) fn blocking(&self, tile: usize, form: Form) -> Blocking {
         let [outputs, inputs, depth_taps] = self.kernel_shape();
-        let depth_taps = tile.summed_taps(depth_taps);
-        let points = tile.points();
+        let points = (tile + 2) * (tile + 2);
         let channels = inputs.next_multiple_of(BLOCK);
         let planes = if depth_taps > 1 { self.output.depth.min(4) } else { 1 };
         let slots = planes + depth_taps - 1;
@@ -196,13 +186,11 @@ impl Problem {
         let wanted = match form {
             Form::Packed if channels > 128 => 258,
             Form::Packed => 1026,
-            Form::Transformed if tile.is_deep() && channels < 96 => 18,
-            Form::Transformed if tile.is_deep() && channels < 192 => 36,
             Form::Transformed if slots > 1 => cached.max(if channels < 192 { 12 } else { 18 }),
-            Form::Transformed if channels < 96 && tile.side == 6 => (3 * cached).clamp(36, 96),
+            Form::Transformed if channels < 96 && tile == 6 => (3 * cached).clamp(36, 96),
             Form::Transformed if channels < 96 => cached.clamp(12, 96),
             Form::Transformed if channels < 192 => {
-                if tile.side == 6 {
+                if tile == 6 {
                     42
                 } else {
                     18
@@ -211,7 +199,7 @@ impl Problem {
             Form::Transformed => 66,
         };
         let tiles = tiles(&self.output, self.rows, tile);
-        let slabs = if tile.is_deep() { 1 } else { self.output.depth.div_ceil(planes) };
+        let slabs = self.output.depth.div_ceil(planes);
         // Every thread should get its share: cut the tiles, or the outputs where tiles are few.
         let mut channel_groups = 1;
         let mut blocks = tiles.div_ceil(wanted);
@@ -225,20 +213,6 @@ impl Problem {
         }
         let tiles = tiles.div_ceil(blocks).next_multiple_of(6);
         Blocking { tiles, planes, channel_groups }
-    }
-}
-
-/// The tiles that an accuracy admits.
-fn sizes(accuracy: Accuracy) -> &'static [Tile] {
-    const fn deep(depth: usize, side: usize) -> Tile {
-        Tile { side, depth }
-    }
-    // Tiles of four planes would be less accurate.
-    const FAST: [Tile; 5] = [Tile::flat(6), Tile::flat(4), Tile::flat(2), deep(2, 4), deep(2, 6)];
-    const STRICT: [Tile; 2] = [Tile::flat(2), deep(2, 2)];
-    match accuracy {
-        Accuracy::Fast => &FAST,
-        Accuracy::Strict => &STRICT,
     }
 }
 
@@ -301,7 +275,7 @@ mod tests {
     #[test]
     fn large_tiles_win_where_the_image_is_large_and_small_ones_where_weights_dominate() {
         let best = |channels, side| problem(channels, side).choices(Accuracy::Fast)[0].method;
-        let kept = |side| Method::Winograd { tile: Tile::flat(side), form: Form::Transformed };
+        let kept = |tile| Method::Winograd { tile, form: Form::Transformed };
         assert_eq!(best(64, 256), kept(6));
         assert_eq!(best(128, 128), kept(6));
         assert_eq!(best(256, 64), kept(6));
@@ -309,28 +283,11 @@ mod tests {
     }
 
     #[test]
-    fn deep_tiles_win_where_a_volume_has_four_of_them() {
-        let best = |channels: usize, [depth, side]: [usize; 2]| {
-            let layout = Layout::new(1, channels, [depth, side, side]);
-            let axis = Axis { kernel: 3, stride: 1, padding: 1, transposed: false };
-            let axes = [axis; 3];
-            let problem = Problem { input: layout, output: layout, axes, threads: 1, rows: side };
-            match problem.choices(Accuracy::Fast)[0].method {
-                Method::Winograd { tile, form: Form::Transformed } => tile,
-                other => panic!("{other:?}"),
-            }
-        };
-        let cases = [(32, [64, 64]), (64, [32, 32]), (128, [16, 16]), (256, [8, 8])];
-        assert!(cases.into_iter().all(|(channels, sides)| best(channels, sides).is_deep()));
-        assert!([7, 3, 1].into_iter().all(|depth| !best(64, [depth, 64]).is_deep()));
-    }
-
-    #[test]
     fn strict_never_uses_tiles_above_two() {
         for choice in problem(64, 64).choices(Accuracy::Strict) {
             let tile = match choice.method {
                 Method::Direct => 0,
-                Method::Winograd { tile, .. } => tile.side.max(tile.depth),
+                Method::Winograd { tile, .. } => tile,
             };
             assert!(tile <= 2);
         }

@@ -17,7 +17,6 @@ mod rows;
 mod stage;
 mod stock;
 mod team;
-mod tile;
 mod trial;
 mod waves;
 mod weights;

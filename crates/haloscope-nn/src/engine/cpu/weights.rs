@@ -3,8 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use super::buffer::AlignedBuffer;
-use super::kernels::{Filters, InstructionSet, OUTPUTS, depth_filter, pack_filters};
-use super::tile::Tile;
+use super::kernels::{Filters, InstructionSet, OUTPUTS, pack_filters};
 use crate::tensor::Tensor;
 
 /// Panels of sixteen outputs that lie together, point by point.
@@ -13,8 +12,7 @@ const CHUNK: usize = 2;
 /// What is kept of a Winograd convolution's weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Form {
-    /// The transformed weights: 16/9, 4 or 7.1 times the size of the weights for tiles of 2, 4, 6; for tiles of two planes, 4/3
-    /// times as much again.
+    /// The transformed weights: 16/9, 4 or 7.1 times the size of the weights for tiles of 2, 4, 6.
     Transformed,
     /// The weights themselves, transformed again for each block of tiles.
     Packed,
@@ -81,11 +79,11 @@ pub(crate) trait Fill: Send + Sync {
 
 /// The weights of a 3×3 or 3×3×3 convolution for tiles of one size.
 ///
-/// Transformed: `[chunk][point][panel of the chunk][depth tap][channel][OUTPUTS]`, without taps where depth is transformed. Packed:
+/// Transformed: `[chunk][point][panel of the chunk][depth tap][channel][OUTPUTS]`. Packed:
 /// `[panel][depth tap][channel][9][OUTPUTS]`.
 pub(crate) struct WinogradWeights {
     instructions: InstructionSet,
-    tile: Tile,
+    tile: usize,
     form: Form,
     outputs: usize,
     inputs: usize,
@@ -98,7 +96,7 @@ impl WinogradWeights {
     /// Weights that are still to be filled, and the bias.
     pub(crate) fn new(
         instructions: InstructionSet,
-        (tile, form): (Tile, Form),
+        (tile, form): (usize, Form),
         [outputs, inputs, depth_taps]: [usize; 3],
         bias: Option<&Tensor>,
     ) -> Self {
@@ -118,16 +116,16 @@ impl WinogradWeights {
 
     /// Bytes that such weights take, biases aside.
     pub(crate) fn bytes_of(
-        (tile, form): (Tile, Form),
+        (tile, form): (usize, Form),
         [outputs, inputs, depth_taps]: [usize; 3],
     ) -> usize {
         let panels = outputs.div_ceil(OUTPUTS);
-        let panel = inputs.next_multiple_of(8) * OUTPUTS;
-        let per_pair = match form {
-            Form::Transformed => tile.points() * tile.summed_taps(depth_taps),
-            Form::Packed => 9 * depth_taps,
+        let panel = depth_taps * inputs.next_multiple_of(8) * OUTPUTS;
+        let per_weight = match form {
+            Form::Transformed => (tile + 2) * (tile + 2),
+            Form::Packed => 9,
         };
-        panels.next_multiple_of(CHUNK.min(panels)) * panel * per_pair * size_of::<f32>()
+        panels.next_multiple_of(CHUNK.min(panels)) * panel * per_weight * size_of::<f32>()
     }
 
     fn len(&self) -> usize {
@@ -135,7 +133,7 @@ impl WinogradWeights {
         Self::bytes_of((self.tile, self.form), shape) / size_of::<f32>()
     }
 
-    pub(crate) fn tile(&self) -> Tile {
+    pub(crate) fn tile(&self) -> usize {
         self.tile
     }
 
@@ -152,14 +150,9 @@ impl WinogradWeights {
         self.inputs.next_multiple_of(8)
     }
 
-    /// Taps along depth that the products sum over.
-    pub(crate) fn summed_taps(&self) -> usize {
-        self.tile.summed_taps(self.depth_taps)
-    }
-
     /// Floats of a transformed panel at one point.
     pub(crate) fn panel_len(&self) -> usize {
-        self.summed_taps() * self.channels() * OUTPUTS
+        self.depth_taps * self.channels() * OUTPUTS
     }
 
     /// Panels whose points lie together.
@@ -175,14 +168,14 @@ impl WinogradWeights {
     /// Where the first point of a panel starts.
     pub(crate) fn transformed(&self, panel: usize) -> *mut f32 {
         let chunk = self.chunk();
-        let at =
-            panel / chunk * self.tile.points() * self.stride() + panel % chunk * self.panel_len();
+        let points = (self.tile + 2) * (self.tile + 2);
+        let at = panel / chunk * points * self.stride() + panel % chunk * self.panel_len();
         self.data.as_ptr().wrapping_add(at)
     }
 
     /// Where a packed panel starts.
     pub(crate) fn packed(&self, panel: usize) -> *mut f32 {
-        self.data.as_ptr().wrapping_add(panel * self.depth_taps * self.channels() * OUTPUTS * 9)
+        self.data.as_ptr().wrapping_add(panel * self.panel_len() * 9)
     }
 
     /// The biases of a panel.
@@ -206,14 +199,13 @@ impl Fill for WinogradWeights {
             outputs: self.outputs,
             inputs: self.inputs,
             depth_taps: self.depth_taps,
-            depth: depth_filter(self.tile.depth),
         };
         let first = panel * OUTPUTS;
         // SAFETY: the buffer has room for all panels, and this one is the caller's.
         unsafe {
             match self.form {
                 Form::Transformed => {
-                    let kernel = self.instructions.filter_kernel(self.tile.side);
+                    let kernel = self.instructions.filter_kernel(self.tile);
                     kernel(&filters, first, self.transformed(panel), self.stride());
                 }
                 Form::Packed => pack_filters(&filters, first, self.packed(panel)),

@@ -11,8 +11,6 @@ pub(crate) struct Filters<'a> {
     pub(crate) outputs: usize,
     pub(crate) inputs: usize,
     pub(crate) depth_taps: usize,
-    /// The transform along depth, if there is one: a row for each point.
-    pub(crate) depth: &'static [[f64; 3]],
 }
 
 impl Filters<'_> {
@@ -47,8 +45,7 @@ impl Filters<'_> {
 
 /// Transforms the filters of sixteen outputs.
 ///
-/// `target` receives `[a·a planes](plane_stride)[depth tap][channel][OUTPUTS]`, or with a transform along depth
-/// `[point along depth][a·a planes](plane_stride)[channel][OUTPUTS]`.
+/// `target` receives `[a·a planes](plane_stride)[depth tap][channel][OUTPUTS]`.
 ///
 /// # Safety
 /// `target` is valid for all of that and used by nobody else. The CPU has the features that the
@@ -61,67 +58,41 @@ pub(crate) unsafe fn transform_filters<T: Transform<M, A>, const M: usize, const
     plane_stride: usize,
 ) {
     let channels = filters.padded_inputs();
-    for channel in 0..channels {
-        let tap = |tap: usize| filters.gather(first_output, channel, tap, f64::from);
-        if filters.depth.is_empty() {
-            for depth_tap in 0..filters.depth_taps {
-                let target = target.wrapping_add((depth_tap * channels + channel) * OUTPUTS);
-                // SAFETY: the caller vouches for the target.
-                unsafe { transform_plane::<T, M, A>(&tap(depth_tap), target, plane_stride) };
-            }
-            continue;
-        }
-        let taps = [tap(0), tap(1), tap(2)];
-        for (point, row) in filters.depth.iter().enumerate() {
-            let mut w = [[0.0; OUTPUTS]; 9];
-            for i in 0..9 {
-                for k in 0..OUTPUTS {
-                    w[i][k] =
-                        row[0] * taps[0][i][k] + row[1] * taps[1][i][k] + row[2] * taps[2][i][k];
+    for depth_tap in 0..filters.depth_taps {
+        for channel in 0..channels {
+            let w = filters.gather(first_output, channel, depth_tap, f64::from);
+            let mut columns = [[[0.0; OUTPUTS]; A]; 3];
+            for x in 0..3 {
+                for i in 0..A {
+                    let row = T::FILTER[i];
+                    for k in 0..OUTPUTS {
+                        columns[x][i][k] =
+                            row[0] * w[x][k] + row[1] * w[3 + x][k] + row[2] * w[6 + x][k];
+                    }
                 }
             }
-            let at = point * A * A * plane_stride + channel * OUTPUTS;
-            // SAFETY: as above.
-            unsafe { transform_plane::<T, M, A>(&w, target.wrapping_add(at), plane_stride) };
-        }
-    }
-}
-
-/// Transforms nine weights of sixteen outputs: `target` receives `[a·a planes](plane_stride)[OUTPUTS]`.
-///
-/// # Safety
-/// As for [`transform_filters`].
-#[inline(always)]
-unsafe fn transform_plane<T: Transform<M, A>, const M: usize, const A: usize>(
-    w: &[[f64; OUTPUTS]; 9],
-    target: *mut f32,
-    plane_stride: usize,
-) {
-    let mut columns = [[[0.0; OUTPUTS]; A]; 3];
-    for x in 0..3 {
-        for i in 0..A {
-            let row = T::FILTER[i];
-            for k in 0..OUTPUTS {
-                columns[x][i][k] = row[0] * w[x][k] + row[1] * w[3 + x][k] + row[2] * w[6 + x][k];
-            }
-        }
-    }
-    for i in 0..A {
-        for j in 0..A {
-            let row = T::FILTER[j];
-            let mut result = [0.0f32; OUTPUTS];
-            for k in 0..OUTPUTS {
-                let value = row[0] * columns[0][i][k]
-                    + row[1] * columns[1][i][k]
-                    + row[2] * columns[2][i][k];
-                #[expect(clippy::cast_possible_truncation, reason = "stored as f32")]
-                {
-                    result[k] = value as f32;
+            let target = target.wrapping_add((depth_tap * channels + channel) * OUTPUTS);
+            for i in 0..A {
+                for j in 0..A {
+                    let row = T::FILTER[j];
+                    let mut result = [0.0f32; OUTPUTS];
+                    for k in 0..OUTPUTS {
+                        let value = row[0] * columns[0][i][k]
+                            + row[1] * columns[1][i][k]
+                            + row[2] * columns[2][i][k];
+                        #[expect(clippy::cast_possible_truncation, reason = "stored as f32")]
+                        {
+                            result[k] = value as f32;
+                        }
+                    }
+                    // SAFETY: the caller vouches for the target.
+                    unsafe {
+                        target
+                            .add((i * A + j) * plane_stride)
+                            .cast::<[f32; OUTPUTS]>()
+                            .write(result);
+                    }
                 }
-            }
-            // SAFETY: the caller vouches for the target.
-            unsafe {
-                target.add((i * A + j) * plane_stride).cast::<[f32; OUTPUTS]>().write(result);
             }
         }
     }

@@ -9,7 +9,6 @@
 // Without this, vectors would be passed through memory between the layers of a kernel.
 #![expect(clippy::inline_always)]
 
-mod depth;
 mod direct;
 mod filter;
 mod gemm;
@@ -18,7 +17,6 @@ mod lanes;
 mod transform;
 mod winograd;
 
-pub(crate) use depth::{DepthInput, depth_filter};
 pub(crate) use direct::{PIXELS, Pixels, Taps};
 pub(crate) use filter::{Filters, pack_filters};
 pub(crate) use gemm::{Depth, FAR_STEP, Product, Strided};
@@ -27,10 +25,6 @@ pub(crate) use winograd::{Epilogue, OUTPUTS, PANEL};
 
 /// Transforms the input of a run of tiles: source, row stride, tiles, target, plane stride.
 pub(crate) type InputKernel = unsafe fn(*const f32, usize, usize, *mut f32, usize);
-/// Transforms a window of planes along depth: input, target, plane stride.
-pub(crate) type DepthKernel = unsafe fn(&DepthInput, *mut f32, usize);
-/// Transforms products back along depth, in place: products, stride, floats.
-pub(crate) type FoldKernel = unsafe fn(*mut f32, usize, usize);
 /// Transforms products back: source, plane stride, tiles, target, row stride, epilogue.
 pub(crate) type OutputKernel = unsafe fn(*const f32, usize, usize, *mut f32, usize, &Epilogue);
 /// Transforms packed weights: source, channels, target, plane stride.
@@ -89,10 +83,6 @@ macro_rules! choose {
 choose! {
     /// The input transform for tiles of this size.
     input_kernel(tile: usize) -> InputKernel;
-    /// The input transform along depth for tiles of two planes.
-    depth_kernel() -> DepthKernel;
-    /// The output transform along depth for tiles of two planes.
-    fold_kernel() -> FoldKernel;
     /// The output transform for tiles of this size.
     output_kernel(tile: usize, adds: usize, activation: Fused) -> OutputKernel;
     /// The weight transform for tiles of this size.
@@ -111,7 +101,6 @@ macro_rules! instantiate {
     ($module:ident, $lanes:ty, $wide:ty, $panels:literal, $columns:literal $(, $features:literal)?) => {
         mod $module {
             use super::*;
-            use super::depth::{DepthInput, fold_depth, transform_depth};
             use super::direct::convolve;
             use super::filter::transform_filters;
             use super::gemm::multiply;
@@ -120,8 +109,8 @@ macro_rules! instantiate {
                 LEAKY, NO_ACTIVATION, RELU, transform_input, transform_output, transform_weights,
             };
             use super::{
-                DepthKernel, DirectKernel, Epilogue, FilterKernel, Filters, FoldKernel, Fused,
-                InputKernel, OutputKernel, Pixels, Product, ProductKernel, Taps, WeightKernel,
+                DirectKernel, Epilogue, FilterKernel, Filters, Fused, InputKernel, OutputKernel,
+                Pixels, Product, ProductKernel, Taps, WeightKernel,
             };
 
             $(#[target_feature(enable = $features)])?
@@ -133,22 +122,6 @@ macro_rules! instantiate {
                 unsafe {
                     transform_input::<$lanes, T, M, A>(source, row_stride, tiles, target, plane_stride);
                 }
-            }
-
-            $(#[target_feature(enable = $features)])?
-            unsafe fn depth<T: Transform<M, A>, const M: usize, const A: usize>(
-                input: &DepthInput, target: *mut f32, plane_stride: usize,
-            ) {
-                // SAFETY: as above.
-                unsafe { transform_depth::<$lanes, T, M, A>(input, target, plane_stride) };
-            }
-
-            $(#[target_feature(enable = $features)])?
-            unsafe fn fold<T: Transform<M, A>, const M: usize, const A: usize>(
-                products: *mut f32, stride: usize, len: usize,
-            ) {
-                // SAFETY: as above.
-                unsafe { fold_depth::<$lanes, T, M, A>(products, stride, len) };
             }
 
             $(#[target_feature(enable = $features)])?
@@ -208,14 +181,6 @@ macro_rules! instantiate {
                     4 => input::<F4, 4, 6>,
                     _ => input::<F6, 6, 8>,
                 }
-            }
-
-            pub(super) fn depth_kernel() -> DepthKernel {
-                depth::<F2, 2, 4>
-            }
-
-            pub(super) fn fold_kernel() -> FoldKernel {
-                fold::<F2, 2, 4>
             }
 
             pub(super) fn output_kernel(tile: usize, adds: usize, activation: Fused) -> OutputKernel {

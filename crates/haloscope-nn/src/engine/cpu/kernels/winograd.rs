@@ -11,7 +11,7 @@ pub(crate) const PANEL: usize = 6;
 /// Output channels in a panel of weights: two registers.
 pub(crate) const OUTPUTS: usize = 16;
 /// Columns under the longest run of the largest tiles.
-pub(crate) const COLUMNS: usize = PANEL * 6 + 2;
+const COLUMNS: usize = PANEL * 6 + 2;
 
 /// Transforms the input of up to [`PANEL`] horizontally adjacent tiles, one block of channels.
 ///

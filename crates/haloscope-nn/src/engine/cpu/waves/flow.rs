@@ -76,7 +76,7 @@ impl Flow {
         let steps = program.steps.iter().map(|draft| {
             let method = if matches!(draft.work, Work::Conv(_)) { methods.next() } else { None };
             let tile = match method {
-                Some(Method::Winograd { tile, .. }) => tile.side,
+                Some(Method::Winograd { tile, .. }) => *tile,
                 _ => 1,
             };
             let inputs = draft.inputs.iter().map(|&value| Input { value, is_far: false });

@@ -535,8 +535,7 @@ fn good_band(program: &Program, methods: &[Method], unit: usize, threads: usize)
     });
     let band = convolutions.zip(methods).filter_map(|(output, method)| match method {
         Method::Winograd { tile, .. } => {
-            let slices = if tile.is_deep() { 1 } else { output.depth };
-            let needed = (TILES * threads).div_ceil(tiles(output, 1, *tile) * slices) * tile.side;
+            let needed = (TILES * threads).div_ceil(tiles(output, 1, *tile) * output.depth) * tile;
             Some((needed * rows).div_ceil(output.height))
         }
         Method::Direct => None,

@@ -3,12 +3,10 @@
 use std::ops::Range;
 
 use crate::engine::cpu::layout::Layout;
-use crate::engine::cpu::tile::Tile;
 
-/// Tiles over so many rows of all images; flat ones over one plane, others over all planes.
-pub(crate) fn tiles(output: &Layout, rows: usize, tile: Tile) -> usize {
-    let volumes = output.batch * tile.over_planes(output.depth);
-    volumes * rows.div_ceil(tile.side) * output.width.div_ceil(tile.side)
+/// Tiles over so many rows of all images of one plane of depth.
+pub(crate) fn tiles(output: &Layout, rows: usize, tile: usize) -> usize {
+    output.batch * rows.div_ceil(tile) * output.width.div_ceil(tile)
 }
 
 /// The grid of tiles over some rows of each image.
@@ -18,15 +16,11 @@ pub(super) struct Grid {
     first: usize,
     rows: usize,
     pub(super) columns: usize,
-    /// Along depth; one if tiles are flat.
-    slabs: usize,
 }
 
 /// Adjacent tiles in one row of tiles.
 pub(super) struct Run {
     pub(super) image: usize,
-    /// The slab of tiles along depth.
-    pub(super) slab: usize,
     pub(super) row: usize,
     pub(super) column: usize,
     pub(super) count: usize,
@@ -34,11 +28,9 @@ pub(super) struct Run {
 
 impl Grid {
     /// The tiles over some rows, which start where a tile does.
-    pub(super) fn new(output: &Layout, rows: &Range<usize>, tile: Tile) -> Self {
-        let columns = output.width.div_ceil(tile.side);
-        let slabs = tile.over_planes(output.depth);
-        let (first, rows) = (rows.start / tile.side, rows.len().div_ceil(tile.side));
-        Self { first, rows, columns, slabs }
+    pub(super) fn new(output: &Layout, rows: &Range<usize>, tile: usize) -> Self {
+        let columns = output.width.div_ceil(tile);
+        Self { first: rows.start / tile, rows: rows.len().div_ceil(tile), columns }
     }
 
     /// The tiles as runs of at most `most`, each with its place in the range.
@@ -53,14 +45,12 @@ impl Grid {
                 return None;
             }
             let place = at - tiles.start;
-            let slab = at / (self.rows * self.columns);
-            let in_slab = at % (self.rows * self.columns);
-            let column = in_slab % self.columns;
+            let in_image = at % (self.rows * self.columns);
+            let column = in_image % self.columns;
             let count = most.min(tiles.end - at).min(self.columns - column);
             let run = Run {
-                image: slab / self.slabs,
-                slab: slab % self.slabs,
-                row: self.first + in_slab / self.columns,
+                image: at / (self.rows * self.columns),
+                row: self.first + in_image / self.columns,
                 column,
                 count,
             };
@@ -76,20 +66,14 @@ mod tests {
 
     #[test]
     fn runs_cover_all_tiles_and_never_leave_their_row() {
-        let layout = Layout::new(2, 1, [3, 13, 20]);
-        let cases = [(0..13, 1), (0..13, 3), (4..13, 6), (4..8, usize::MAX)];
-        let depths =
-            [1, 2, 4].into_iter().flat_map(|depth| cases.clone().map(|case| (depth, case)));
-        for (depth, (rows, most)) in depths {
-            let tile = Tile { side: 4, depth };
-            let (grid, count) = (Grid::new(&layout, &rows, tile), tiles(&layout, rows.len(), tile));
-            assert_eq!(count, [2, 4, 2][depth / 2] * grid.rows * grid.columns);
+        let layout = Layout::new(2, 1, [1, 13, 20]);
+        for (rows, most) in [(0..13, 1), (0..13, 3), (4..13, 6), (4..8, usize::MAX)] {
+            let (grid, count) = (Grid::new(&layout, &rows, 4), tiles(&layout, rows.len(), 4));
             let mut at = 3;
             for (place, run) in grid.runs(3..count - 1, most) {
                 assert_eq!(place, at - 3);
                 let row = run.row - rows.start / 4;
-                let slab = run.image * grid.slabs + run.slab;
-                assert_eq!(at, (slab * grid.rows + row) * grid.columns + run.column);
+                assert_eq!(at, (run.image * grid.rows + row) * grid.columns + run.column);
                 assert!(run.count <= most && run.column + run.count <= grid.columns);
                 at += run.count;
             }

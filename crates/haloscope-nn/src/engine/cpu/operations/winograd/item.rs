@@ -4,9 +4,7 @@ use std::ops::Range;
 
 use super::grid::{Grid, Run};
 use super::{SKEW, WinogradConv};
-use crate::engine::cpu::kernels::{
-    Depth, DepthInput, Epilogue, OUTPUTS, PANEL, Product, Strided, sixes,
-};
+use crate::engine::cpu::kernels::{Depth, Epilogue, OUTPUTS, PANEL, Product, Strided, sixes};
 use crate::engine::cpu::layout::{BLOCK, Layout, Tensor, signed};
 use crate::engine::cpu::weights::Form;
 
@@ -35,7 +33,7 @@ impl Item<'_> {
     pub(super) fn panel_calls(&self, weight_panels: usize) -> usize {
         let (full, tail) = sixes(self.tiles.len());
         let panels = full + tail.iter().filter(|&&count| count > 0).count();
-        self.conv.tile.points() * weight_panels * self.planes.len() * panels
+        self.conv.points() * weight_panels * self.planes.len() * panels
     }
 
     /// Top left corner of a run's input in the first block of channels.
@@ -46,17 +44,12 @@ impl Item<'_> {
         block: usize,
         plane: usize,
     ) -> *const f32 {
-        let [row, column] = [run.row, run.column].map(|index| signed(index * self.conv.tile.side));
+        let [row, column] = [run.row, run.column].map(|index| signed(index * self.conv.tile));
         let [above, left] = self.conv.padding.map(signed);
         input.at(run.image, block, plane, row - above, column - left)
     }
 
-    /// Where a panel of the transformed input begins in a slot.
-    fn panel_at(&self, slot: usize, panel: usize) -> usize {
-        (slot * self.conv.blocking.tiles + panel * PANEL) * self.conv.channels()
-    }
-
-    /// Transforms the input under the item into panels, plane by plane.
+    /// Transforms the input under the item into panels.
     pub(super) unsafe fn transform_input(&self, input: &Tensor, transformed: *mut f32) {
         let conv = self.conv;
         let (channels, stride) = (conv.channels(), conv.input_stride());
@@ -70,7 +63,7 @@ impl Item<'_> {
             let plane = plane.cast_unsigned();
             for (panel, (first, count)) in self.panels().enumerate() {
                 let start = self.tiles.start + first;
-                let panel_at = self.panel_at(slot, panel);
+                let panel_at = (slot * conv.blocking.tiles + panel * PANEL) * channels;
                 for (place, run) in self.grid.runs(start..start + count, PANEL) {
                     let target = transformed.wrapping_add(panel_at + place * BLOCK);
                     for block in 0..channels / BLOCK {
@@ -82,67 +75,6 @@ impl Item<'_> {
                             (conv.input_kernel)(source, row_stride, run.count, target, stride);
                         }
                     }
-                }
-            }
-        }
-    }
-
-    /// Transforms the input under the item into panels, first along depth.
-    ///
-    /// Tiles are deep; `room` has the floats that they say.
-    pub(super) unsafe fn transform_deep_input(
-        &self,
-        input: &Tensor,
-        transformed: *mut f32,
-        room: *mut f32,
-    ) {
-        let conv = self.conv;
-        let (tile, stride) = (conv.tile, conv.input_stride());
-        let row_stride = input.layout.row_stride();
-        for (panel, (first, count)) in self.panels().enumerate() {
-            let start = self.tiles.start + first;
-            for (place, run) in self.grid.runs(start..start + count, PANEL) {
-                let target = transformed.wrapping_add(self.panel_at(0, panel) + place * BLOCK);
-                let sides = [tile.side + 2, run.count * tile.side + 2];
-                let plane_len = sides[0] * sides[1] * BLOCK;
-                let first_plane = conv.ghosts + run.slab * tile.depth;
-                for block in 0..conv.channels() / BLOCK {
-                    let corner = |index: usize| {
-                        let plane = (first_plane + index).checked_sub(conv.depth_padding)?;
-                        let inside = plane < input.layout.depth && index < tile.depth_points();
-                        inside.then(|| self.input_corner(input, &run, block, plane))
-                    };
-                    let window = DepthInput::new(sides, row_stride, corner);
-                    let target = target.wrapping_add(block * PANEL * BLOCK);
-                    // SAFETY: the border of the input holds whole tiles; the room and the slot of
-                    // the panel lie in this thread's scratch.
-                    unsafe {
-                        (conv.depth_kernel)(&window, room, plane_len);
-                        for point in 0..tile.depth_points() {
-                            let source = room.wrapping_add(point * plane_len).cast_const();
-                            let target = target.wrapping_add(point * tile.plane_points() * stride);
-                            let row = sides[1] * BLOCK;
-                            (conv.input_kernel)(source, row, run.count, target, stride);
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    /// Transforms the products of a chunk back along depth, in place: those of each plane of a tile then lie at the points of one
-    /// plane.
-    pub(super) unsafe fn fold_depth(&self, panels: &Range<usize>, products: *mut f32) {
-        let conv = self.conv;
-        let stride = conv.product_stride();
-        let plane_points = conv.tile.plane_points();
-        for point in 0..plane_points {
-            for panel in 0..panels.len() {
-                let at = point * stride + panel * conv.blocking.tiles * OUTPUTS;
-                let len = self.tiles.len() * OUTPUTS;
-                // SAFETY: products of the chunk, in this thread's scratch.
-                unsafe {
-                    (conv.fold_kernel)(products.wrapping_add(at), plane_points * stride, len);
                 }
             }
         }
@@ -166,21 +98,17 @@ impl Item<'_> {
         let tile_panels = full_panels + tail.iter().filter(|&&count| count > 0).count();
         let shares = tile_panels * self.planes.len();
         let product = Product {
-            points: conv.tile.points(),
+            points: conv.points(),
             weight_panels: panels.len(),
             full_panels,
             tail,
             blocks: channels / BLOCK,
-            depth: if conv.tile.is_deep() {
-                Depth { first: 0, planes: 1, inputs: 1, taps: 1, padding: 0 }
-            } else {
-                Depth {
-                    first: conv.ghosts + self.planes.start,
-                    planes: self.planes.len(),
-                    inputs: conv.input.depth,
-                    taps: conv.weights.depth_taps(),
-                    padding: conv.depth_padding,
-                }
+            depth: Depth {
+                first: conv.ghosts + self.planes.start,
+                planes: self.planes.len(),
+                inputs: conv.input.depth,
+                taps: conv.weights.depth_taps(),
+                padding: conv.depth_padding,
             },
             input: Strided {
                 start: transformed,
@@ -198,8 +126,9 @@ impl Item<'_> {
                 slot_stride: conv.blocking.tiles * OUTPUTS,
             },
             output_planes: conv.blocking.planes,
+            // The bias enters at the point (1, 1), from where it reaches every pixel once.
             bias: conv.weights.bias(panels.start),
-            bias_point: conv.tile.bias_point(),
+            bias_point: conv.tile + 3,
             next_share: (panel_len / shares).next_multiple_of(SKEW),
             lines,
         };
@@ -242,34 +171,23 @@ impl Item<'_> {
         border_is_clear: bool,
     ) {
         let conv = self.conv;
-        let m = conv.tile.side;
+        let m = conv.tile;
         let rows = output.layout.height.div_ceil(m);
         let overhang =
             [rows * m > output.layout.height, self.grid.columns * m > output.layout.width];
         let (stride, row_stride) = (conv.product_stride(), output.layout.row_stride());
         let first_block = panels.start * 2;
         let blocks = output.layout.blocks().min(panels.end * 2) - first_block;
-        // The products of the planes lie in slots, or those of a deep tile at points.
-        let (planes, plane_step) = if conv.tile.is_deep() {
-            (conv.tile.depth, conv.tile.plane_points() * stride)
-        } else {
-            (self.planes.len(), conv.blocking.tiles * OUTPUTS)
-        };
-        for index in 0..planes {
+        for (index, plane) in self.planes.clone().enumerate() {
             for (place, run) in self.grid.runs(self.tiles.clone(), usize::MAX) {
-                let plane = self.planes.start + run.slab * conv.tile.depth + index;
-                if plane >= output.layout.depth {
-                    continue;
-                }
                 let (row, column) = (signed(run.row * m), signed(run.column * m));
                 for block in 0..blocks {
                     let at = |tensor: &Tensor| {
                         tensor.at(run.image, first_block + block, plane, row, column)
                     };
-                    let slot = block / 2 * conv.blocking.planes * conv.blocking.tiles;
-                    let source = products.wrapping_add(
-                        (slot + place) * OUTPUTS + block % 2 * BLOCK + index * plane_step,
-                    );
+                    let slot = (block / 2 * conv.blocking.planes + index) * conv.blocking.tiles;
+                    let source =
+                        products.wrapping_add((slot + place) * OUTPUTS + block % 2 * BLOCK);
                     let epilogue = Epilogue {
                         adds: std::array::from_fn(|index| {
                             adds[index]
@@ -318,7 +236,7 @@ impl Item<'_> {
         plane: usize,
         rest_is_clear: bool,
     ) {
-        let m = self.conv.tile.side;
+        let m = self.conv.tile;
         let Layout { height, width, .. } = output.layout;
         let (start, end) = (run.column * m, (run.column + run.count) * m);
         let (first, last) = (run.column == 0, run.column + run.count == self.grid.columns);

@@ -1,5 +1,4 @@
-//! 3×3 convolutions with stride 1 by Winograd's method; 3×3×3 with tiles along depth, or with the
-//! depth summed in between.
+//! 3×3 convolutions with stride 1 by Winograd's method; 3×3×3 with the depth summed in between.
 //!
 //! An item is a block of tiles, a slab of planes and a range of output channels. Its input is
 //! transformed once; then for each chunk of output channels the products are formed and transformed
@@ -20,12 +19,10 @@ use item::Item;
 use prefetch::PrefetchList;
 
 use crate::engine::cpu::kernels::{
-    DepthKernel, FoldKernel, Fused, InputKernel, InstructionSet, OUTPUTS, OutputKernel, PANEL,
-    ProductKernel, WeightKernel,
+    Fused, InputKernel, InstructionSet, OUTPUTS, OutputKernel, PANEL, ProductKernel, WeightKernel,
 };
 use crate::engine::cpu::layout::{Layout, Tensor};
 use crate::engine::cpu::operation::{Operands, Operation};
-use crate::engine::cpu::tile::Tile;
 use crate::engine::cpu::weights::{Fill, Form, Weights, WinogradWeights};
 
 /// Floats between the planes of transformed values beyond their size: one cache line more than a
@@ -39,7 +36,7 @@ const POINTER: usize = size_of::<*const f32>() / size_of::<f32>();
 pub(crate) struct Blocking {
     /// Tiles in a block at most; a multiple of [`PANEL`].
     pub(crate) tiles: usize,
-    /// Output planes in a slab at most; one where tiles are deep, which are cut into blocks as the others of a plane are.
+    /// Output planes in a slab at most.
     pub(crate) planes: usize,
     /// Ranges of output channels, each an item of its own.
     pub(crate) channel_groups: usize,
@@ -52,7 +49,7 @@ pub(crate) struct WinogradConv {
     /// Ghost planes before the first.
     ghosts: usize,
     output: Layout,
-    tile: Tile,
+    tile: usize,
     /// Zero padding of rows and columns: 0 or 1.
     padding: [usize; 2],
     depth_padding: usize,
@@ -62,8 +59,6 @@ pub(crate) struct WinogradConv {
     blocking: Blocking,
     slabs: usize,
     input_kernel: InputKernel,
-    depth_kernel: DepthKernel,
-    fold_kernel: FoldKernel,
     output_kernel: OutputKernel,
     weight_kernel: WeightKernel,
     product_kernel: ProductKernel,
@@ -81,9 +76,7 @@ impl WinogradConv {
     ) -> Self {
         let tile = weights.tile();
         let even = |count: usize, most: usize| count.div_ceil(count.div_ceil(most));
-        // Deep tiles along depth are tiles like others.
-        let slices = if tile.is_deep() { 1 } else { output.depth };
-        let planes = even(slices, blocking.planes);
+        let planes = even(output.depth, blocking.planes);
         Self {
             input: input.with_ghosts(),
             ghosts: input.ghosts[0],
@@ -94,12 +87,10 @@ impl WinogradConv {
             adds,
             activation,
             blocking: Blocking { planes, ..blocking },
-            slabs: slices.div_ceil(planes),
-            input_kernel: instructions.input_kernel(tile.side),
-            depth_kernel: instructions.depth_kernel(),
-            fold_kernel: instructions.fold_kernel(),
-            output_kernel: instructions.output_kernel(tile.side, adds, activation),
-            weight_kernel: instructions.weight_kernel(tile.side),
+            slabs: output.depth.div_ceil(planes),
+            input_kernel: instructions.input_kernel(tile),
+            output_kernel: instructions.output_kernel(tile, adds, activation),
+            weight_kernel: instructions.weight_kernel(tile),
             product_kernel: instructions.product_kernel(),
             weights,
         }
@@ -111,13 +102,18 @@ impl WinogradConv {
         (tiles, tiles.div_ceil(self.blocking.tiles))
     }
 
+    /// Planes of the transformed domain.
+    fn points(&self) -> usize {
+        (self.tile + 2) * (self.tile + 2)
+    }
+
     fn channels(&self) -> usize {
         self.weights.channels()
     }
 
     /// Input planes under a slab.
     fn slots(&self) -> usize {
-        self.blocking.planes + self.weights.summed_taps() - 1
+        self.blocking.planes + self.weights.depth_taps() - 1
     }
 
     /// Floats between the points of the transformed input.
@@ -137,21 +133,20 @@ impl WinogradConv {
 
     /// Calls of the product kernel's panels in a chunk at most.
     fn panel_calls(&self) -> usize {
-        self.tile.points() * self.chunk() * self.blocking.planes * (self.blocking.tiles / PANEL + 1)
+        self.points() * self.chunk() * self.blocking.planes * (self.blocking.tiles / PANEL + 1)
     }
 
-    /// Lengths of the five parts of a thread's scratch.
-    fn scratch_parts(&self) -> [usize; 5] {
+    /// Lengths of the four parts of a thread's scratch.
+    fn scratch_parts(&self) -> [usize; 4] {
         let weights = match self.weights.form() {
             Form::Transformed => 0,
-            Form::Packed => self.tile.points() * (self.chunk() * self.weights.panel_len() + SKEW),
+            Form::Packed => self.points() * (self.chunk() * self.weights.panel_len() + SKEW),
         };
         let lists = (self.panel_calls() * POINTER).next_multiple_of(SKEW);
         [
-            (self.tile.points() * self.input_stride()).next_multiple_of(SKEW),
-            (self.tile.points() * self.product_stride()).next_multiple_of(SKEW),
+            (self.points() * self.input_stride()).next_multiple_of(SKEW),
+            (self.points() * self.product_stride()).next_multiple_of(SKEW),
             weights.next_multiple_of(SKEW),
-            self.tile.depth_room(PANEL).next_multiple_of(SKEW),
             lists,
         ]
     }
@@ -159,14 +154,13 @@ impl WinogradConv {
 
 impl Operation for WinogradConv {
     fn describe(&self) -> String {
-        let Tile { side, depth } = self.tile;
+        let m = self.tile;
         let kept = match self.weights.form() {
             Form::Transformed => "",
             Form::Packed => ", weights on the fly",
         };
-        let taps = if self.weights.depth_taps() > 1 { "×3" } else { "" };
-        let planes = if depth > 1 { format!("{depth}×") } else { String::new() };
-        format!("conv 3×3{taps}, F({planes}{side}×{side}){kept}")
+        let depth = if self.weights.depth_taps() > 1 { "×3" } else { "" };
+        format!("conv 3×3{depth}, F({m}×{m}){kept}")
     }
 
     fn items(&self, rows: &Range<usize>) -> usize {
@@ -193,31 +187,22 @@ impl Operation for WinogradConv {
             grid: Grid::new(&self.output, &operands.rows, self.tile),
             tiles: share(block)..share(block + 1),
             next: share((block + 1).min(blocks))..share((block + 2).min(blocks)),
-            planes: if self.tile.is_deep() {
-                0..1
-            } else {
-                slab * planes..((slab + 1) * planes).min(self.output.depth)
-            },
+            planes: slab * planes..((slab + 1) * planes).min(self.output.depth),
         };
-        let [transformed_len, products_len, weights_len, room_len, _] = self.scratch_parts();
+        let [transformed_len, products_len, weights_len, _] = self.scratch_parts();
         let transformed = scratch;
         let products = transformed.wrapping_add(transformed_len);
         let own_weights = products.wrapping_add(products_len);
-        let room = own_weights.wrapping_add(weights_len);
         #[expect(
             clippy::cast_ptr_alignment,
             reason = "all parts of the scratch start at cache lines"
         )]
-        let list = room.wrapping_add(room_len).cast::<*const f32>();
+        let list = own_weights.wrapping_add(weights_len).cast::<*const f32>();
         let adds: [Option<Tensor>; 2] =
             std::array::from_fn(|index| (index < self.adds).then(|| operands.input(1 + index)));
         // SAFETY: the caller's contract: operands are valid and the scratch is this thread's.
         unsafe {
-            if self.tile.is_deep() {
-                work.transform_deep_input(&input, transformed, room);
-            } else {
-                work.transform_input(&input, transformed);
-            }
+            work.transform_input(&input, transformed);
             for chunk in chunks * group / groups..chunks * (group + 1) / groups {
                 let panels =
                     chunk * self.chunk()..((chunk + 1) * self.chunk()).min(self.weights.panels());
@@ -225,9 +210,6 @@ impl Operation for WinogradConv {
                 work.list_output(&mut lines, &output, adds[0].as_ref(), &panels);
                 work.list_next_input(&mut lines, &input, chunk, chunks);
                 work.multiply(&panels, transformed, products, own_weights, lines.finish());
-                if self.tile.is_deep() {
-                    work.fold_depth(&panels, products);
-                }
                 work.transform_output(&panels, products, &output, &adds, operands.border_is_clear);
             }
         }

@@ -50,16 +50,12 @@ impl Item<'_> {
         add: Option<&Tensor>,
         panels: &Range<usize>,
     ) {
-        let m = self.conv.tile.side;
+        let m = self.conv.tile;
         let step = self.list_step();
         let add = add.filter(|add| add.data != output.data);
         let blocks = panels.start * 2..output.layout.blocks().min(panels.end * 2);
-        for index in 0..self.planes.len() * self.conv.tile.depth {
+        for plane in self.planes.clone() {
             for (_, run) in self.grid.runs(self.tiles.clone(), usize::MAX) {
-                let plane = self.planes.start + run.slab * self.conv.tile.depth + index;
-                if plane >= output.layout.depth {
-                    continue;
-                }
                 for block in blocks.clone() {
                     for row in run.row * m..(run.row + 1) * m {
                         for tensor in [Some(output), add].into_iter().flatten() {
@@ -90,9 +86,9 @@ impl Item<'_> {
         for (_, run) in self.grid.runs(self.next.clone(), usize::MAX) {
             for block in blocks * chunk / chunks..blocks * (chunk + 1) / chunks {
                 let corner = self.input_corner(input, &run, block, 0);
-                for row in 0..conv.tile.side + 2 {
+                for row in 0..conv.tile + 2 {
                     let start = corner.wrapping_add(row * input.layout.row_stride());
-                    lines.push_row(start, (run.count * conv.tile.side + 2) * BLOCK, step);
+                    lines.push_row(start, (run.count * conv.tile + 2) * BLOCK, step);
                 }
             }
         }
@@ -100,6 +96,6 @@ impl Item<'_> {
 
     /// Floats that one panel of the product kernel prefetches from each address.
     fn list_step(&self) -> usize {
-        self.conv.channels() / BLOCK * self.conv.weights.summed_taps() * FAR_STEP
+        self.conv.channels() / BLOCK * self.conv.weights.depth_taps() * FAR_STEP
     }
 }
