@@ -149,11 +149,17 @@ fn tiles_along_depth_convolve_as_the_definition_says_at_every_depth() {
     let mut random = fastrand::Rng::with_seed(12);
     let fast = EngineOptions::default();
     let strict = EngineOptions { accuracy: Accuracy::Strict, ..fast.clone() };
-    let mut seen = [0; 3];
-    for case in 0..28 {
-        let depth = [8 + case % 9, 16 + case % 9][usize::from(case >= 10)];
-        let (inputs, outputs) = (random.usize(1..40), random.usize(1..50));
-        let [height, width] = [0; 2].map(|_| random.choice([1, 4, 5, 9, 13]).expect("some"));
+    let tiles = ["F(4×4×4)", "F(2×6×6)", "F(2×4×4)", "F(2×2×2)"];
+    let mut seen = [0; 4];
+    for case in 0..46 {
+        // Tiles of two planes, of 4² where that divides the sides and of 6² elsewhere; then of four planes.
+        let (depth, channels, sides) = match case {
+            0..14 => (8 + case % 9, 24, &[4, 8][..]),
+            14..28 => (8 + case % 9, 24, &[5, 12]),
+            _ => (16 + case % 9, 1, &[1, 4, 5, 9, 13]),
+        };
+        let (inputs, outputs) = (random.usize(channels..40), random.usize(channels..50));
+        let [height, width] = [0; 2].map(|_| *random.choice(sides).expect("some"));
         let weight = random_tensor(&mut random, &[outputs, inputs, 3, 3, 3]);
         let bias = (case % 2 == 0).then(|| random_tensor(&mut random, &[outputs]));
         // Without padding along depth, too.
@@ -162,12 +168,12 @@ fn tiles_along_depth_convolve_as_the_definition_says_at_every_depth() {
         let network = single(inputs, 3, Op::Conv(conv));
         let input = random_tensor(&mut random, &[1 + case % 2, inputs, depth, height, width]);
         let found = [&fast, &strict].map(|options| methods(&network, input.shape(), options));
-        for (seen, method) in seen.iter_mut().zip(["F(4×4×4)", "F(2×", "F(2×2×2)"]) {
+        for (seen, method) in seen.iter_mut().zip(tiles) {
             *seen += found.iter().flatten().filter(|found| found.contains(method)).count();
         }
         check(&network, &input, 5e-6);
     }
-    assert!(seen.iter().all(|&count| count > 3), "{seen:?}");
+    assert!(seen.iter().all(|&count| count > 3), "{tiles:?}: {seen:?}");
 }
 
 #[test]
@@ -178,7 +184,8 @@ fn tiles_along_depth_are_about_as_accurate_as_those_of_planes() {
     // The tile of a mode depends on the depth: flat ones for few planes.
     let cases = [
         (Accuracy::Fast, [[7, 36, 36], [16, 16, 16]], ["F(6×6)", "F(4×4×4)"]),
-        (Accuracy::Fast, [[7, 36, 36], [8, 36, 36]], ["F(6×6)", "F(2×"]),
+        (Accuracy::Fast, [[7, 36, 36], [8, 36, 36]], ["F(6×6)", "F(2×6×6)"]),
+        (Accuracy::Fast, [[7, 8, 8], [8, 8, 8]], ["F(4×4)", "F(2×4×4)"]),
         (Accuracy::Strict, [[7, 12, 12], [8, 12, 12]], ["F(2×2)", "F(2×2×2)"]),
     ];
     for (accuracy, shapes, tiles) in cases {
