@@ -130,23 +130,20 @@ pub(crate) fn check(table: &Table) -> (Vec<String>, usize) {
 pub(crate) fn rewrite(text: &str) -> String {
     let mut lines: Vec<String> = text.lines().map(String::from).collect();
     for table in tables(text).iter().filter(|table| !table.marker.is_empty()) {
-        for (row, cells) in table.rows.iter().enumerate() {
+        for row in 0..table.rows.len() {
             let line = &mut lines[table.line + row];
-            let mut own: Vec<Figure> =
-                figures(table).into_iter().filter(|figure| figure.row == row).collect();
-            // From the last one on, so that those before stay where they are.
-            own.sort_by_key(|figure| std::cmp::Reverse((figure.column, figure.at)));
-            own.dedup_by_key(|figure| (figure.column, figure.at));
-            for figure in own {
-                let Some(corrected) = figure.corrected() else { continue };
-                // The cell is what comes after as many bars and a space.
-                let bar = line.match_indices('|').nth(figure.column).map(|(at, _)| at + 1);
-                let start = bar.and_then(|bar| {
-                    let cell = &cells[figure.column];
-                    line[bar..].find(&cell[..]).map(|at| bar + at + figure.at)
-                });
-                let Some(start) = start else { continue };
-                line.replace_range(start..start + figure.written.len(), &corrected);
+            let own = figures(table).into_iter().filter(|figure| figure.row == row);
+            let mut wrong: Vec<(Figure, String)> =
+                own.filter_map(|figure| figure.corrected().map(|right| (figure, right))).collect();
+            // From the last one on, so that those before stay where they are. One number may be both ends of a range.
+            wrong.sort_by_key(|(figure, _)| std::cmp::Reverse((figure.column, figure.at)));
+            wrong.dedup_by_key(|(figure, _)| (figure.column, figure.at));
+            for (figure, right) in wrong {
+                // The cell is what comes after as many bars, without the spaces around it.
+                let Some((bar, _)) = line.match_indices('|').nth(figure.column) else { continue };
+                let spaces = line[bar + 1..].len() - line[bar + 1..].trim_start().len();
+                let start = bar + 1 + spaces + figure.at;
+                line.replace_range(start..start + figure.written.len(), &right);
             }
         }
     }
