@@ -1,6 +1,6 @@
 # Everything that is done with the project; `make help` lists it.
 
-.PHONY: help test tools lint docs unit doctests python python-interop python-api python-wheel onnx mpi slurm two-hosts fresh-machine deny bench bench-collectives bench-blur bench-copies bench-gather bench-large bench-networks bench-nufft bench-onnx bench-reconstruction bench-scratch bench-shards bench-studies bench-tiling bench-tomography neon fuzz soak fmt clean
+.PHONY: help test tools lint docs unit doctests python python-interop python-api python-wheel onnx mpi slurm two-hosts fresh-machine deny bench figures bench-collectives bench-blur bench-copies bench-gather bench-large bench-networks bench-nufft bench-onnx bench-reconstruction bench-scratch bench-shards bench-studies bench-tiling bench-tomography neon fuzz soak fmt clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -300,7 +300,7 @@ bench-studies: tools $(BENCH_PYTHON) ## measure scaling, memory and batches; res
 
 figures: export HALOSCOPE_WRITE_FIGURES = 1
 figures: ## write the figures of the documents anew from their raw files, and check that all agree
-	cargo test -p haloscope-study --test figures
+	cargo test -p haloscope-study --test figures -- --exact the_figures_of_the_documents_are_those_of_the_raw_files
 
 # The target is installed with `rustup target add aarch64-unknown-linux-gnu`, the rest by the packages
 # gcc-aarch64-linux-gnu and qemu-user.

@@ -4,7 +4,7 @@
 
 PEER is untiled, compiled (the network through torch.compile with frozen weights) or tiled (through `deepinv.distributed` on one
 process). The problem is that of `crates/haloscope/benches/reconstruction.rs`, which writes FOLDER: three circular blurs of a
-colour picture, plug-and-play proximal gradient descent with steps of 0.5 and a noise level of 0.05. deepinv gets the best
+colour picture, plug-and-play proximal gradient descent with steps of 0.5 and a noise level of 0.05. deepinv gets the
 configuration of `crates/haloscope-study/src/deepinv.py`, which `haloscope bench compare` runs: inference mode, channels-last
 networks, its faster circular blur of the two that use Fourier transforms, and glibc's thresholds raised so that it is not
 charged for page faults. One iteration warms up; then all are timed.

@@ -149,13 +149,17 @@ fn tiles_along_depth_convolve_as_the_definition_says_at_every_depth() {
     let mut random = fastrand::Rng::with_seed(12);
     let fast = EngineOptions::default();
     let strict = EngineOptions { accuracy: Accuracy::Strict, ..fast.clone() };
-    let mut seen = [0; 2];
-    for case in 0..28 {
-        let depth = 8 + case % 9;
-        // Few channels have flat tiles.
-        let least = [1, 30][case % 4 / 2];
-        let (inputs, outputs) = (random.usize(least..40), random.usize(least..50));
-        let [height, width] = [0; 2].map(|_| random.choice([1, 4, 6, 9, 12, 13]).expect("some"));
+    let tiles = ["F(2×6×6)", "F(2×4×4)", "F(2×2×2)"];
+    let mut seen = [0; 3];
+    for case in 0..42 {
+        // Of 4² where that divides the sides and of 6² elsewhere; few channels have flat tiles.
+        let (depth, channels, sides) = match case {
+            0..14 => (8 + case % 9, 24, &[4, 8][..]),
+            14..28 => (8 + case % 9, 24, &[5, 12]),
+            _ => (8 + case % 9, 1, &[1, 4, 5, 9, 13]),
+        };
+        let (inputs, outputs) = (random.usize(channels..40), random.usize(channels..50));
+        let [height, width] = [0; 2].map(|_| *random.choice(sides).expect("some"));
         let weight = random_tensor(&mut random, &[outputs, inputs, 3, 3, 3]);
         let bias = (case % 2 == 0).then(|| random_tensor(&mut random, &[outputs]));
         // Without padding along depth, too.
@@ -164,14 +168,12 @@ fn tiles_along_depth_convolve_as_the_definition_says_at_every_depth() {
         let network = single(inputs, 3, Op::Conv(conv));
         let input = random_tensor(&mut random, &[1 + case % 2, inputs, depth, height, width]);
         let found = [&fast, &strict].map(|options| methods(&network, input.shape(), options));
-        let deep = [["F(2×4×4)", "F(2×6×6)"], ["F(2×2×2)"; 2]];
-        for (seen, (found, tiles)) in seen.iter_mut().zip(found.iter().zip(deep)) {
-            let has = |tile: &str| found.iter().any(|method| method.contains(tile));
-            *seen += usize::from(tiles.into_iter().any(has));
+        for (seen, method) in seen.iter_mut().zip(tiles) {
+            *seen += found.iter().flatten().filter(|found| found.contains(method)).count();
         }
         check(&network, &input, 5e-6);
     }
-    assert!(seen.iter().all(|&count| count > 3), "{seen:?}");
+    assert!(seen.iter().all(|&count| count > 3), "{tiles:?}: {seen:?}");
 }
 
 #[test]
@@ -182,6 +184,7 @@ fn tiles_along_depth_are_about_as_accurate_as_those_of_planes() {
     // The tile of a mode depends on the depth: flat ones for few planes.
     let cases = [
         (Accuracy::Fast, [[7, 36, 36], [8, 36, 36]], ["F(6×6)", "F(2×6×6)"]),
+        (Accuracy::Fast, [[7, 8, 8], [8, 8, 8]], ["F(4×4)", "F(2×4×4)"]),
         (Accuracy::Strict, [[7, 12, 12], [8, 12, 12]], ["F(2×2)", "F(2×2×2)"]),
     ];
     for (accuracy, shapes, tiles) in cases {

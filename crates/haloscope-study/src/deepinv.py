@@ -13,10 +13,13 @@ The operators are those of the jobs that haloscope measures (`haloscope bench co
 - tomography-3d: 48 angles, slice by slice with parallel beams, because deepinv has no cone beam on a CPU. So its data term is
   another, cheaper one, and only the denoiser's seconds compare.
 
-deepinv gets its best configuration: inference mode, channels-last networks for pictures, the faster of its two circular blurs that
-use Fourier transforms, and an allocator that does not give memory back to the system between iterations. On several processes of
-torchrun it shares the work by `deepinv.distributed`: the operators always, and the denoiser where it has tiles. The first process
-reports these settings (`peer`), which go to the raw file.
+deepinv gets inference mode, channels-last networks for pictures, the faster of its two circular blurs that use Fourier transforms, and
+an allocator that does not give memory back to the system between iterations. Nothing else was tuned. Tiles are denoised one at a time,
+as haloscope's are, though larger batches may be faster. On several processes of torchrun it shares the work by `deepinv.distributed`: the
+operators always, and the denoiser where it has tiles. The first process reports these settings (`peer`), which go to the raw file.
+
+Iterations start from zeros, as those of haloscope's jobs. PSNR is reported for deblur and tomography-2d; the measurements of the others
+differ from haloscope's.
 `bench/peers/reconstruction.py` takes operators and networks from here.
 """
 
@@ -70,7 +73,8 @@ def seconds_of(run):
 
 
 def faster_blurs(kernels, image):
-    """The circular blurs, of deepinv's two ways to compute them, whose forward and adjoint take less time."""
+    """The circular blurs, of deepinv's two ways to compute them, whose forward and adjoint take less time: on the first process, so that
+    all have the same."""
 
     def best(blurs):
         def run():
@@ -83,7 +87,11 @@ def faster_blurs(kernels, image):
         [BlurFFT(img_size=tuple(image.shape[1:]), filter=kernel) for kernel in kernels],
         [Blur(filter=kernel, padding="circular", use_fft=True) for kernel in kernels],
     ]
-    return min(ways, key=best)
+    seconds = [best(way) for way in ways]
+    choice = [seconds.index(min(seconds))]
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.broadcast_object_list(choice, src=0)
+    return ways[choice[0]]
 
 
 def network(name, channels, axes=2):
@@ -148,6 +156,9 @@ def norm(physics, x):
         x = sum(operator.A_adjoint(operator.A(x)) for operator in physics)
     return x.norm()
 
+
+# The problems whose measurements are those of haloscope, but for the values of the noise.
+SAME = ("deblur", "tomography-2d")
 
 # The standard deviations that the jobs have. Those of scans are for projectors with a norm of 1.
 NOISE = {"deblur": 0.03, "super-resolution": 0.02, "tomography-2d": 0.005, "tomography-3d": 0.005}
@@ -244,8 +255,10 @@ class Reconstruction:
                 torch.distributed.barrier()
 
     def psnr(self, x):
+        if not self.is_known or self.configuration["problem"] not in SAME:
+            return None
         error = float(((x - self.truth).double() ** 2).mean())
-        return 10 * math.log10(1 / error) if self.is_known and error > 0 else None
+        return 10 * math.log10(1 / error) if error > 0 else None
 
 
 def main():

@@ -97,14 +97,17 @@ pub fn summarise(rows: &[Row]) -> Vec<Summary> {
     order.into_iter().filter_map(|key| summary(&key, groups.get(&key)?)).collect()
 }
 
-/// Compares configurations that differ only in their ranks.
+/// Compares configurations that differ only in their ranks. Problems side by side are left out where one rank alone was not
+/// measured.
 #[must_use]
 pub fn scaling(summaries: &[Summary]) -> Vec<Scaling> {
     let reference = |of: &Summary| {
-        // Problems side by side are compared with one alone, and nothing is compared with them.
+        // Problems side by side are compared with one rank alone, and nothing is compared with them.
+        let is_beside = of.configuration.mode == Some(Mode::Contention);
         let peers = summaries.iter().filter(|other| {
             other.predicted == of.predicted
                 && other.configuration.mode != Some(Mode::Contention)
+                && (other.configuration.ranks == 1 || !is_beside)
                 && family(&other.configuration) == family(&of.configuration)
         });
         peers.min_by_key(|other| other.configuration.ranks)
@@ -363,6 +366,24 @@ mod tests {
         assert_eq!(figures[1].data_speedup, Some(4.0));
         // Four times the pixels are four times the work, as it should be.
         assert_eq!(figures[1].work_normalised_efficiency, Some(0.8));
+    }
+
+    #[test]
+    fn problems_side_by_side_are_compared_with_one_rank_and_no_other() {
+        let beside = |seconds| {
+            let row = row(4, 1, 0, [seconds, 2.0, 6.0, 0.0, 0.0], 400);
+            let mode = Some(Mode::Contention);
+            Row { configuration: Configuration { mode, ..row.configuration }, ..row }
+        };
+        let mut rows = example();
+        rows.push(beside(10.0));
+        let figures = scaling(&summarise(&rows));
+        assert_eq!((figures[2].speedup, figures[2].efficiency), (3.2, 0.8));
+        // Without one rank, the two ranks that are left are no measure of it.
+        let rows: Vec<Row> = rows.into_iter().filter(|row| row.configuration.ranks > 1).collect();
+        let figures = scaling(&summarise(&rows));
+        assert_eq!(figures.len(), 1);
+        assert_eq!(figures[0].summary.configuration.ranks, 2);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use toml::Value;
 
 use crate::error::{Error, Result};
 use crate::problem;
-use crate::row::{Configuration, Layout};
+use crate::row::{Configuration, Layout, Study};
 use crate::tiles::Cut;
 use crate::trial::{Settings, Trial};
 
@@ -96,7 +96,13 @@ impl Configuration {
                 None => it,
             }
         };
-        Ok(JobBuilder::from_text(&problem.job(&choices))?
+        let job = JobBuilder::from_text(&problem.job(&choices))?;
+        let job = match self.study {
+            // Other systems do not start from a back-projection.
+            Study::Compare => job.edit("start", |it| it.set("kind", "zeros")),
+            _ => job,
+        };
+        Ok(job
             .name(name.clone())
             .edit("image", |it| match self.layout {
                 Some(layout) => it.set("layout", layout.to_string()),
@@ -193,6 +199,19 @@ mod tests {
             }
             let job = one.job(&Settings::default(), None).expect("a job").build().expect("valid");
             assert_eq!(job.operators().expect("operators").count, 8, "{problem}");
+        }
+    }
+
+    #[test]
+    fn jobs_that_are_compared_start_from_zeros() {
+        for problem in PROBLEMS {
+            let sides = problem::sides(problem, &64.into(), 1).expect("sides");
+            let one = Configuration { problem: Some(problem), ..configuration(1) };
+            let one = one.with_sides(&sides);
+            let compared = text(&Configuration { study: Study::Compare, ..one.clone() });
+            let start = "[start]\nkind = \"zeros\"\n";
+            assert!(compared.contains(start), "{compared}");
+            assert!(!text(&one).contains(start), "{problem}");
         }
     }
 

@@ -62,6 +62,9 @@ pub const PROBLEMS: [Problem; 4] =
 /// How often the problems have been defined anew. Rows of different definitions are not for one folder.
 pub(crate) const DEFINITION: u32 = 2;
 
+/// The same of problems that are compared with other systems, which start from zeros since the third.
+pub(crate) const COMPARED: u32 = 3;
+
 /// The problem of a name, or of what it was called before.
 pub fn named(name: &str) -> Result<Problem> {
     let problem = Problem::named(name).filter(|problem| PROBLEMS.contains(problem));

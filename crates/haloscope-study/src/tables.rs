@@ -5,7 +5,8 @@ use std::fmt::Write;
 use crate::counts;
 use crate::figures::{Scaling, Summary, bend, scaling, summarise};
 use crate::model::Validation;
-use crate::row::{Configuration, Row, Study};
+use crate::problem::Problem;
+use crate::row::{Backend, Configuration, Mode, Row, SYSTEM, Study};
 use crate::statistics::Median;
 use crate::tiles;
 
@@ -21,6 +22,10 @@ pub fn describe(rows: &[Row]) -> String {
     };
     let sections = [
         ("Scaling, measured", scaling_table(&scaling(&of(Study::Scaling, false)))),
+        (
+            "Side by side, without one rank alone to compare with",
+            beside_table(&of(Study::Scaling, false)),
+        ),
         ("Scaling, PREDICTED by the model", scaling_table(&scaling(&of(Study::Scaling, true)))),
         ("Memory of one image", memory_table(&of(Study::Memory, false))),
         ("Batches of patches", batch_table(&of(Study::Batch, false))),
@@ -112,6 +117,19 @@ fn scaling_table(figures: &[Scaling]) -> String {
     table(&headers, &lines)
 }
 
+/// Problems side by side that have no efficiency.
+fn beside_table(summaries: &[Summary]) -> String {
+    let compared = scaling(summaries);
+    let is_left_out = |one: &&Summary| {
+        one.configuration.mode == Some(Mode::Contention)
+            && !compared.iter().any(|figure| figure.summary.configuration == one.configuration)
+    };
+    let left_out = summaries.iter().filter(is_left_out);
+    let lines: Vec<Vec<String>> =
+        left_out.map(|one| vec![label(one), interval(&one.total)]).collect();
+    table(&["configuration", "iteration"], &lines)
+}
+
 fn memory_table(summaries: &[Summary]) -> String {
     let has_device = has_device(summaries);
     let lines: Vec<Vec<String>> = summaries
@@ -200,10 +218,11 @@ fn overlap_table(summaries: &[Summary]) -> String {
                 optional(summary.pixels_computed, |computed| {
                     format!("{:.2}", computed as f64 / pixels)
                 }),
+                interval(&summary.total),
             ]
         })
         .collect();
-    table(&["configuration", "rms", "largest", "PSNR", "work"], &lines)
+    table(&["configuration", "rms", "largest", "PSNR", "work", "time"], &lines)
 }
 
 /// What a summary is of, with the devices that were taken.
@@ -219,31 +238,60 @@ fn has_device(summaries: &[Summary]) -> bool {
     summaries.iter().any(|summary| summary.predicted_device_bytes.is_some_and(|bytes| bytes > 0))
 }
 
+/// What two systems do that are compared.
+fn subject(of: &Configuration) -> Configuration {
+    Configuration { system: SYSTEM.into(), backend: Backend::Solo, ..of.clone() }
+}
+
+/// How many times longer than ours an iteration and its denoiser take, where both systems do the same work.
+///
+/// In `tomography-3d` the other system has another data term, so only the denoisers compare. Ours shares an image in one piece
+/// among ranks, and the other system denoises it whole on each, so nothing compares.
+fn times_ours(of: &Summary, ours: &Summary) -> (Option<f64>, Option<f64>) {
+    let what = &of.configuration;
+    let is_shared = what.ranks == 1 || what.patch.is_some();
+    let has_same_data = what.problem != Some(Problem::Tomography3d);
+    let total = of.total.value / ours.total.value;
+    let prior = of.prior.zip(ours.prior).map(|(of, ours)| of.value / ours.value);
+    (Some(total).filter(|_| is_shared && has_same_data), prior.filter(|_| is_shared))
+}
+
 fn compare_table(summaries: &[Summary]) -> String {
     let ours = |of: &Summary| {
         summaries.iter().find(|other| {
             let (a, b) = (&other.configuration, &of.configuration);
-            let subject =
-                |of: &Configuration| (of.problem, of.sides(), of.model.clone(), of.patch, of.ranks);
-            a.system == "haloscope" && subject(a) == subject(b)
+            a.system == SYSTEM && subject(a) == subject(b)
         })
     };
     let lines: Vec<Vec<String>> = summaries
         .iter()
         .map(|summary| {
-            let times = ours(summary).map(|ours| summary.total.value / ours.total.value);
+            let is_other = summary.configuration.system != SYSTEM;
+            let ours = ours(summary).filter(|_| is_other);
+            let (total, prior) = ours.map_or((None, None), |ours| times_ours(summary, ours));
+            let times = |value: f64| format!("{value:.2}");
             vec![
                 summary.configuration.to_string(),
                 interval(&summary.total),
                 optional(summary.data.map(|median| median.value), seconds),
                 optional(summary.prior.map(|median| median.value), seconds),
-                optional(times, |times| format!("{times:.2}")),
+                optional(total, times),
+                optional(prior, times),
                 optional(summary.peak_bytes, megabytes),
                 optional(summary.psnr_db, |psnr| format!("{psnr:.2} dB")),
             ]
         })
         .collect();
-    let headers = ["configuration", "iteration", "data", "prior", "times ours", "memory", "PSNR"];
+    let headers = [
+        "configuration",
+        "iteration",
+        "data",
+        "prior",
+        "times ours",
+        "prior, times ours",
+        "memory",
+        "PSNR",
+    ];
     table(&headers, &lines)
 }
 
@@ -319,6 +367,17 @@ mod tests {
     }
 
     #[test]
+    fn problems_side_by_side_without_one_rank_are_listed_apart() {
+        let beside = Configuration { mode: Some(Mode::Contention), ..configuration(2) };
+        let rows = [configuration(2).row(0, 0, 2.0), beside.row(0, 0, 3.0)];
+        let text = describe(&rows);
+        let (first, second) = text.split_once("Side by side, without one rank").expect("two");
+        assert!(!first.contains("side by side") && second.contains("  3.00 s"), "{text}");
+        let text = describe(&[&rows[..], &[configuration(1).row(0, 0, 2.5)]].concat());
+        assert!(!text.contains("without one rank"), "{text}");
+    }
+
+    #[test]
     fn the_image_in_one_piece_has_a_column_where_it_was_measured() {
         let tiled = configuration(1).row(0, 0, 2.0);
         let whole = Configuration { patch: None, overlap: None, batch: None, ..configuration(1) };
@@ -346,6 +405,37 @@ mod tests {
         assert!(text.contains("on device\n") && text.contains("  3 MB\n"), "{text}");
         let text = describe(&[of(None, 0)]);
         assert!(!text.contains("device") && !text.contains("CUDA"), "{text}");
+    }
+
+    #[test]
+    fn systems_are_compared_where_they_do_the_same_work() {
+        let of = |system: &str, problem, patch: Option<usize>, ranks, threads| Configuration {
+            study: Study::Compare,
+            system: system.into(),
+            problem: Some(problem),
+            patch,
+            overlap: patch.map(|_| 8),
+            batch: patch.map(|_| 1),
+            threads,
+            ..configuration(ranks)
+        };
+        let line = |problem, patch, ranks: usize, threads: usize| {
+            let row = |system: &str, threads, [total, prior]: [f64; 2]| Row {
+                prior_seconds: Some(prior),
+                ..of(system, problem, patch, ranks, threads).row(0, 0, total)
+            };
+            let rows = [row(SYSTEM, 1, [2.0, 1.0]), row("deepinv", threads, [6.0, 4.0])];
+            let text = describe(&rows);
+            let line = text.lines().find(|line| line.contains("deepinv")).expect("a line");
+            let cells: Vec<&str> = line.split("  ").map(str::trim).collect();
+            let cells: Vec<&str> = cells.into_iter().filter(|cell| !cell.is_empty()).collect();
+            [cells[4].to_owned(), cells[5].to_owned()]
+        };
+        assert_eq!(line(Problem::Deblur, None, 1, 1), ["3.00", "4.00"]);
+        assert_eq!(line(Problem::Deblur, Some(32), 2, 1), ["3.00", "4.00"]);
+        assert_eq!(line(Problem::Tomography3d, None, 1, 1), ["-", "4.00"], "another data term");
+        assert_eq!(line(Problem::Deblur, None, 2, 1), ["-", "-"], "whole on every process");
+        assert_eq!(line(Problem::Deblur, None, 1, 2), ["-", "-"], "other threads");
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod ask;
 use ask::{measure, study};
 use haloscope_job::Distribution;
 use haloscope_study::counts::Counts;
-use haloscope_study::model::{Cluster, predicted_rows};
+use haloscope_study::model::{Cluster, Contention, predicted_rows};
 use haloscope_study::plan::ScalingStudy;
 use haloscope_study::problem::{PROBLEMS, Problem};
 use haloscope_study::row::{Configuration, Layout, Mode, Row, Study};
@@ -80,7 +80,8 @@ fn the_bytes_of_the_model_are_those_that_are_counted() {
     for problem in PROBLEMS {
         let trials = in_parts(problem, vec![2, 3, 5]).counting().trials().expect("trials");
         let row = of_one_rank(&trials[0]);
-        let predicted = predicted_rows(&[row], &cluster, &[2, 3, 5], &[]).expect("predictions");
+        let predicted = predicted_rows(&[row], &Contention::default(), &cluster, &[2, 3, 5], &[])
+            .expect("predictions");
         for trial in trials {
             let of = &trial.configuration;
             let counted = Counts::of(&measure(&trial).rows).remove(0).bytes.into_iter().max();
@@ -114,7 +115,8 @@ fn scans_of_volumes_that_fit_nowhere_here_are_predicted_in_shards() {
     let cluster = Cluster { nodes: 16, ..Cluster::one_node("sixteen nodes", 4, link) };
     let trial = in_parts(Problem::Tomography3d, vec![1]).trials().expect("trials").remove(0);
     let sizes = [512.into(), 1024.into()];
-    let rows = predicted_rows(&[of_one_rank(&trial)], &cluster, &[16, 64], &sizes);
+    let rows =
+        predicted_rows(&[of_one_rank(&trial)], &Contention::default(), &cluster, &[16, 64], &sizes);
     let rows = rows.expect("predictions");
     assert_eq!(rows.len(), 2 * 2 * 2);
     for side in [512, 1024] {

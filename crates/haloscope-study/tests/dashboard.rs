@@ -298,6 +298,39 @@ fn counts_that_differ_from_the_plan_are_said() {
 }
 
 #[test]
+fn systems_are_compared_where_they_do_the_same_work() {
+    let header = "study,predicted,system,problem,patch,operators,ranks,threads,rank,repetition,iteration,total_seconds,prior_seconds\n";
+    let mut csv = header.to_owned();
+    for (system, seconds) in [("haloscope", "2,1"), ("deepinv", "6,4")] {
+        for case in [
+            "deblur,,8,1,2",
+            "deblur,,8,1,1",
+            "deblur,,4,1,2",
+            "deblur,,8,2,1",
+            "tomography-3d,,8,1,2",
+        ] {
+            csv.push_str(&format!("compare,false,{system},{case},0,0,1,{seconds}\n"));
+        }
+    }
+    let Some(mut page) = Page::open(&csv, 1280, false) else { return };
+    let expected = [
+        "deblur · 8 operators · 1 rank · 2 threads a rank",
+        "deblur · 8 operators · 1 rank · 1 thread a rank",
+        "deblur · 4 operators · 1 rank · 2 threads a rank",
+        "deblur · 8 operators · 2 ranks · 1 thread a rank · whole on every process but haloscope's",
+        "tomography-3d · 8 operators · 1 rank · 2 threads a rank · denoiser only",
+    ];
+    assert_eq!(page.ask("compareChart(look()).x.categories"), json!(expected));
+    let bars = page.ask("compareChart(look()).bars.map(({ values }) => values)");
+    assert_eq!(bars, json!([[2, 2, 2, 2, 1], [6, 6, 6, 6, 4]]));
+    let mut said =
+        |index: usize| page.ask(&format!("compareChart(look()).hover({index}).pairs[1][1]"));
+    assert_eq!([said(0), said(3), said(4)], ["6.00 s, 3.00×", "6.00 s", "4.00 s, 4.00×"]);
+    assert_eq!(page.number("compareMemoryChart(look()) === null ? 1 : 0"), 1.0);
+    page.assert_quiet();
+}
+
+#[test]
 fn time_goes_on_with_every_iteration() {
     let csv = "study,predicted,system,ranks,rank,repetition,iteration,total_seconds,psnr_db\n\
                compare,false,a,1,0,0,1,2,20\ncompare,false,a,1,0,0,2,3,25\ncompare,false,a,1,0,1,1,4,20\ncompare,false,a,1,0,1,2,5,25\n";

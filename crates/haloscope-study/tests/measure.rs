@@ -9,7 +9,9 @@ use ask::{Answers, ask, measure, settings, study};
 use haloscope::denoise::{Denoiser, NetworkDenoiser};
 use haloscope_comm::Context;
 use haloscope_job::{DeviceChoice, Distribution, Job};
-use haloscope_nn::engine::EngineOptions;
+use haloscope_nn::Shape;
+use haloscope_nn::engine::{Cpu, Engine, EngineOptions};
+use haloscope_nn::models::ModelName;
 use haloscope_study::figures::summarise;
 use haloscope_study::plan::{
     BatchStudy, Budget, CompareStudy, Cutting, MemoryStudy, OverlapStudy, ScalingStudy,
@@ -425,6 +427,23 @@ fn waves_and_budgets_take_less_than_the_whole_image() {
     let arrays = 4 * (3 + 3) * 2048 * 68;
     let [whole, waves] = [Budget::Whole, Budget::Waves].map(predicted);
     assert!(waves < whole, "{waves:?} and {whole:?}");
+    // An image that is in memory at once as well is in waves, too.
+    for (height, budget) in [(2048, Budget::Waves), (16, Budget::Waves), (16, Budget::Whole)] {
+        let mut short = trial(budget);
+        short.configuration.height = height;
+        let model = short.configuration.model.parse::<ModelName>().expect("a network");
+        let model = model.open(3, 2).expect("a network");
+        let shape = Shape::new([1, 3, height, 68]).expect("a shape");
+        let (engine, options) =
+            (Cpu::default(), EngineOptions { threads: 1, ..EngineOptions::default() });
+        let plan = match budget {
+            Budget::Waves => engine.plan_waves(model.network(), &shape, &options),
+            _ => engine.plan(model.network(), &shape, &options),
+        };
+        let plan = plan.expect("a plan").memory().total() as u64;
+        let arrays = (4 * (3 + 3) * height * 68) as u64;
+        assert_eq!(measure(&short).rows[0].predicted_bytes, Some(plan + arrays), "{height}");
+    }
     let within = predicted(Budget::Bytes(6_000_000));
     assert!(within.is_some_and(|bytes| bytes - arrays <= 6_000_000), "{within:?}");
     assert_eq!(trial(Budget::Bytes(6_000_000)).configuration.budget.as_deref(), Some("6MB"));
@@ -440,6 +459,7 @@ fn seams_vanish_with_the_overlap_that_a_network_sees() {
         overlaps: vec![0, 2, 8],
         levels: vec![0.1],
         threads: 1,
+        repetitions: 1,
         settings: settings(),
     };
     let seams: Vec<f64> = (study.trials().expect("trials").iter())

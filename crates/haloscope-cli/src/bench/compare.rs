@@ -65,12 +65,26 @@ pub(super) fn run(arguments: &Arguments) -> Result<Code> {
     if reconstruction.show_jobs {
         return run::show_jobs(&trials);
     }
+    // What deepinv does not have is better known before the first measurement than after the last.
+    if can_be_compared(ours.model.as_ref()) {
+        in_deepinv(&ours).trials().or_misuse()?;
+    }
     let launcher = run::launcher("")?;
     let results = run::open(&arguments.run, Study::Compare, &settings)?;
     run::carry_out(&arguments.run, &launcher, &trials, results, |results| {
         measure_deepinv(arguments, &launcher, &ours, results)?;
         run::conclude(&arguments.run, results, Study::Compare)
     })
+}
+
+/// Whether deepinv has the network.
+fn can_be_compared(model: Option<&ModelName>) -> bool {
+    !matches!(model, Some(ModelName::Builtin(_)))
+}
+
+/// The same study in deepinv.
+fn in_deepinv(ours: &CompareStudy) -> CompareStudy {
+    CompareStudy { systems: vec!["deepinv".into()], ..ours.clone() }
 }
 
 /// Measures deepinv, where there is a Python for it.
@@ -81,7 +95,7 @@ fn measure_deepinv(
     results: &mut Results,
 ) -> Result<()> {
     let python = match &ours.model {
-        Some(model @ ModelName::Builtin(_)) => {
+        Some(model) if !can_be_compared(Some(model)) => {
             Err(format!("it has no {model}; a file with weights is for both"))
         }
         _ => find_python(arguments.python.as_deref()),
@@ -94,8 +108,7 @@ fn measure_deepinv(
             crate::log::message(log::Level::Warn, &words);
         }
         Ok(python) => {
-            let theirs = CompareStudy { systems: vec!["deepinv".into()], ..ours.clone() };
-            let mut trials = theirs.trials()?;
+            let mut trials = in_deepinv(ours).trials()?;
             save_truths(&arguments.run.out, &mut trials)?;
             let torchrun = ["-m", "torch.distributed.run", "--standalone", "--no-python"];
             let mpi = std::iter::once(python.display().to_string())

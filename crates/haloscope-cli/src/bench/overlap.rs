@@ -51,6 +51,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Code> {
         overlaps: arguments.overlaps.clone(),
         levels: arguments.levels.clone(),
         threads: threads::or_all_cores(arguments.threads),
+        repetitions: arguments.run.repetitions,
         settings: settings.clone(),
     };
     let trials = study.trials().or_misuse()?;

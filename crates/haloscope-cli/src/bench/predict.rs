@@ -10,7 +10,7 @@ use haloscope_study::results::Results;
 use haloscope_study::tables;
 
 use super::problem::{StudiedProblem, chosen};
-use super::run::validate;
+use super::run::{cores, validate};
 use crate::exit::{Misuse, Preparation};
 use haloscope_job::words::count;
 
@@ -72,7 +72,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
         .filter(|row| row.configuration.problem.is_some_and(is_wanted))
         .cloned()
         .collect();
-    let contention = Contention::of(&summarise(&measured));
+    // Problems that are not asked for say how ranks slow each other down, too.
+    let contention = Contention::of(&summarise(results.rows()), cores(results.provenance()));
     let ranks_per_node = cluster.ranks_per_node;
     if cluster.slowdown.is_none() && ranks_per_node > 1 {
         let most = contention.measured().iter().map(|(of, _)| of.ranks).max();
@@ -88,7 +89,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
             crate::log::message(log::Level::Warn, &words);
         }
     }
-    let rows = predicted_rows(&measured, &cluster, &ranks, &arguments.sizes).or_misuse()?;
+    let rows =
+        predicted_rows(&measured, &contention, &cluster, &ranks, &arguments.sizes).or_misuse()?;
     if rows.is_empty() {
         return Err(Misuse::error(format!(
             "{}: there are no rows of `bench scaling` in strong mode to predict from",

@@ -200,14 +200,17 @@ fn announce(arguments: &RunArguments, trials: &[Trial]) {
 
 /// Compares the model with the measured rows, on the machine that they were measured on, and keeps the errors beside them.
 pub(super) fn validate(results: &Results) -> Result<Vec<Validation>> {
-    let Provenance { machine, links, .. } = results.provenance();
-    let cores = machine["cores"].as_u64().map_or(usize::MAX, |cores| cores as usize);
-    let link = |backend: Backend| links.get(&backend.to_string()).copied();
+    let provenance = results.provenance();
+    let link = |backend: Backend| provenance.links.get(&backend.to_string()).copied();
+    let cores = cores(provenance);
     let validations = haloscope_study::model::validate(results.rows(), cores, link)?;
-    if !validations.is_empty() {
-        write_validation(results.folder(), &validations)?;
-    }
+    write_validation(results.folder(), &validations)?;
     Ok(validations)
+}
+
+/// The cores of the machine that rows were measured on.
+pub(super) fn cores(provenance: &Provenance) -> usize {
+    provenance.machine["cores"].as_u64().map_or(usize::MAX, |cores| cores as usize)
 }
 
 /// Prints the tables of a study's rows.

@@ -45,8 +45,13 @@ pub(super) fn measure(trial: &Trial, tell: &Tell<'_>) -> Result<()> {
         Budget::Waves => {
             let region = shape.spatial().iter().map(|side| 0..*side).collect();
             let whole = Shard::new(shape.clone(), region)?;
-            let outline = engine.outline_waves(&network, &whole, None, &options)?;
-            engine.plan_within(Cow::Owned(network), &shape, &within(outline.bytes))?
+            let waves = engine.outline_waves(&network, &whole, None, &options)?.bytes;
+            if waves < engine.bytes(&network, &shape, &options)? {
+                // In waves, because the whole does not fit; and without the weights as they were.
+                engine.plan_within(Cow::Owned(network), &shape, &within(waves))?
+            } else {
+                engine.plan_waves(&network, &shape, &options)?
+            }
         }
     };
     let mut output = vec![0.0; plan.output_shape().count()];

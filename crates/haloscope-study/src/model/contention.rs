@@ -50,23 +50,32 @@ pub(super) struct Found {
 }
 
 impl Contention {
-    /// Of all problems that were measured side by side and on one rank.
+    /// Of all problems that were measured side by side and on one rank, on a machine with so many cores. Ranks that had to share
+    /// a core are left out. The rank alone is that of the same layout and distribution, where it was measured.
     #[must_use]
-    pub fn of(summaries: &[Summary]) -> Self {
+    pub fn of(summaries: &[Summary], cores: usize) -> Self {
         let is_alone = |one: &&Summary| {
             !one.predicted
                 && one.configuration.ranks == 1
                 && one.configuration.mode == Some(Mode::Strong)
         };
-        let measured = summaries
-            .iter()
-            .filter(|one| !one.predicted && one.configuration.mode == Some(Mode::Contention));
+        let measured = summaries.iter().filter(|one| {
+            let of = &one.configuration;
+            !one.predicted
+                && of.mode == Some(Mode::Contention)
+                && of.ranks.saturating_mul(of.threads) <= cores
+        });
         let slowdown = |beside: &Summary| {
             let alone = summaries
                 .iter()
                 .filter(is_alone)
                 .filter(|one| subject(&one.configuration) == subject(&beside.configuration))
-                .min_by_key(|one| one.configuration.backend)?;
+                .min_by_key(|one| {
+                    let (one, beside) = (&one.configuration, &beside.configuration);
+                    let is_other =
+                        (one.layout != beside.layout, one.distribute != beside.distribute);
+                    (is_other, one.backend)
+                })?;
             let times = |of: fn(&Summary) -> Option<f64>| {
                 let ratio = of(beside).zip(of(alone)).map(|(many, one)| many / one);
                 ratio.filter(|ratio| ratio.is_finite() && *ratio > 0.0)
@@ -110,13 +119,15 @@ impl Contention {
         })
     }
 
-    /// The worst of all that was measured on so many ranks or fewer, of any problem.
+    /// The worst of all that was measured on so many ranks or fewer, of any problem; if none was, of all that was measured.
     pub(super) fn worst(&self, here: usize) -> Slowdown {
         let one = Slowdown::same(1.0);
         if here < 2 {
             return one;
         }
-        self.measured.iter().fold(one, |worst, (_, slowdown)| worst.max(*slowdown))
+        let has_fewer = self.measured.iter().any(|(other, _)| other.ranks <= here);
+        let counted = self.measured.iter().filter(|(other, _)| other.ranks <= here || !has_fewer);
+        counted.fold(one, |worst, (_, slowdown)| worst.max(*slowdown))
     }
 }
 
@@ -157,7 +168,7 @@ mod tests {
             // The slower rank counts.
             row(Mode::Contention, 2, 1, [12.0, 5.0, 5.0]),
         ];
-        let contention = Contention::of(&summarise(&rows));
+        let contention = Contention::of(&summarise(&rows), 2);
         let expected = Slowdown { data: 1.5, prior: 1.0, total: 1.2 };
         assert_eq!(contention.of_ranks(&configuration(2), 2).slowdown, expected);
         assert!(contention.of_ranks(&configuration(2), 2).is_own);
@@ -167,6 +178,40 @@ mod tests {
         assert_eq!(contention.of_ranks(&configuration(1), 1).slowdown, Slowdown::same(1.0));
         assert_eq!(contention.worst(2), expected);
         assert_eq!(Contention::default().worst(2), Slowdown::same(1.0));
+    }
+
+    #[test]
+    fn the_worst_is_of_as_many_ranks_or_fewer_and_of_ranks_with_cores_of_their_own() {
+        let rows = [
+            row(Mode::Strong, 1, 0, [10.0, 5.0, 5.0]),
+            row(Mode::Contention, 2, 0, [11.0, 5.5, 5.5]),
+            row(Mode::Contention, 4, 0, [15.0, 7.5, 7.5]),
+            row(Mode::Contention, 16, 0, [80.0, 40.0, 40.0]),
+        ];
+        let worst = |cores: usize, ranks: usize| {
+            Contention::of(&summarise(&rows), cores).worst(ranks).total
+        };
+        assert_eq!([1, 2, 3, 4, 8].map(|ranks| worst(8, ranks)), [1.0, 1.1, 1.1, 1.5, 1.5]);
+        assert_eq!([worst(16, 16), worst(2, 16), worst(1, 16)], [8.0, 1.1, 1.0]);
+        // Nothing was measured on so few.
+        let later = Contention::of(&summarise(&[rows[0].clone(), rows[2].clone()]), 8);
+        assert_eq!(later.worst(2).total, 1.5);
+    }
+
+    #[test]
+    fn one_rank_alone_is_that_of_the_same_layout() {
+        let sharded = |row: Row| {
+            let layout = Some(crate::row::Layout::Sharded);
+            Row { configuration: Configuration { layout, ..row.configuration }, ..row }
+        };
+        let rows = [
+            sharded(row(Mode::Strong, 1, 0, [20.0, 10.0, 10.0])),
+            row(Mode::Strong, 1, 0, [10.0, 5.0, 5.0]),
+            row(Mode::Contention, 2, 0, [12.0, 6.0, 6.0]),
+        ];
+        let slowdown = |rows: &[Row]| Contention::of(&summarise(rows), 2).measured()[0].1.total;
+        assert_eq!(slowdown(&rows), 1.2);
+        assert_eq!(slowdown(&[rows[0].clone(), rows[2].clone()]), 0.6, "where there is no other");
     }
 
     #[test]
@@ -181,7 +226,7 @@ mod tests {
             other(row(Mode::Strong, 1, 0, [10.0, 5.0, 5.0])),
             other(row(Mode::Contention, 2, 0, [20.0, 10.0, 10.0])),
         ];
-        let contention = Contention::of(&summarise(&rows));
+        let contention = Contention::of(&summarise(&rows), 2);
         let dncnn = Configuration { model: "dncnn".into(), ..configuration(2) };
         let larger = dncnn.clone().with_sides(&[128, 128]);
         assert_eq!(contention.of_ranks(&configuration(2), 2).slowdown.total, 1.1);

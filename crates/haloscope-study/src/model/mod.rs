@@ -233,8 +233,9 @@ impl Workload {
 }
 
 impl Costs {
-    /// What a summary of measurements says, communication left out.
-    pub fn from_summary(summary: &Summary) -> Result<Self> {
+    /// What a summary of measurements says, communication left out. What several ranks slowed each other down by, as far as it was
+    /// measured, is divided out; they are taken to be on one node.
+    pub fn from_summary(summary: &Summary, contention: &Contention) -> Result<Self> {
         let none = || Error::argument("rows", "there are no seconds of data term and denoiser");
         let workload = Workload::of(&summary.configuration)?;
         let ranks = summary.configuration.ranks;
@@ -249,10 +250,12 @@ impl Costs {
         };
         let work = workload.most(layout, ranks)?;
         let total = summary.total;
+        let slowdown = contention.of_ranks(&summary.configuration, ranks).slowdown;
+        let rest = (total.value - data - prior).max(0.0);
         Ok(Self {
-            operator_per_pixel: data * computing / work.operators,
-            network_per_pixel: prior * computing / work.denoised,
-            rest_per_pixel: (total.value - data - prior).max(0.0) / work.rest,
+            operator_per_pixel: data * computing / slowdown.data / work.operators,
+            network_per_pixel: prior * computing / slowdown.prior / work.denoised,
+            rest_per_pixel: rest / slowdown.total / work.rest,
             spread: (total.low / total.value, total.high / total.value),
         })
     }
@@ -276,7 +279,7 @@ pub fn predict(
     }
     let here = cluster.ranks_on_node(ranks);
     let found = contention.of_ranks(&workload.configuration, here);
-    let given = cluster.slowdown.filter(|_| ranks > 1).map(Slowdown::same);
+    let given = cluster.slowdown.filter(|_| here > 1).map(Slowdown::same);
     let slowdown = given.unwrap_or(found.slowdown);
     let worst = given.unwrap_or_else(|| contention.worst(here));
     let best = given.unwrap_or(Slowdown::same(1.0));
@@ -316,22 +319,22 @@ pub fn predict(
 }
 
 /// Predicted rows of all measured problems on a cluster, one per number of ranks and layout. The sizes are those that
-/// were measured, unless others are given.
+/// were measured, unless others are given. The contention may be that of more problems.
 pub fn predicted_rows(
     rows: &[Row],
+    contention: &Contention,
     cluster: &Cluster,
     ranks: &[usize],
     sizes: &[Size],
 ) -> Result<Vec<Row>> {
     let summaries = summarise(rows);
-    let contention = Contention::of(&summaries);
     let is_strong = |one: &&Summary| one.configuration.mode == Some(Mode::Strong);
     let measured: Vec<Summary> = measured(&summaries).filter(is_strong).cloned().collect();
     let mut predicted = Vec::new();
     for summary in measured.iter().filter(|summary| {
         source(&measured, &summary.configuration).is_some_and(|source| source == *summary)
     }) {
-        let costs = Costs::from_summary(summary)?;
+        let costs = Costs::from_summary(summary, contention)?;
         let Some(problem) = summary.configuration.problem else { continue };
         let own = vec![Size::of_sides(summary.configuration.sides())];
         for size in if sizes.is_empty() { &own } else { sizes } {
@@ -352,7 +355,7 @@ pub fn predicted_rows(
             for &layout in layouts {
                 for &ranks in ranks {
                     let prediction =
-                        predict(&workload, &costs, &contention, cluster, ranks, layout)?;
+                        predict(&workload, &costs, contention, cluster, ranks, layout)?;
                     let configuration =
                         Configuration { ranks, layout: Some(layout), ..configuration.clone() };
                     predicted.push(prediction.row(&configuration));

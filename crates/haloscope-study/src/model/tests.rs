@@ -37,7 +37,7 @@ fn predicted(ranks: usize, layout: Layout, link: LinkSpeed) -> Prediction {
 fn prediction(row: &Row, ranks: usize, layout: Layout, link: LinkSpeed) -> Prediction {
     let summary = &summarise(std::slice::from_ref(row))[0];
     let (costs, workload) = (
-        Costs::from_summary(summary).expect("costs"),
+        Costs::from_summary(summary, &Contention::default()).expect("costs"),
         Workload::of(&summary.configuration).expect("a workload"),
     );
     let cluster = Cluster::one_node("many", 1024, link);
@@ -95,7 +95,9 @@ fn a_measurement_that_is_as_predicted_has_no_error() {
 #[test]
 fn predicted_rows_say_so_and_can_be_of_other_sizes() {
     let cluster = Cluster::one_node("many", 64, fast());
-    let rows = predicted_rows(&[one_rank()], &cluster, &[1, 64], &[128.into()]).expect("rows");
+    let rows =
+        predicted_rows(&[one_rank()], &Contention::default(), &cluster, &[1, 64], &[128.into()])
+            .expect("rows");
     assert_eq!(rows.len(), 4);
     assert!(
         rows.iter()
@@ -106,8 +108,9 @@ fn predicted_rows_say_so_and_can_be_of_other_sizes() {
     let expected = 4.0 * (8.0 + 1.0) + 16.0 * 2.0 * (48.0_f64 / 40.0).powi(2);
     assert!((rows[0].total_seconds - expected).abs() < 1e-6, "{}", rows[0].total_seconds);
     assert_eq!(rows[2].configuration.layout, Some(Layout::Sharded));
-    let error =
-        predicted_rows(&[one_rank()], &cluster, &[65], &[]).expect_err("too many").to_string();
+    let error = predicted_rows(&[one_rank()], &Contention::default(), &cluster, &[65], &[])
+        .expect_err("too many")
+        .to_string();
     assert!(error.contains("1 to 64"), "{error}");
 }
 
@@ -119,7 +122,7 @@ fn what_ranks_do_not_share_takes_as_long_on_any_number_of_them() {
         let distribute = Some(distribute);
         let configuration = Configuration { distribute, ..row.configuration };
         let summary = &summarise(&[Row { configuration, ..row }])[0];
-        let costs = Costs::from_summary(summary).expect("costs");
+        let costs = Costs::from_summary(summary, &Contention::default()).expect("costs");
         let workload = Workload::of(&summary.configuration).expect("a workload");
         let cluster = Cluster::one_node("many", 1024, link);
         let none = Contention::default();
@@ -154,7 +157,13 @@ fn exact(row: Row) -> Row {
 fn an_exact_network_is_predicted_from_an_image_in_one_piece() {
     let cluster = Cluster::one_node("many", 64, fast());
     let whole = large(exact(one_rank()));
-    let rows = predicted_rows(std::slice::from_ref(&whole), &cluster, &[1, 4, 64], &[]);
+    let rows = predicted_rows(
+        std::slice::from_ref(&whole),
+        &Contention::default(),
+        &cluster,
+        &[1, 4, 64],
+        &[],
+    );
     let rows = rows.expect("rows");
     assert!(rows.len() == 6 && rows.iter().all(|row| row.configuration.patch.is_none()));
     let prior: Vec<f64> = rows.iter().filter_map(|row| row.prior_seconds).collect();
@@ -229,13 +238,44 @@ fn a_slowdown_that_is_given_replaces_what_was_measured() {
         slower(Mode::Contention, 2, 0, 1.25),
         slower(Mode::Contention, 2, 1, 1.25),
     ];
+    let contention = Contention::of(&summarise(&rows), 2);
     let seconds = |slowdown: Option<f64>, ranks: usize| {
         let cluster = Cluster { slowdown, ..Cluster::one_node("two", 2, fast()) };
-        predicted_rows(&rows, &cluster, &[ranks], &[]).expect("rows")[0].total_seconds
+        predicted_rows(&rows, &contention, &cluster, &[ranks], &[]).expect("rows")[0].total_seconds
     };
     assert!((seconds(None, 2) - 1.25 * 9.0).abs() < 1e-6);
     assert!((seconds(Some(2.0), 2) - 2.0 * 9.0).abs() < 1e-6);
     assert!((seconds(None, 1) - 17.0).abs() < 1e-6, "one rank is slowed down by nobody");
+    // Nor are two that have a node each.
+    let cluster = Cluster {
+        nodes: 2,
+        ranks_per_node: 1,
+        slowdown: Some(2.0),
+        ..Cluster::one_node("two", 2, fast())
+    };
+    let apart = predicted_rows(&rows, &contention, &cluster, &[2], &[]).expect("rows");
+    assert!((apart[0].total_seconds - 9.0).abs() < 1e-6, "{}", apart[0].total_seconds);
+}
+
+#[test]
+fn costs_of_two_ranks_are_those_of_one_without_what_they_slow_each_other_down() {
+    // Half of the operators and tiles, and all of the rest, on ranks that are as slow as side by side.
+    let shared = [0, 1].map(|rank| Row {
+        total_seconds: 1.25 * (4.0 + 4.0 + 1.0),
+        data_seconds: Some(1.25 * 4.0),
+        prior_seconds: Some(1.25 * 4.0),
+        ..slower(Mode::Strong, 2, rank, 1.0)
+    });
+    let known = [
+        slower(Mode::Strong, 1, 0, 1.0),
+        slower(Mode::Contention, 2, 0, 1.25),
+        slower(Mode::Contention, 2, 1, 1.25),
+    ];
+    let contention = Contention::of(&summarise(&known), 2);
+    let cluster = Cluster::one_node("two", 2, fast());
+    let rows = predicted_rows(&shared, &contention, &cluster, &[1, 2], &[]).expect("rows");
+    assert!((rows[0].total_seconds - 17.0).abs() < 1e-6, "{}", rows[0].total_seconds);
+    assert!((rows[1].total_seconds - 1.25 * 9.0).abs() < 1e-6, "{}", rows[1].total_seconds);
 }
 
 #[test]
@@ -257,5 +297,9 @@ fn other_sizes_and_wider_images_are_validated_too() {
     write_validation(folder.path(), &found).expect("written");
     let text = std::fs::read_to_string(folder.path().join(VALIDATION)).expect("text");
     assert_eq!(text.lines().count(), 3);
+    for _ in 0..2 {
+        write_validation(folder.path(), &[]).expect("removed");
+        assert!(!folder.path().join(VALIDATION).exists());
+    }
     assert!(text.contains("deblur,drunet,128x128,strong,threads,replicated,32,1,1,80,"), "{text}");
 }

@@ -90,7 +90,7 @@ pub fn validate(
     link: impl Fn(Backend) -> Option<LinkSpeed>,
 ) -> Result<Vec<Validation>> {
     let summaries = summarise(rows);
-    let contention = Contention::of(&summaries);
+    let contention = Contention::of(&summaries, cores);
     let all: Vec<&Summary> = measured(&summaries).collect();
     let mut validations = Vec::new();
     for summary in &all {
@@ -128,7 +128,8 @@ fn compare(
     let configuration = &of.configuration;
     let cluster = Cluster::one_node("this machine", configuration.ranks, speed);
     let layout = configuration.layout.unwrap_or(Layout::Replicated);
-    let (costs, workload) = (Costs::from_summary(source)?, Workload::of(configuration)?);
+    let costs = Costs::from_summary(source, contention)?;
+    let workload = Workload::of(configuration)?;
     let found = predict(&workload, &costs, contention, &cluster, configuration.ranks, layout)?;
     let seen = &source.configuration;
     let is_stretched = configuration.mode == Some(Mode::Weak) && configuration.ranks > 1;
@@ -217,9 +218,17 @@ fn preference(other: &Summary, of: &Configuration) -> (usize, bool, Backend) {
     (seen.ranks, seen.layout != of.layout, seen.backend)
 }
 
-/// Writes the validations as a table.
+/// Writes the validations as a table; where there are none, removes that of earlier rows.
 pub fn write_validation(folder: &Path, validations: &[Validation]) -> Result<()> {
     let path = folder.join(VALIDATION);
+    if validations.is_empty() {
+        return match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(Error::file(&path, error))
+            }
+            _ => Ok(()),
+        };
+    }
     let broken = |error: csv::Error| Error::file(&path, error);
     let mut writer = csv::Writer::from_writer(Vec::new());
     let header = [

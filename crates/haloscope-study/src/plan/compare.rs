@@ -11,6 +11,9 @@ use crate::row::{Backend, Configuration, SYSTEM, Study};
 use crate::tiles;
 use crate::trial::{Settings, Trial};
 
+/// The system that haloscope is compared with.
+const DEEPINV: &str = "deepinv";
+
 /// Reconstructions in haloscope and in other systems, each alone on the machine.
 #[derive(Clone, Debug)]
 pub struct CompareStudy {
@@ -73,6 +76,7 @@ impl CompareStudy {
                 let model = preset.model_or(self.model.as_ref(), problem)?;
                 for size in preset.sizes_or(&self.sizes) {
                     let sides = problem::sides(problem, &size, 1)?;
+                    check_slices(system, problem, &sides)?;
                     for cut in &self.cuts {
                         let tiles = match cut {
                             Cutting::Whole => None,
@@ -94,6 +98,21 @@ impl CompareStudy {
             }
         }
         check_trials(trials)
+    }
+}
+
+/// Refuses scans that deepinv does not have: its slices are square.
+fn check_slices(system: &str, problem: Problem, sides: &[usize]) -> Result<()> {
+    let is_scan = matches!(problem, Problem::Tomography2d | Problem::Tomography3d);
+    match sides {
+        [.., height, width] if system == DEEPINV && is_scan && height != width => {
+            let given = haloscope_job::words::sides(sides);
+            let reason = format!(
+                "{given}; {problem} in deepinv needs slices that are as high as wide, such as {width}x{width}"
+            );
+            Err(Error::argument("size", reason))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -187,17 +187,25 @@ pub struct OverlapStudy {
     pub levels: Vec<f64>,
     /// Threads.
     pub threads: usize,
+    /// How often each is timed.
+    pub repetitions: usize,
     /// What is the same for all.
     pub settings: Settings,
 }
 
 impl OverlapStudy {
-    /// One trial per network, patch, overlap and level, measured once: what is compared are bits and not seconds.
+    /// One trial per network, patch, overlap and level.
     pub fn trials(&self) -> Result<Vec<Trial>> {
         check_list("size", &[self.size])?;
         check_list("patches", &self.patches)?;
-        if self.levels.iter().any(|level| !(level.is_finite() && *level > 0.0)) {
-            let reason = format!("{:?} were given; all are above 0", self.levels);
+        // Networks are given numbers of single precision.
+        let is_level = |level: &f64| (*level as f32).is_finite() && *level as f32 > 0.0;
+        if self.levels.is_empty() || !self.levels.iter().all(is_level) {
+            let reason = format!(
+                "{:?} were given; at least one is needed, all above 0 and at most {:e}",
+                self.levels,
+                f32::MAX
+            );
             return Err(Error::argument("levels", reason));
         }
         let mut trials = Vec::new();
@@ -214,7 +222,7 @@ impl OverlapStudy {
                             ..alone(Study::Overlap, model, self.threads)
                         };
                         tiles::plan(&configuration)?;
-                        trials.push(trial(configuration, &self.settings, 1));
+                        trials.push(trial(configuration, &self.settings, self.repetitions));
                     }
                 }
             }

@@ -151,6 +151,57 @@ fn empty_and_impossible_studies_are_refused_before_they_begin() {
 }
 
 #[test]
+fn scans_of_deepinv_have_square_slices() {
+    let study = |system: &str, problem, size: &str| {
+        let study = CompareStudy {
+            systems: vec![system.into()],
+            problems: vec![problem],
+            sizes: vec![size.parse().expect("a size")],
+            ranks: vec![1],
+            cuts: vec![Cutting::Whole],
+            model: Some("dncnn:4:3".parse().expect("a network")),
+            operators: 2,
+            threads: 1,
+            repetitions: 1,
+            full: false,
+            settings: Settings::default(),
+        };
+        study.trials().map(|trials| trials.len()).map_err(|error| error.to_string())
+    };
+    for (problem, size) in [(Problem::Tomography2d, "16x24"), (Problem::Tomography3d, "16x16x24")] {
+        let error = study("deepinv", problem, size).expect_err("refused");
+        assert!(error.contains(size) && error.contains("24x24"), "{error}");
+        assert_eq!(study("haloscope", problem, size), Ok(1));
+    }
+    assert_eq!(study("deepinv", Problem::Tomography3d, "8x16x16"), Ok(1));
+    assert_eq!(study("deepinv", Problem::Deblur, "16x24"), Ok(1));
+}
+
+#[test]
+fn levels_are_numbers_that_a_network_can_be_given() {
+    let study = |levels: &[f64]| {
+        let study = OverlapStudy {
+            models: vec!["dncnn:4:3".parse().expect("a network")],
+            size: 32,
+            patches: vec![16],
+            overlaps: vec![0, 4],
+            levels: levels.to_vec(),
+            threads: 1,
+            repetitions: 2,
+            settings: Settings::default(),
+        };
+        study.trials().map_err(|error| error.to_string())
+    };
+    let trials = study(&[0.1]).expect("trials");
+    assert!(trials.len() == 2 && trials[0].repetitions == [0, 1]);
+    for level in [0.0, -0.1, f64::NAN, 1e-60, 1e60] {
+        let error = study(&[0.1, level]).expect_err("refused");
+        assert!(error.contains("above 0"), "{error}");
+    }
+    assert!(study(&[]).expect_err("refused").contains("levels"));
+}
+
+#[test]
 fn widths_are_those_of_both_steps() {
     assert_eq!(MemoryStudy::widths(512), [256, 320, 324, 384, 392, 448, 460, 512]);
     assert_eq!(MemoryStudy::widths(2048).len(), 17 + 16 - 1);

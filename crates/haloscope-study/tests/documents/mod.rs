@@ -49,13 +49,18 @@ pub(crate) struct Table {
 pub(crate) struct Figure {
     row: usize,
     column: usize,
+    /// Where it begins in its cell.
+    at: usize,
     written: String,
     value: Option<f64>,
 }
 
 impl Figure {
-    fn new(row: usize, column: usize, written: &str, value: Option<f64>) -> Self {
-        Self { row, column, written: written.to_owned(), value }
+    /// The number `written`, which is a part of the cell.
+    fn new((row, column): (usize, usize), cell: &str, written: &str, value: Option<f64>) -> Self {
+        let at = written.as_ptr().addr().checked_sub(cell.as_ptr().addr());
+        let at = at.filter(|at| cell[*at..].starts_with(written)).expect("a part of the cell");
+        Self { row, column, at, written: written.to_owned(), value }
     }
 
     fn is_right(&self) -> bool {
@@ -125,21 +130,20 @@ pub(crate) fn check(table: &Table) -> (Vec<String>, usize) {
 pub(crate) fn rewrite(text: &str) -> String {
     let mut lines: Vec<String> = text.lines().map(String::from).collect();
     for table in tables(text).iter().filter(|table| !table.marker.is_empty()) {
-        for (row, cells) in table.rows.iter().enumerate() {
+        for row in 0..table.rows.len() {
             let line = &mut lines[table.line + row];
-            let own: Vec<Figure> =
-                figures(table).into_iter().filter(|figure| figure.row == row).collect();
-            for figure in own.iter().filter(|figure| figure.corrected().is_some()) {
-                let cell = &cells[figure.column];
-                let corrected = figure.corrected().unwrap_or_default();
-                // The cell is what comes after as many bars.
-                let start: usize =
-                    line.match_indices('|').nth(figure.column).map_or(0, |(at, _)| at);
-                let place = line[start..].find(&figure.written).map(|at| start + at);
-                let Some(place) = place.filter(|_| cell.contains(&figure.written)) else {
-                    continue;
-                };
-                line.replace_range(place..place + figure.written.len(), &corrected);
+            let own = figures(table).into_iter().filter(|figure| figure.row == row);
+            let mut wrong: Vec<(Figure, String)> =
+                own.filter_map(|figure| figure.corrected().map(|right| (figure, right))).collect();
+            // From the last one on, so that those before stay where they are. One number may be both ends of a range.
+            wrong.sort_by_key(|(figure, _)| std::cmp::Reverse((figure.column, figure.at)));
+            wrong.dedup_by_key(|(figure, _)| (figure.column, figure.at));
+            for (figure, right) in wrong {
+                // The cell is what comes after as many bars, without the spaces around it.
+                let Some((bar, _)) = line.match_indices('|').nth(figure.column) else { continue };
+                let spaces = line[bar + 1..].len() - line[bar + 1..].trim_start().len();
+                let start = bar + 1 + spaces + figure.at;
+                line.replace_range(start..start + figure.written.len(), &right);
             }
         }
     }
@@ -201,7 +205,7 @@ fn times(table: &Table, best: &Best, against: Option<&str>) -> Vec<Figure> {
         };
         let cases: Vec<&String> = best.keys().filter(is_case).collect();
         let [case] = cases[..] else {
-            figures.push(Figure::new(index, 0, &row[0], None));
+            figures.push(Figure::new((index, 0), &row[0], &row[0], None));
             continue;
         };
         for (column, (program, cell)) in table.header.iter().zip(row).enumerate().skip(1) {
@@ -210,7 +214,7 @@ fn times(table: &Table, best: &Best, against: Option<&str>) -> Vec<Figure> {
                 let (number, unit) = number_of(part);
                 let written = if number.is_empty() { part } else { number };
                 let value = result.and_then(|result| of_unit(unit, result, &best[case], against));
-                figures.push(Figure::new(index, column, written, value));
+                figures.push(Figure::new((index, column), cell, written, value));
             }
         }
     }
@@ -262,7 +266,7 @@ fn efficiencies(table: &Table, file: &str) -> Vec<Figure> {
                 .map(|figure| 100.0 * figure.efficiency)
                 .collect();
             let value = found.first().copied().filter(|_| found.len() == 1);
-            figures.push(Figure::new(index, place, cell, value));
+            figures.push(Figure::new((index, place), cell, cell, value));
         }
     }
     figures
@@ -280,7 +284,7 @@ fn demos(table: &Table, folder: &str) -> Vec<Figure> {
         let raw = [psnr("builtin", "before"), psnr("tv", "after"), psnr("builtin", "after")];
         let places = raw.into_iter().zip(&row[1..]).enumerate();
         figures.extend(
-            places.map(|(at, (value, written))| Figure::new(index, at + 1, written, value)),
+            places.map(|(at, (value, cell))| Figure::new((index, at + 1), cell, cell, value)),
         );
     }
     figures
@@ -301,7 +305,7 @@ fn qualities(table: &Table, folder: &str) -> Vec<Figure> {
         let level = levels.iter().find(|level| level["sigma"] == sigma).expect("the level");
         for (key, at) in columns {
             let written = row[at].trim_matches('*');
-            figures.push(Figure::new(index, at, written, level[key].as_f64()));
+            figures.push(Figure::new((index, at), &row[at], written, level[key].as_f64()));
         }
     }
     figures
@@ -328,7 +332,7 @@ fn ratios(table: &Table) -> Vec<Figure> {
             // One number is both ends.
             let ends = if ends.len() == 1 { vec![ends[0], ends[0]] } else { ends };
             for (written, value) in ends.into_iter().zip(extremes) {
-                figures.push(Figure::new(index, column, written, value));
+                figures.push(Figure::new((index, column), cell, written, value));
             }
         }
     }
@@ -369,8 +373,8 @@ fn slabs(table: &Table, files: &str) -> Vec<Figure> {
         let values = [of("seconds"), of("share_of_the_machine"), of("plain_efficiency"), messages];
         for (at, value) in values.into_iter().enumerate() {
             let value = if at == 0 { value } else { value.map(|share| 100.0 * share) };
-            let (written, _) = number_of(&row[at + 2]);
-            figures.push(Figure::new(index, at + 2, written, value));
+            let cell = &row[at + 2];
+            figures.push(Figure::new((index, at + 2), cell, number_of(cell).0, value));
         }
     }
     figures
@@ -393,7 +397,7 @@ fn peaks(table: &Table, file: &str) -> Vec<Figure> {
                 let peaks = line.and_then(|line| line["peak_mb"].as_array());
                 peaks.and_then(|list| list.iter().filter_map(Value::as_f64).reduce(f64::max))
             };
-            figures.push(Figure::new(index, column, number_of(cell).0, value));
+            figures.push(Figure::new((index, column), cell, number_of(cell).0, value));
         }
     }
     figures
@@ -417,7 +421,7 @@ fn predictions(table: &Table, folder: &str) -> Vec<Figure> {
             let percent = line.and_then(|line| line.split_once(" %")).and_then(|(before, _)| {
                 before.rsplit(' ').next().and_then(|number| number.parse().ok())
             });
-            figures.push(Figure::new(index, column, number_of(cell).0, percent));
+            figures.push(Figure::new((index, column), cell, number_of(cell).0, percent));
         }
     }
     figures
@@ -447,17 +451,23 @@ fn said(table: &Table, file: &str) -> Vec<Figure> {
                     "dB" => 1.0,
                     _ => continue,
                 };
-                let is_said = text.contains(&format!("{number} {unit}"));
+                let is_said = says(&text, &format!("{number} {unit}"));
                 let own = number.parse::<f64>().ok().filter(|_| is_said);
                 let leaf = values
                     .iter()
                     .map(|value| value * scale)
                     .find(|value| rounds_to(*value, number));
-                figures.push(Figure::new(index, column, number, own.or(leaf)));
+                figures.push(Figure::new((index, column), cell, number, own.or(leaf)));
             }
         }
     }
     figures
+}
+
+/// Whether a text has the words, and not as the end of a longer number.
+pub(crate) fn says(text: &str, words: &str) -> bool {
+    let is_whole = |before: &str| !before.ends_with(|c: char| c.is_ascii_digit() || c == '.');
+    text.match_indices(words).any(|(at, _)| is_whole(&text[..at]))
 }
 
 /// All numbers of a JSON document.

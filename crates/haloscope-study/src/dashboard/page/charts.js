@@ -332,24 +332,46 @@ function hoverOfBatch(label, one) {
 function compareChart(view) {
   const members = view.configurations.filter(({ study, seconds }) => study === "compare" && seconds > 0);
   if (members.length === 0) return null;
-  const label = labeller(view.all.filter(({ study }) => study === "compare"), ["problem", "size"],
-    ["run", "model", "patch", "ranks"]);
-  const cases = [...groupBy(members, label).entries()];
+  const label = labeller(view.all.filter(({ study }) => study === "compare"), ["problem", "size"], OF_COMPARISON);
+  const cases = [...groupBy(members, label).entries()].map(([name, group]) => ({ name, group, ...likenessOf(group) }));
   const systems = [...new Set(view.all.filter(({ study }) => study === "compare").map(({ system }) => system))];
-  const find = ([, group], system) => group.find((one) => one.system === system);
+  const find = ({ group }, system) => group.find((one) => one.system === system);
   const bars = systems.map((system, index) => ({
-    name: system, stack: system, color: `--s${index % COLORS}`, values: cases.map((one) => find(one, system)?.seconds ?? null),
+    name: system, stack: system, color: `--s${index % COLORS}`, values: cases.map((one) => {
+      const found = find(one, system);
+      return found ? one.secondsOf(found) : null;
+    }),
   })).filter(({ values }) => values.some((value) => value !== null));
-  const fastest = (index) => smallest(cases[index][1].map((one) => one.seconds));
+  const fastest = ({ group, secondsOf }) => smallest(group.map(secondsOf));
+  const titles = cases.map(({ name, words }) => [name, words].filter(Boolean).join(" · "));
+  const text = (one, found) => [format.seconds(one.secondsOf(found)),
+    one.hasRatio && format.times(one.secondsOf(found) / fastest(one))].filter(Boolean).join(", ");
   return {
     id: "compare", title: "Time of an iteration in each system", words: "Median over all iterations; shorter is better.",
-    x: { categories: cases.map(([name]) => name) }, y: { label: format.seconds }, bars, isHorizontal: true,
+    x: { categories: titles }, y: { label: format.seconds }, bars, isHorizontal: true,
     hover: (index) => ({
-      title: cases[index][0], pairs: systems.map((system, at) => [system, find(cases[index], system)])
-        .filter(([, one]) => one)
-        .map(([system, one]) => [system, `${format.seconds(one.seconds)}, ${format.times(one.seconds / fastest(index))}`,
-          `--s${systems.indexOf(system) % COLORS}`]),
+      title: titles[index], pairs: systems.map((system) => [system, find(cases[index], system)])
+        .filter(([, found]) => found && cases[index].secondsOf(found) !== null)
+        .map(([system, found]) => [system, text(cases[index], found), `--s${systems.indexOf(system) % COLORS}`]),
     }),
+  };
+}
+
+// What tells the cases of a comparison apart.
+const OF_COMPARISON = ["run", "model", "patch", "operators", "ranks", "threads"];
+
+/**
+ * What compares between systems. Others have another data term in `tomography-3d`, so the denoisers do. They denoise an image in
+ * one piece on every process, which haloscope shares among its ranks, so nothing does.
+ */
+function likenessOf(group) {
+  const hasOthers = group.some(({ system }) => system !== "haloscope");
+  const isDenoiser = hasOthers && group[0].problem === "tomography-3d";
+  const isUnshared = hasOthers && group[0].ranks > 1 && group[0].patch === null;
+  return {
+    secondsOf: (one) => isDenoiser ? one.slowest.prior : one.seconds,
+    hasRatio: !isUnshared,
+    words: [isDenoiser && "denoiser only", isUnshared && "whole on every process but haloscope's"].filter(Boolean).join(" · "),
   };
 }
 

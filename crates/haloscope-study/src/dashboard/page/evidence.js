@@ -178,7 +178,7 @@ function compareMemoryChart(view) {
   const members = view.configurations.filter(({ study, peak }) => study === "compare" && peak > 0);
   if (members.length === 0) return null;
   const all = view.all.filter(({ study }) => study === "compare");
-  const label = labeller(all, ["problem", "size"], ["run", "model", "patch", "ranks"]);
+  const label = labeller(all, ["problem", "size"], OF_COMPARISON);
   const cases = [...groupBy(members, label).entries()];
   const systems = [...new Set(all.map(({ system }) => system))];
   const find = (index, system) => cases[index][1].find((one) => one.system === system);
