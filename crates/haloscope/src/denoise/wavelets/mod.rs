@@ -161,6 +161,13 @@ impl Denoiser for Wavelets {
     fn denoise(&self, image: &View, level: &NoiseLevel) -> Result<Array> {
         level.check(image.shape())?;
         check_finite("wavelets", image)?;
+        if let Some((low, high)) = self.range
+            && (low.is_nan() || high.is_nan() || low > high)
+        {
+            let reason =
+                format!("a range from {low} to {high}; a least and a greatest value are expected");
+            return Err(Error::argument("wavelets", reason));
+        }
         check_shape(image.shape())?;
         let weight = |index: usize| match level {
             NoiseLevel::Uniform(level) => Ok(*level),
