@@ -81,7 +81,7 @@ fn a_uvfits_file_gives_what_arrays_of_numpy_give() {
         (with("LL", ""), "`polarisation` is I, and `entry` of [measurements] is LL"),
         (numpy, "belongs to UVFITS files"),
     ] {
-        let refused = text(&folder.run(&job, &[]).stderr).to_owned();
+        let refused = text(&folder.run(&job, &[]).stderr);
         assert!(refused.contains(reason), "{reason}: {refused}");
     }
     // Flags count without `weights`, too.

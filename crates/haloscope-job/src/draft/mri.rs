@@ -64,10 +64,12 @@ impl<'a> Files<'a> {
     /// Plans a complex array for each coil.
     fn plan_each(&mut self, data: &Data, what: &str, coils: &'a [Array]) -> Result<Vec<String>> {
         let digits = (coils.len().max(2) - 1).to_string().len();
-        let plan = |(index, coil)| {
-            self.plan(data, &format!("{what}-{index:0digits$}.npy"), Content::Complex(coil))
-        };
-        coils.iter().enumerate().map(plan).collect()
+        let mut names = Vec::new();
+        for (index, coil) in coils.iter().enumerate() {
+            let name = format!("{what}-{index:0digits$}.npy");
+            names.push(self.plan(data, &name, Content::Complex(coil))?);
+        }
+        Ok(names)
     }
 
     fn write(self) -> Result<()> {
@@ -180,7 +182,7 @@ fn tell_points(data: &mut Data, points: &[f64], are_cycles: bool) {
     if part < LEAST_REACH {
         data.note(
             "warning",
-            "the points reach less than a quarter of the highest frequency; they may have another unit than that".into(),
+            "the points reach less than a quarter of the highest frequency; they may have another unit than that",
         );
     }
 }

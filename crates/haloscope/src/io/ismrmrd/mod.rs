@@ -411,9 +411,7 @@ fn reached(begin: usize, count: usize, wide: usize, columns: usize) -> Range<usi
     };
     let mut inside =
         (0..columns).filter(|column| (0.0..=count as f64 - 1.0).contains(&place(column)));
-    let first = inside.next().unwrap_or(0);
-    let end = inside.last().map_or(first, |last| last + 1);
-    first..end
+    inside.next().map_or(0..0, |first| first..inside.last().unwrap_or(first) + 1)
 }
 
 /// A line of fewer frequencies, whose image is the middle of the image of the line.
