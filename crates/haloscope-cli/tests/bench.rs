@@ -579,22 +579,22 @@ fn deepinv_is_compared_where_a_python_has_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().display().to_string();
     let arguments = "compare --sizes 16 --model drunet:2-2-2-2:1 --operators 2 --iterations 2 --repetitions 1 --threads 2 \
-                     --ranks 1,2 --cut whole,tiles";
+                     --ranks 1,2";
     let mut arguments: Vec<&str> = arguments.split_whitespace().collect();
     arguments.extend(["--python", &python, "--out", &out]);
     let output = bench(&arguments);
     let rows = rows(folder.path());
-    // Four problems in two ways on one rank and on two, two iterations each.
+    // Four problems on one rank and on two, two iterations each.
     for system in ["haloscope", "deepinv"] {
         let own: Vec<&Row> = rows.iter().filter(|row| row.configuration.system == system).collect();
-        assert_eq!(own.len(), 4 * 2 * 2 * (1 + 2), "{system}");
+        assert_eq!(own.len(), 4 * 2 * (1 + 2), "{system}");
         assert!(own.iter().all(|row| row.rank > 0 || row.psnr_db.is_some()), "{system}");
         assert!(own.iter().all(|row| row.peak_bytes > Some(0)), "{system}");
     }
     assert!(text(&output.stdout).contains("times ours"), "{}", text(&output.stdout));
     let peers = provenance(folder.path())["peers"].clone();
     let peers = peers.as_object().expect("settings of the peer");
-    assert_eq!(peers.len(), 4 * 2 * 2);
+    assert_eq!(peers.len(), 4 * 2);
     assert!(peers.values().all(|peer| peer["deepinv"].is_string() && peer["torch"].is_string()));
     let processes: Vec<_> = peers.values().filter_map(|peer| peer["processes"].as_u64()).collect();
     assert!(processes.contains(&1) && processes.contains(&2));

@@ -277,7 +277,8 @@ fn scans_of_ismrmrd_become_jobs_that_run() {
         };
         let inside = [(16, 16), (14, 20), (20, 12)].map(|(row, column)| size(row, column));
         let outside = [(2, 2), (29, 16), (16, 30)].map(|(row, column)| size(row, column));
-        assert!(inside.iter().all(|size| (size - 1.0).abs() < 0.2), "{name} {inside:?}");
-        assert!(outside.iter().all(|size| *size < 0.1), "{name} {outside:?}");
+        assert!(inside.iter().all(|size| (size - 1.0).abs() < 0.3), "{name} {inside:?}");
+        // Where no coil sees anything, the prior continues what is beside it.
+        assert!(outside.iter().all(|size| *size < 0.2), "{name} {outside:?}");
     }
 }

@@ -149,11 +149,13 @@ fn tiles_along_depth_convolve_as_the_definition_says_at_every_depth() {
     let mut random = fastrand::Rng::with_seed(12);
     let fast = EngineOptions::default();
     let strict = EngineOptions { accuracy: Accuracy::Strict, ..fast.clone() };
-    let mut seen = [0; 3];
+    let mut seen = [0; 2];
     for case in 0..28 {
-        let depth = [8 + case % 9, 16 + case % 9][usize::from(case >= 10)];
-        let (inputs, outputs) = (random.usize(1..40), random.usize(1..50));
-        let [height, width] = [0; 2].map(|_| random.choice([1, 4, 5, 9, 13]).expect("some"));
+        let depth = 8 + case % 9;
+        // Few channels have flat tiles.
+        let least = [1, 30][case % 4 / 2];
+        let (inputs, outputs) = (random.usize(least..40), random.usize(least..50));
+        let [height, width] = [0; 2].map(|_| random.choice([1, 4, 6, 9, 12, 13]).expect("some"));
         let weight = random_tensor(&mut random, &[outputs, inputs, 3, 3, 3]);
         let bias = (case % 2 == 0).then(|| random_tensor(&mut random, &[outputs]));
         // Without padding along depth, too.
@@ -162,8 +164,10 @@ fn tiles_along_depth_convolve_as_the_definition_says_at_every_depth() {
         let network = single(inputs, 3, Op::Conv(conv));
         let input = random_tensor(&mut random, &[1 + case % 2, inputs, depth, height, width]);
         let found = [&fast, &strict].map(|options| methods(&network, input.shape(), options));
-        for (seen, method) in seen.iter_mut().zip(["F(4×4×4)", "F(2×", "F(2×2×2)"]) {
-            *seen += found.iter().flatten().filter(|found| found.contains(method)).count();
+        let deep = [["F(2×4×4)", "F(2×6×6)"], ["F(2×2×2)"; 2]];
+        for (seen, (found, tiles)) in seen.iter_mut().zip(found.iter().zip(deep)) {
+            let has = |tile: &str| found.iter().any(|method| method.contains(tile));
+            *seen += usize::from(tiles.into_iter().any(has));
         }
         check(&network, &input, 5e-6);
     }
@@ -177,8 +181,7 @@ fn tiles_along_depth_are_about_as_accurate_as_those_of_planes() {
     let network = single(32, 3, Op::Conv(Conv::new(weight).padding(1)));
     // The tile of a mode depends on the depth: flat ones for few planes.
     let cases = [
-        (Accuracy::Fast, [[7, 36, 36], [16, 16, 16]], ["F(6×6)", "F(4×4×4)"]),
-        (Accuracy::Fast, [[7, 36, 36], [8, 36, 36]], ["F(6×6)", "F(2×"]),
+        (Accuracy::Fast, [[7, 36, 36], [8, 36, 36]], ["F(6×6)", "F(2×6×6)"]),
         (Accuracy::Strict, [[7, 12, 12], [8, 12, 12]], ["F(2×2)", "F(2×2×2)"]),
     ];
     for (accuracy, shapes, tiles) in cases {

@@ -139,14 +139,14 @@ pub(crate) fn birdcage_map(
 
 /// Sensitivities of coils from the middle of their frequencies; what suits the axes stands for a width or kernel that is not given.
 #[pyfunction]
-pub(crate) fn sensitivities<'py>(
-    py: Python<'py>,
+pub(crate) fn sensitivities(
+    py: Python<'_>,
     measured: Vec<Input>,
     width: Option<usize>,
     kernel: Option<usize>,
     threshold: f64,
     crop: f64,
-) -> PyResult<Vec<Bound<'py, PyArrayDyn<f32>>>> {
+) -> PyResult<Vec<Bound<'_, PyArrayDyn<f32>>>> {
     let measured: Vec<Array> = measured.iter().map(Input::to_array).collect();
     let axes = measured.first().map_or(2, |coil| coil.ndim().saturating_sub(1));
     let usual = Calibration::of_axes(axes);

@@ -21,7 +21,7 @@ fn main() -> Result<()> {
         match &argument[..] {
             "--threads" => threads = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(1),
             "--accuracy" => {
-                accuracy = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(1e-5)
+                accuracy = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(1e-5);
             }
             _ => folder = argument,
         }

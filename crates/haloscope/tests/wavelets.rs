@@ -1,4 +1,4 @@
-//! Coefficients against PyWavelets, whose output `fixtures/make_wavelets.py` writes; proxes, methods and jobs have the same bits on any
+//! Coefficients against `PyWavelets`, whose output `fixtures/make_wavelets.py` writes; proxes, methods and jobs have the same bits on any
 //! number of ranks.
 
 use std::sync::Arc;

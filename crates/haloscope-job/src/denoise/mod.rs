@@ -104,6 +104,11 @@ fn rows_for_noise(shape: &[usize]) -> Range<usize> {
     start..(start + count).min(shape[2])
 }
 
+/// What a network may take of a budget beside a scratch folder: the rest is for pages of its files.
+fn for_network(budget: usize) -> usize {
+    budget / 4 * 3
+}
+
 /// Which value is 1 to a network.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum WhitePoint {
@@ -145,11 +150,9 @@ impl FileDenoising {
         self.check_numbers()?;
         let Some(folder) = &self.scratch else { return self.plan() };
         let scratch = OpenScratch::new(folder, self.budget(0))?;
-        // A quarter of the budget is for pages of the files.
-        let memory_budget = self.engine.memory_budget.map(|bytes| bytes / 4 * 3);
+        let memory_budget = self.engine.memory_budget.map(for_network);
         let engine = EngineOptions { memory_budget, skips_apart: true, ..self.engine.clone() };
-        let plan = Self { engine, ..self.clone() }.plan()?;
-        scratch.keep(plan)
+        scratch.keep(Self { engine, ..self.clone() }.plan()?)
     }
 
     fn plan(&self) -> Result<DenoisingPlan> {
@@ -223,7 +226,8 @@ impl FileDenoising {
     fn budget(&self, others: usize) -> Option<usize> {
         self.engine.memory_budget.or_else(|| {
             let free = usize::try_from(Machine::detect().memory_available_bytes?).ok()?;
-            Some((free / 10 * 9).saturating_sub(others))
+            let budget = (free / 10 * 9).saturating_sub(others);
+            Some(if self.engine.skips_apart { for_network(budget) } else { budget })
         })
     }
 

@@ -154,9 +154,12 @@ impl DenoisingPlan {
         matches!(self.source, Source::Bands(..))
     }
 
-    /// The bytes of rows that the network keeps in files of a scratch folder.
-    pub(super) fn apart_bytes(&self) -> usize {
-        self.network.plan.memory().apart
+    /// The bytes that are in files of a scratch folder at most: rows that the network keeps apart, and an image in memory with its
+    /// result and a copy of each.
+    pub(super) fn file_bytes(&self) -> usize {
+        let copies = if self.is_by_bands() { 0 } else { 4 };
+        let images = copies * size_of::<f32>() * self.shape.iter().product::<usize>();
+        self.network.plan.memory().apart + images
     }
 
     /// The floating-point operations of the whole run, which [`Event::Worked`] counts.

@@ -33,10 +33,10 @@ impl OpenScratch {
 
     /// Gives the folder to a plan, if it has room for what the plan keeps there.
     pub(super) fn keep(self, mut plan: DenoisingPlan) -> Result<DenoisingPlan> {
-        let needed = plan.apart_bytes() as u64;
+        let needed = plan.file_bytes() as u64;
         if needed > self.free {
             let reason = format!(
-                "the network needs {} in {}, which has room for {}; free some, or use another folder",
+                "{} are needed in {}, which has room for {}; free some, or use another folder",
                 gigabytes(needed),
                 self.folder.display(),
                 gigabytes(self.free)

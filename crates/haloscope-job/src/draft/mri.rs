@@ -323,9 +323,9 @@ fn coils_lines<'a>(
     data.note("coils", format!("sensitivities are estimated from the middle {width} of each side"));
     let mut lines = format!("coils-from = [{}]\n", from.join(", "));
     if width != usual.width {
-        lines += &format!(
+        lines.extend([format!(
             "calibration-width = {width}        # all frequencies of the middle were measured\n"
-        );
+        )]);
     }
     Ok(lines)
 }

@@ -3,7 +3,7 @@
 use std::ops::Add;
 
 use super::{Denoised, PriorWork, Workload};
-use crate::denoise::{Axes, NetworkDenoiser, NetworkShard};
+use crate::denoise::{Axes, NetworkDenoiser, NetworkShard, Wavelets};
 use crate::distribute::RankTraffic;
 use crate::error::Result;
 use crate::solve::{Arrays, DataUse, Priors};
@@ -69,18 +69,7 @@ impl Workload<'_> {
         let arrays =
             |count: f64| Memory { images: (count * image as f64) as usize, ..Memory::default() };
         let tiles = |bytes: usize| Memory { tiles: bytes, ..Memory::default() };
-        let (channels, axes) = (self.image[1] as f64, (self.image.len() - 2) as f64);
-        // Two dual variables, of one array for each axis, their lengths, and two estimates: of all rows, or of the rank's own,
-        // those beside them, and so much of the image.
-        let total_variation = if self.ranks == 1 || self.image.len() < 4 {
-            2.0 * axes + 2.0 + 1.0 / channels
-        } else {
-            let rows = (self.image[2].div_ceil(self.ranks) + 2).min(self.image[2]);
-            let share = rows as f64 / self.image[2] as f64;
-            // In the end one dual, the image, the estimate, and the whole that becomes of it.
-            let [during, after] = [2.0 * axes + 3.0 + 1.0 / channels, axes + 2.0];
-            (share * during).max(share * after + 1.0)
-        };
+        let total_variation = self.variation_arrays();
         let of_rank = |rank: usize| {
             let own: Vec<usize> = (rank..self.measurements.len())
                 .step_by(self.ranks)
@@ -177,15 +166,8 @@ impl Workload<'_> {
                     let around = if traffic.is_some() { 2.0 } else { 0.0 };
                     moments.push(arrays(prior + copies(*has_range) + total_variation + around));
                 }
-                // Transforms work in two arrays of a channel, where the method has the dual, or in those of the prox.
                 (PriorWork::Wavelets { denoiser }, _) => {
-                    let plane = 4 * self.image[2..].iter().product::<usize>();
-                    let bytes = if self.method.priors == Priors::Analysis {
-                        2 * plane
-                    } else {
-                        denoiser.prox_bytes(&self.image) + image
-                    };
-                    let work = Memory { images: bytes, ..Memory::default() };
+                    let work = Memory { images: self.wavelet_bytes(denoiser), ..Memory::default() };
                     moments.push(arrays(prior) + work);
                     moments.push(arrays(count(held.other) + kept) + work);
                 }
@@ -195,6 +177,32 @@ impl Workload<'_> {
             base + most
         };
         (0..self.ranks).map(of_rank).collect()
+    }
+
+    /// Arrays as large as the image that a prox of total variation takes.
+    fn variation_arrays(&self) -> f64 {
+        let (channels, axes) = (self.image[1] as f64, (self.image.len() - 2) as f64);
+        // Two dual variables, of one array for each axis, their lengths, and two estimates: of all rows, or of the rank's own,
+        // those beside them, and so much of the image.
+        if self.ranks == 1 || self.image.len() < 4 {
+            2.0 * axes + 2.0 + 1.0 / channels
+        } else {
+            let rows = (self.image[2].div_ceil(self.ranks) + 2).min(self.image[2]);
+            let share = rows as f64 / self.image[2] as f64;
+            // In the end one dual, the image, the estimate, and the whole that becomes of it.
+            let [during, after] = [2.0 * axes + 3.0 + 1.0 / channels, axes + 2.0];
+            (share * during).max(share * after + 1.0)
+        }
+    }
+
+    /// The bytes of wavelets while a method uses them: transforms work in two arrays of a channel where the method has the dual, and
+    /// else in those of the prox, which has a result.
+    fn wavelet_bytes(&self, denoiser: &Wavelets) -> usize {
+        let values = |sides: &[usize]| 4 * sides.iter().product::<usize>();
+        match self.method.priors {
+            Priors::Analysis => 2 * values(&self.image[2..]),
+            _ => denoiser.prox_bytes(&self.image) + values(&self.image),
+        }
     }
 
     /// What a network takes for a batch of tiles.

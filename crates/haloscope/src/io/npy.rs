@@ -429,8 +429,9 @@ mod tests {
         }
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("complex.npy");
-        let parts =
-            Array::from_shape_fn(vec![2, 3, 4], |at| (at[0] * 100 + at[1] * 4 + at[2]) as f32);
+        let parts = crate::Array::from_shape_fn(vec![2, 3, 4], |at| {
+            (at[0] * 100 + at[1] * 4 + at[2]) as f32
+        });
         write_complex(&path, &parts)?;
         let back = super::super::read(&path, &ReadOptions::default())?.array;
         assert_eq!(back, parts.insert_axis(ndarray::Axis(0)));

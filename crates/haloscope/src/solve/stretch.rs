@@ -37,7 +37,7 @@ impl Stretch {
         Self::new(Curve::Asinh, dynamic_range)
     }
 
-    /// `ln(1 + D x) / ln(1 + D)`, the curve of AIRI's training images.
+    /// `ln(1 + D x) / ln(1 + D)`.
     pub fn log(dynamic_range: f64) -> Result<Self> {
         Self::new(Curve::Log, dynamic_range)
     }

@@ -316,8 +316,8 @@ impl NetworkPlan {
 
 /// `stretch` and `dynamic-range`.
 fn read_stretch(section: &Section) -> Result<Option<Stretch>> {
-    let curves: [(&str, fn(f64) -> Result<Stretch>); 2] =
-        [("asinh", Stretch::asinh), ("log", Stretch::log)];
+    type Make = fn(f64) -> Result<Stretch>;
+    let curves: [(&str, Make); 2] = [("asinh", Stretch::asinh), ("log", Stretch::log)];
     let range = section.get::<f64>("dynamic-range")?;
     let place = section.place_of("dynamic-range");
     match (section.choose("stretch", &curves)?, range) {

@@ -233,9 +233,8 @@ fn sizes(accuracy: Accuracy) -> &'static [Tile] {
     const fn deep(depth: usize, side: usize) -> Tile {
         Tile { side, depth }
     }
-    // F(4×6×6) has fewer products, but its accuracy has not been measured.
-    const FAST: [Tile; 6] =
-        [Tile::flat(6), Tile::flat(4), Tile::flat(2), deep(4, 4), deep(2, 4), deep(2, 6)];
+    // Tiles of four planes would be less accurate.
+    const FAST: [Tile; 5] = [Tile::flat(6), Tile::flat(4), Tile::flat(2), deep(2, 4), deep(2, 6)];
     const STRICT: [Tile; 2] = [Tile::flat(2), deep(2, 2)];
     match accuracy {
         Accuracy::Fast => &FAST,
@@ -321,9 +320,8 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
-        let deep = Tile { side: 4, depth: 4 };
-        assert_eq!([best(32, [64, 64]), best(64, [32, 32]), best(128, [16, 16])], [deep; 3]);
-        assert_eq!(best(256, [8, 8]).depth, 2);
+        let cases = [(32, [64, 64]), (64, [32, 32]), (128, [16, 16]), (256, [8, 8])];
+        assert!(cases.into_iter().all(|(channels, sides)| best(channels, sides).is_deep()));
         assert!([7, 3, 1].into_iter().all(|depth| !best(64, [depth, 64]).is_deep()));
     }
 

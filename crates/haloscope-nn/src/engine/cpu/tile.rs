@@ -7,7 +7,7 @@ use super::layout::BLOCK;
 pub(crate) struct Tile {
     /// Rows, and columns.
     pub(crate) side: usize,
-    /// Planes; with one, the taps along depth are summed one by one, and images have no others.
+    /// Planes, two or one; with one, the taps along depth are summed one by one, and images have no others.
     pub(crate) depth: usize,
 }
 

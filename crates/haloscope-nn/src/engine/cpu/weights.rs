@@ -13,8 +13,8 @@ const CHUNK: usize = 2;
 /// What is kept of a Winograd convolution's weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Form {
-    /// The transformed weights: 16/9, 4 or 7.1 times the size of the weights for tiles of 2, 4, 6; for tiles of 2 or 4 planes, 4/3
-    /// or 2 times as much again.
+    /// The transformed weights: 16/9, 4 or 7.1 times the size of the weights for tiles of 2, 4, 6; for tiles of two planes, 4/3
+    /// times as much again.
     Transformed,
     /// The weights themselves, transformed again for each block of tiles.
     Packed,

@@ -200,11 +200,17 @@ function compareMemoryChart(view) {
 function psnrTimeChart(view) {
   const isSolved = ({ study, mode, predicted, rows }) => !predicted && mode !== "weak" && mode !== "contention"
     && (study === "compare" || study === "scaling") && rows.some((row) => row.psnr_db !== null && row.iteration !== null);
-  const all = view.all.filter(isSolved);
-  const label = labeller(all, ["problem", "size"],
-    ["run", "study", "system", "backend", "model", "patch", "ranks", "threads", "distribute", "layout", "operators"]);
+  const subject = ({ problem, size }) => [problem, size].filter(Boolean).join(" · ") || "all";
+  const solved = view.configurations.filter(isSolved);
+  if (solved.length === 0) return null;
+  // One problem at a time, in all systems, layouts and numbers of ranks; the one with the most systems first.
+  const systems = (name) => new Set(solved.filter((one) => subject(one) === name).map(({ system }) => system)).size;
+  const choices = [...new Set(solved.map(subject))].sort((a, b) => systems(b) - systems(a)).map((name) => [name, name]);
+  const choice = chosen(view, "psnr-time", choices);
+  const all = view.all.filter((one) => isSolved(one) && subject(one) === choice);
+  const label = labeller(all, ["system", "ranks"], ["run", "study", "backend", "model", "patch", "threads", "distribute", "layout"]);
   const names = [...new Set(all.map(label))];
-  const members = view.configurations.filter(isSolved);
+  const members = solved.filter((one) => subject(one) === choice);
   const series = members.map((one) => {
     const name = label(one);
     const index = names.indexOf(name);
@@ -223,6 +229,7 @@ function psnrTimeChart(view) {
   }).filter(({ points }) => points.length > 1);
   return series.length === 0 ? null : {
     id: "psnr-time", title: "PSNR over time", words: "Quality against the seconds that the iterations took, without what came before them.",
+    choices, choice, asList: true,
     notes: [randomNote(view, members)],
     x: { name: "seconds", log: 10, label: format.seconds }, y: { label: (value) => `${digits(value)} dB` }, series,
   };

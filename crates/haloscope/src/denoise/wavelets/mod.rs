@@ -1,8 +1,8 @@
 //! Wavelets: images that have few large coefficients in orthogonal bases.
 //!
-//! With one basis the prox of the norm is soft thresholding. With several (the average sparsity of SARA: Carrillo, McEwen and
-//! Wiaux, MNRAS 426, 2012), or with a range, it is the minimiser of a convex function, found by projected gradients on its dual
-//! with Nesterov's momentum, as the prox of uSARA and of [`TotalVariation`](super::TotalVariation) is. Every rank computes
+//! With one basis the prox of the norm is soft thresholding. With several (the average sparsity of SARA: Carrillo and
+//! others, MNRAS 426, 2012), or with a range, it is the minimiser of a convex function, found by projected gradients on its dual
+//! with Nesterov's momentum, as the prox of [`TotalVariation`](super::TotalVariation) is. Every rank computes
 //! whole images; the result does not depend on their number.
 
 mod bases;

@@ -6,7 +6,7 @@
 //! - an axis is halved while it is at least as long as the filter; a shorter one keeps its length at this scale;
 //! - of an odd number of values the last one is passed to the means as it is.
 //!
-//! For even sides the numbers are those of PyWavelets with `mode="periodization"`.
+//! For even sides the numbers are those of `PyWavelets` with `mode="periodization"`.
 
 use rayon::prelude::*;
 

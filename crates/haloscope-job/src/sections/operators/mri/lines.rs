@@ -27,11 +27,9 @@ impl Lines {
         let file = section.path("mask")?;
         let acceleration = section.positive("acceleration")?;
         match (file, acceleration) {
-            (Some(_), Some(_)) => {
-                return Err(section
-                    .place()
-                    .refuse("`mask` and `acceleration` are given; one of them is expected"));
-            }
+            (Some(_), Some(_)) => Err(section
+                .place()
+                .refuse("`mask` and `acceleration` are given; one of them is expected")),
             (Some(path), None) => Ok(Self::File(path)),
             (None, Some(acceleration)) if acceleration >= 1.0 => {
                 let calibration = section.not_negative("calibration")?.unwrap_or(0.08);
@@ -44,11 +42,9 @@ impl Lines {
                 let seed = section.get::<usize>("seed")?.unwrap_or(0) as u64;
                 Ok(Self::Random { acceleration, calibration, seed })
             }
-            (None, Some(acceleration)) => {
-                return Err(section.place_of("acceleration").refuse(format!(
-                    "{acceleration} is given; 1 (all lines) or more is expected"
-                )));
-            }
+            (None, Some(acceleration)) => Err(section
+                .place_of("acceleration")
+                .refuse(format!("{acceleration} is given; 1 (all lines) or more is expected"))),
             (None, None) => Ok(Self::All),
         }
     }

@@ -110,10 +110,10 @@ impl Coil {
     fn operator(
         &self,
         image: &[usize],
-        map: Option<Array>,
+        map: Option<&Array>,
         is_draft: bool,
     ) -> Result<Arc<dyn Physics>> {
-        let map = map.as_deref();
+        let map = map.map(|map| &**map);
         match &self.scan.frequencies {
             Frequencies::Grid(lines) => {
                 let mask = lines.mask(image)?;
@@ -140,13 +140,13 @@ impl Single for Coil {
 
     fn draft(&self, image: &[usize]) -> Result<Arc<dyn Physics>> {
         let map = self.scan.sensitivities.draft(image, self.index);
-        let made = map.and_then(|map| self.operator(image, map, true));
+        let made = map.and_then(|map| self.operator(image, map.as_ref(), true));
         made.map_err(|error| self.scan.place.refuse(error))
     }
 
     fn make(&self, image: &[usize]) -> Result<Arc<dyn Physics>> {
         let map = self.scan.sensitivities.map(image, self.index);
-        let made = map.and_then(|map| self.operator(image, map, false));
+        let made = map.and_then(|map| self.operator(image, map.as_ref(), false));
         made.map_err(|error| self.scan.place.refuse(error))
     }
 

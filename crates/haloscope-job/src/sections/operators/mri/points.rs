@@ -212,17 +212,17 @@ mod tests {
 
     #[test]
     fn processes_get_the_weights_of_the_first_rank() -> Result<()> {
-        let points = Points::Radial { spokes: 7, samples: None };
+        let points = || Points::Radial { spokes: 7, samples: None };
         let image = [1, 12, 10];
-        let all = Context::threads(3, |ctx| {
+        let all = Context::threads(3, move |ctx| {
             // Each has its own, as in processes.
             let own = Densities::default();
-            let made = agree_on_root(ctx, || own.get(&image, &points.read(&image)?))?;
+            let made = agree_on_root(ctx, || own.get(&image, &points().read(&image)?))?;
             own.receive(ctx, &image, made)?;
             // What is there is not found again: these points would have others.
             own.get(&image, &[])
         })?;
-        let expected = Trajectory::density(&image[1..], &points.read(&image)?)?;
+        let expected = Trajectory::density(&image[1..], &points().read(&image)?)?;
         assert!(all.iter().all(|weights| **weights == expected));
         Ok(())
     }

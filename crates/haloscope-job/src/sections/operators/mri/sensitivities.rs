@@ -188,10 +188,11 @@ mod tests {
             Array::from_shape_fn(shape.to_vec(), |at| (at[0] + 3 * at[1] * at[2]) as f32),
             Array::ones(shape.to_vec()),
         ]);
-        let all = Context::threads(3, |ctx| {
+        let given = maps.clone();
+        let all = Context::threads(3, move |ctx| {
             let files = vec![PathBuf::from("absent-0.npy"), PathBuf::from("absent-1.npy")];
             let own = Estimate { files, width: None, maps: Arc::default() };
-            own.receive(ctx, &shape, ctx.is_root().then(|| maps.clone()))?;
+            own.receive(ctx, &shape, ctx.is_root().then(|| given.clone()))?;
             // What is there is not estimated again: the files are absent.
             own.get()
         })?;

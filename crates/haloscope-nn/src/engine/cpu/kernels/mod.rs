@@ -89,10 +89,10 @@ macro_rules! choose {
 choose! {
     /// The input transform for tiles of this size.
     input_kernel(tile: usize) -> InputKernel;
-    /// The input transform along depth for tiles of so many planes.
-    depth_kernel(planes: usize) -> DepthKernel;
-    /// The output transform along depth for tiles of so many planes.
-    fold_kernel(planes: usize) -> FoldKernel;
+    /// The input transform along depth for tiles of two planes.
+    depth_kernel() -> DepthKernel;
+    /// The output transform along depth for tiles of two planes.
+    fold_kernel() -> FoldKernel;
     /// The output transform for tiles of this size.
     output_kernel(tile: usize, adds: usize, activation: Fused) -> OutputKernel;
     /// The weight transform for tiles of this size.
@@ -210,12 +210,12 @@ macro_rules! instantiate {
                 }
             }
 
-            pub(super) fn depth_kernel(planes: usize) -> DepthKernel {
-                if planes == 2 { depth::<F2, 2, 4> } else { depth::<F4, 4, 6> }
+            pub(super) fn depth_kernel() -> DepthKernel {
+                depth::<F2, 2, 4>
             }
 
-            pub(super) fn fold_kernel(planes: usize) -> FoldKernel {
-                if planes == 2 { fold::<F2, 2, 4> } else { fold::<F4, 4, 6> }
+            pub(super) fn fold_kernel() -> FoldKernel {
+                fold::<F2, 2, 4>
             }
 
             pub(super) fn output_kernel(tile: usize, adds: usize, activation: Fused) -> OutputKernel {
