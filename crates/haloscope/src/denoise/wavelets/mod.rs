@@ -217,6 +217,15 @@ mod tests {
         Wavelets { iterations: 4000, tolerance: 0.0, ..wavelets }
     }
 
+    #[test]
+    fn wavelet_ranges_without_values_are_refused() {
+        for range in [(1.0, 0.0), (f32::NAN, 1.0), (0.0, f32::NAN)] {
+            let wavelets = Wavelets { range: Some(range), ..Wavelets::default() };
+            let error = wavelets.denoise(&image(&[1, 1, 8, 8]), &0.1.into()).expect_err("refused");
+            assert!(error.to_string().contains("a range from"), "{error}");
+        }
+    }
+
     /// The prox is the only point where the value cannot be lowered in any direction.
     #[test]
     fn nothing_near_the_result_is_better() -> Result<()> {

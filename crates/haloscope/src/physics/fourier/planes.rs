@@ -119,3 +119,17 @@ fn single(w: f64, n_minus_one: &[f64]) -> Planes {
         correction: vec![1.0; n_minus_one.len()],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn planes_that_nobody_waits_for_are_not_counted() {
+        for far in [1e12, 1e300, f64::MAX] {
+            assert_eq!(plane_sizes(&[-far, 0.0, far], -1e-3, 1e-5), None);
+        }
+        let sizes = plane_sizes(&[-1e4, 0.0, 1e4], -1e-3, 1e-5).expect("some planes");
+        assert!(sizes.len() > 3 && sizes.iter().all(|size| (1..=3).contains(size)), "{sizes:?}");
+    }
+}
