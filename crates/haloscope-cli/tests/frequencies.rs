@@ -244,6 +244,8 @@ fn scans_of_ismrmrd_that_are_too_small_are_refused() {
     let output = jobs::haloscope(&["init", "mri", &job, "--from", &scan]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("cannot be estimated"), "{}", text(&output.stderr));
+    // Nothing is written before all is known to be good.
+    assert!(!folder.path("scan-coil-0.npy").exists() && !folder.path("scan-mask.npy").exists());
     let output =
         jobs::haloscope(&["init", "mri", &job, "--force", "--slice", "5", "--from", &scan]);
     assert!(text(&output.stderr).contains("slice 5 has no lines"), "{}", text(&output.stderr));
@@ -264,9 +266,17 @@ fn scans_of_ismrmrd_become_jobs_that_run() {
         let output = jobs::haloscope(&["init", "mri", &path, "--model", "tv", "--from", &scan]);
         assert!(output.status.success(), "{}", text(&output.stderr));
         assert!(text(&output.stdout).contains("4 coils"), "{}", text(&output.stdout));
+        let taken = "taken as cycles for each pixel; they reach 100 % of the highest frequency";
+        let has_points = name == "head-radial.h5";
+        assert_eq!(text(&output.stdout).contains(taken), has_points, "{}", text(&output.stdout));
         let written = fs::read_to_string(&job).expect("a job");
         assert!(written.contains(&format!("kind = {kind}")), "{written}");
         let checked = jobs::haloscope(&["check", &path]);
+        assert!(checked.status.success(), "{}", text(&checked.stderr));
+        let other = folder.path("a patient's scan.toml").display().to_string();
+        let output = jobs::haloscope(&["init", "mri", &other, "--model", "tv", "--from", &scan]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let checked = jobs::haloscope(&["check", &other]);
         assert!(checked.status.success(), "{}", text(&checked.stderr));
         let one = folder.bits(&written, &[]);
         assert_eq!(folder.bits(&written, &["--ranks", "3"]), one);

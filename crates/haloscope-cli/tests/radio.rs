@@ -66,9 +66,28 @@ fn a_uvfits_file_gives_what_arrays_of_numpy_give() {
             );
         }
     }
-    let job = observed(one, "hands.uvfits", "hands.uvfits", "polarisation = 'XY'", "npy");
-    let refused = folder.run(&job, &[]);
-    assert!(text(&refused.stderr).contains("it has RR, LL"), "{}", text(&refused.stderr));
+    let with = |entry: &str, rest: &str| {
+        let files = if entry.is_empty() { one.into() } else { format!("{one}\nentry = '{entry}'") };
+        observed(&files, "hands.uvfits", "hands.uvfits", rest, "npy")
+    };
+    let numpy = observed("'values.npy'", "uvw.npy", "weights.npy", "polarisation = 'RR'", "npy");
+    for (job, reason) in [
+        (with("XY", "polarisation = 'XY'"), "it has RR, LL"),
+        // Values of one hand do not go with the flags of another.
+        (
+            with("", "polarisation = 'RR'"),
+            "`polarisation` is RR, and `entry` of [measurements] is I",
+        ),
+        (with("LL", ""), "`polarisation` is I, and `entry` of [measurements] is LL"),
+        (numpy, "belongs to UVFITS files"),
+    ] {
+        let refused = text(&folder.run(&job, &[]).stderr);
+        assert!(refused.contains(reason), "{reason}: {refused}");
+    }
+    // Flags count without `weights`, too.
+    let all = with("", "");
+    let expected = folder.bits(&all, &[]);
+    assert_eq!(folder.bits(&all.replace("weights = 'hands.uvfits'\n", ""), &[]), expected);
 }
 
 #[test]
@@ -184,6 +203,12 @@ fn wavelets_and_stretches_that_cannot_be_are_refused_with_their_place() {
         (format!("{network}stretch = 'square'\n{pgd}"), "asinh"),
         (format!("{network}dynamic-range = 100\n{pgd}"), "`stretch`"),
         (format!("{network}stretch = 'log'\ndynamic-range = -2\n{pgd}"), "above 0"),
+        (
+            format!(
+                "[prior]\nkind = 'network'\nmodel = 'builtin:gray'\nsigma = 0.05\nstretch = 'asinh'\n{pgd}"
+            ),
+            "a noise level of 0.05 is 6.58 after the stretch; 0 to 0.00",
+        ),
     ] {
         let folder = Folder::new();
         let output = folder.run(&simulated(&rest), &[]);
@@ -191,6 +216,11 @@ fn wavelets_and_stretches_that_cannot_be_are_refused_with_their_place() {
         assert_eq!(output.status.code(), Some(2), "{rest}: {message}");
         assert!(message.contains(reason) && message.contains("job.toml:"), "{rest}: {message}");
     }
+    // Without a level, the network is told what it is without a stretch.
+    let stretched = format!(
+        "[prior]\nkind = 'network'\nmodel = 'builtin:gray'\nscale = 1\nstretch = 'asinh'\n{pgd}"
+    );
+    json(&Folder::new().run(&simulated(&stretched), &[]));
     let folder = Folder::new();
     let sharded = "image = 'sharded'\n[measurements]\nphantom = 'shepp-logan'\nsize = [32, 32]\n[[operators]]\nkind = 'identity'\n\
                    [prior]\nkind = 'wavelet'\nweight = 0.1\n[solver]\nmethod = 'fista'\n[output]\nfile = 'result.npy'\n";

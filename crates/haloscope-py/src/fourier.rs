@@ -103,8 +103,9 @@ pub(crate) fn radial_points(
     spokes: usize,
     samples: usize,
     first: f64,
-) -> Bound<'_, PyArrayDyn<f64>> {
-    numbers(py, &[spokes * samples, 2], radial(spokes, samples, first))
+) -> PyResult<Bound<'_, PyArrayDyn<f64>>> {
+    let points = radial(spokes, samples, first).raised(py)?;
+    Ok(numbers(py, &[points.len() / 2, 2], points))
 }
 
 /// The points of a spiral scan: (sample, 2).
@@ -118,8 +119,8 @@ pub(crate) fn spiral_points(
     power: f64,
     is_golden: bool,
 ) -> PyResult<Bound<'_, PyArrayDyn<f64>>> {
-    let turns = turns.unwrap_or_else(|| Spiral::covering(interleaves, &sides).turns);
-    let samples = samples.unwrap_or_else(|| Spiral::samples_of(turns, &sides));
+    let turns = turns.unwrap_or_else(|| Spiral::covering(interleaves, power, &sides).turns);
+    let samples = samples.unwrap_or_else(|| Spiral::samples_of(turns, power, &sides));
     let spiral = Spiral { interleaves, samples, turns, power, is_golden };
     let points = spiral.points().raised(py)?;
     Ok(numbers(py, &[points.len() / 2, 2], points))
@@ -254,7 +255,7 @@ pub(crate) fn read_ismrmrd(
             let sides = mask.shape()[1..].to_vec();
             (coils, Some(output(py, mask).unbind()), None, sides)
         }
-        Samples::Anywhere { coils, points, sides } => {
+        Samples::Anywhere { coils, points, sides, .. } => {
             let points = numbers(py, &[points.len() / sides.len(), sides.len()], points);
             (coils, None, Some(points.unbind()), sides)
         }

@@ -112,7 +112,7 @@ fn tomography(folder: &Path) -> Result<()> {
 /// Two instruments that measure frequencies: an MRI scanner along spokes, and a radio interferometer.
 fn frequencies(folder: &Path) -> Result<()> {
     let head = SheppLogan::new(Table::Modified).with_points(3).draw(&[SIDE, SIDE])?;
-    let points = radial(48, 2 * SIDE, 0.0);
+    let points = radial(48, 2 * SIDE, 0.0)?;
     let density = Trajectory::density(&[SIDE, SIDE], &points)?;
     let coils: Vec<Arc<dyn Physics>> = (0..4)
         .map(|coil| {
@@ -133,7 +133,7 @@ fn frequencies(folder: &Path) -> Result<()> {
     save(folder, "mri-radial-cg", &pseudo_inverse(&coils, &measured, &options)?.image)?;
 
     // Arms that wind half as often as would leave no gaps.
-    let covering = Spiral::covering(16, &[SIDE, SIDE]);
+    let covering = Spiral::covering(16, 1.0, &[SIDE, SIDE]);
     let points = Spiral { turns: covering.turns / 2.0, ..covering }.points()?;
     let density = Trajectory::density(&[SIDE, SIDE], &points)?;
     let spiral = Trajectory::new(&[1, SIDE, SIDE], None, &points, Some(&density), 1e-5)?;

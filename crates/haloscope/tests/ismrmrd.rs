@@ -57,6 +57,8 @@ fn lines_are_averaged_turned_and_brought_to_the_field_of_view() -> Result<()> {
     let noise = scan.noise.expect("a scan of noise");
     // 1800 numbers of 0.25: within five of their standard errors.
     assert!((noise - 0.25).abs() < 0.25 * 5.0 / 3600.0_f64.sqrt(), "{noise}");
+    // Rows 2, 4, 6, 8 and 10 are means of two lines, and row 7 is one: 6 / (5 / 2 + 1).
+    assert!((scan.averages - 6.0 / 3.5).abs() < 1e-12, "{}", scan.averages);
     let wide = Selection { keeps_oversampling: true, ..Selection::default() };
     let wide = Scan::read(fixture("cartesian.h5"), &wide, &Limits::default())?;
     assert_close(wide.coils(), &expected("cartesian-wide.npy", 3), "oversampled");
@@ -64,6 +66,46 @@ fn lines_are_averaged_turned_and_brought_to_the_field_of_view() -> Result<()> {
     let other = Scan::read(fixture("cartesian.h5"), &other, &Limits::default())?;
     assert_eq!((other.lines[0], other.calibration), (5, None));
     Ok(())
+}
+
+#[test]
+fn short_lines_for_calibration_keep_the_frequencies_that_they_reach() -> Result<()> {
+    let scan = read("short-calibration.h5")?;
+    let calibration = scan.calibration.as_deref().expect("lines for calibration");
+    assert_close(calibration, &expected("short-calibration.npy", 2), "calibration");
+    assert_eq!(scan.coils()[0].shape(), [2, 12, 16]);
+    Ok(())
+}
+
+/// A fixture with another text of the same length in its header.
+fn with_header(name: &str, from: &str, to: &str) -> (tempfile::TempDir, PathBuf) {
+    assert_eq!(from.len(), to.len());
+    let mut bytes = std::fs::read(fixture(name)).expect("committed");
+    let at = bytes.windows(from.len()).position(|text| text == from.as_bytes()).expect(from);
+    bytes[at..at + from.len()].copy_from_slice(to.as_bytes());
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join(name);
+    std::fs::write(&path, bytes).expect("written");
+    (folder, path)
+}
+
+#[test]
+fn echoes_of_epi_without_points_are_lines() -> Result<()> {
+    let (_folder, path) = with_header("cartesian.h5", ">cartesian<", ">epi      <");
+    let scan = Scan::read(&path, &Selection::default(), &Limits::default())?;
+    assert_eq!(scan.samples, read("cartesian.h5")?.samples);
+    let (_folder, path) = with_header("cartesian.h5", ">cartesian<", ">spiral   <");
+    let error = Scan::read(&path, &Selection::default(), &Limits::default()).expect_err("refused");
+    assert!(error.to_string().contains("no points"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn grids_that_no_file_of_this_length_fills_are_refused() {
+    // 12 rows become 65012, of 32 samples by 3 coils.
+    let (_folder, path) = with_header("cartesian.h5", "    <y>12</y>", " <y>65012</y>");
+    let error = Scan::read(&path, &Selection::default(), &Limits::default()).expect_err("refused");
+    assert!(error.to_string().contains("cannot be in"), "{error}");
 }
 
 #[test]
@@ -82,7 +124,10 @@ fn partial_echoes_of_a_volume_keep_their_places() -> Result<()> {
 #[test]
 fn points_of_spokes_are_in_radians_and_in_the_order_of_axes() -> Result<()> {
     let scan = read("radial.h5")?;
-    let Samples::Anywhere { coils, points, sides } = &scan.samples else { panic!("points") };
+    let Samples::Anywhere { coils, points, sides, are_cycles } = &scan.samples else {
+        panic!("points")
+    };
+    assert!(*are_cycles && scan.averages == 1.0);
     assert_close(coils, &expected("radial.npy", 2), "samples");
     assert_eq!(sides, &[8, 8]);
     let options = ReadOptions { axes: io::Axes::AsStored, ..ReadOptions::default() };

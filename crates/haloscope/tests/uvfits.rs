@@ -44,7 +44,9 @@ fn values_places_and_weights_are_those_that_astropy_reads() -> Result<()> {
     for (file, polarisation, name) in cases {
         let found = read(file, polarisation)?;
         let expected = |what: &str| tensor(&format!("{name}.{what}"));
-        near(found.uvw.iter().flatten().copied(), &expected("uvw"), 1e-12, name);
+        // With the signs of phases of the operator.
+        let stored = found.uvw.iter().flat_map(|[u, v, w]| [-u, -v, *w]);
+        near(stored, &expected("uvw"), 1e-12, name);
         near(found.weights.iter().copied(), &expected("weights"), 1e-12, name);
         let values = found.values.iter().flatten().map(|value| f64::from(*value));
         near(values, &expected("values"), 1e-7, name);
@@ -88,12 +90,16 @@ fn what_a_file_has_not_is_named() {
 /// A copy of a fixture with another value of a card.
 fn with_card(key: &str, value: &str) -> (tempfile::TempDir, PathBuf) {
     let mut bytes = std::fs::read(fixture("hands.uvfits")).expect("a fixture");
+    set_card(&mut bytes, key, value);
+    write(&bytes)
+}
+
+fn set_card(bytes: &mut [u8], key: &str, value: &str) {
     let card = (0..bytes.len() / 80)
         .find(|card| bytes[card * 80..].starts_with(format!("{key:8}=").as_bytes()))
         .expect("a card");
     let text = format!("{:80}", format!("{key:8}= {value:>20}"));
     bytes[card * 80..][..80].copy_from_slice(text.as_bytes());
-    write(&bytes)
 }
 
 fn write(bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
@@ -111,6 +117,9 @@ fn headers_that_promise_too_much_are_refused_before_memory_is_taken() {
         ("GCOUNT", "-1", "GCOUNT"),
         ("PCOUNT", "4000000000", "64"),
         ("NAXIS3", "4000000000", "2²⁸"),
+        ("NAXIS3", "20000000", "cut short"),
+        ("NAXIS4", "40000000", "cut short"),
+        ("NAXIS3", "13", "STOKES (up to 12)"),
         ("NAXIS5", "3", "IF"),
         ("NAXIS2", "4", "COMPLEX"),
         ("BITPIX", "7", "BITPIX"),
@@ -122,6 +131,70 @@ fn headers_that_promise_too_much_are_refused_before_memory_is_taken() {
         let error = io::read_uvfits(&path, None, &limits).expect_err(key).to_string();
         assert!(error.contains(words), "{key} = {value}: {error}");
     }
+}
+
+#[test]
+fn files_of_several_sources_or_sets_of_frequencies_are_refused() -> Result<()> {
+    // BASELINE differs from group to group, and DATE does not.
+    for name in ["SOURCE", "FREQSEL"] {
+        let (_folder, path) = with_card("PTYPE4", &format!("'{name:8}'"));
+        let error = io::read_uvfits(&path, None, &Limits::default()).expect_err(name).to_string();
+        assert!(error.contains("several") && error.contains(name), "{error}");
+        let (_folder, path) = with_card("PTYPE5", &format!("'{name:8}'"));
+        io::read_uvfits(&path, None, &Limits::default())?;
+    }
+    Ok(())
+}
+
+#[test]
+fn antennas_with_themselves_are_flagged_without_a_baseline() -> Result<()> {
+    let mut bytes = std::fs::read(fixture("hands.uvfits")).expect("a fixture");
+    for (key, value) in [
+        ("PTYPE4", "'ANTENNA1'"),
+        ("PTYPE5", "'ANTENNA2'"),
+        ("PSCAL4", "0.0"),
+        ("PSCAL5", "0.0"),
+        ("PZERO4", "3.0"),
+        ("PZERO5", "3.0"),
+    ] {
+        set_card(&mut bytes, key, value);
+    }
+    let (_folder, path) = write(&bytes);
+    let alone = io::read_uvfits(&path, Some("RR"), &Limits::default())?.weights;
+    assert!(alone.iter().all(|weight| *weight == 0.0));
+    Ok(())
+}
+
+#[test]
+fn a_source_far_from_the_middle_at_large_w_has_the_phase_of_the_operator() -> Result<()> {
+    use haloscope::physics::{Physics, fourier::Visibilities};
+    use std::f64::consts::TAU;
+    let mut bytes = std::fs::read(fixture("hands.uvfits")).expect("a fixture");
+    // Some thousand wavelengths become 30 times as many along w.
+    set_card(&mut bytes, "PSCAL3", "6E-8");
+    let (_folder, path) = write(&bytes);
+    let found = io::read_uvfits(&path, Some("RR"), &Limits::default())?;
+    let (cell, side) = (1.2e-4, 64);
+    // A pixel to the east (higher columns) and the north (higher rows).
+    let (row, column) = (32 + 21, 32 + 9);
+    let mut sky = haloscope::Array::zeros(vec![1, 1, side, side]);
+    sky[[0, 0, row, column]] = 1.0;
+    let telescope = Visibilities::new(&[1, side, side], &found.uvw, cell, 1e-6)?;
+    let measured = telescope.forward(&sky)?;
+    let (l, m) = (9.0 * cell, 21.0 * cell);
+    let n = (1.0 - l * l - m * m).sqrt();
+    let mut largest = 0.0_f64;
+    for (index, [u, v, w]) in found.uvw.iter().map(|[u, v, w]| [-u, -v, *w]).enumerate() {
+        // What a file has: one sign for all of u, v and w, as they are stored.
+        let phase = TAU * (u * l + v * m + w * (n - 1.0));
+        largest = largest.max((TAU * w * (n - 1.0)).abs());
+        let [re, im] = [measured[[0, 0, index]], measured[[0, 1, index]]].map(f64::from);
+        assert!((re - phase.cos() / n).abs() < 1e-3, "{index}: {re} {}", phase.cos());
+        assert!((im - phase.sin() / n).abs() < 1e-3, "{index}: {im} {}", phase.sin());
+    }
+    // Enough that another sign of w would show.
+    assert!(largest > 1.0, "{largest}");
+    Ok(())
 }
 
 #[test]

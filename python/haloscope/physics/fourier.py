@@ -210,7 +210,9 @@ def spiral(
     power: float = 1.0,
     golden: bool = False,
 ) -> _Numbers:
-    """The points of a spiral scan, (sample, 2): arms from frequency 0 outwards, which leave no gaps unless ``turns`` or ``samples`` say so.
+    """The points of a spiral scan, (sample, 2): arms from frequency 0 outwards.
+
+    They leave no gaps unless ``turns``, ``samples`` or ``golden`` say so: golden angles leave wider gaps between some arms.
 
     ``power`` is how fast the radius grows: 1 for an Archimedean spiral, more for one that is denser in the middle. ``golden`` turns each
     arm by the golden angle.

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
-use haloscope::io::{self, Axes, Format, Limits, ReadOptions};
+use haloscope::io::{self, Axes, Format, Limits, ReadOptions, Reader};
 use haloscope::{Error, Result};
 use ndarray::ArrayD;
 
@@ -46,6 +46,19 @@ pub(crate) fn read_wide(path: &Path, key: &str, each: usize) -> Result<Vec<f64>>
         });
     }
     check_each(path, found.into_iter().collect(), each)
+}
+
+/// How many numbers [`read_wide`] would find, from the header of an array; none if it cannot be read.
+pub(crate) fn count_wide(path: &Path, key: &str) -> Option<usize> {
+    let Some(format) = Format::of_name(&path.display().to_string()) else {
+        return read(path).ok().map(|numbers| numbers.len());
+    };
+    if format == Format::Npz {
+        return read_array(path, format, key).ok().map(|numbers| numbers.len());
+    }
+    let limits = Limits { side: Limits::NONE.side, ..Limits::default() };
+    let options = ReadOptions { limits, axes: Axes::AsStored, ..ReadOptions::default() };
+    Reader::open(path, &options).ok().map(|reader| reader.shape().iter().product())
 }
 
 fn check_each(path: &Path, found: Vec<f64>, each: usize) -> Result<Vec<f64>> {

@@ -265,14 +265,6 @@ impl<'a> Data<'a> {
             error => error,
         })
     }
-
-    /// Writes numbers in double precision beside the job file, as `NAME-what`, and says how the job file calls it.
-    #[cfg(feature = "hdf5")]
-    fn write_numbers(&self, what: &str, sides: &[usize], numbers: &[f64]) -> Result<String> {
-        io::write_numbers(&beside(self.job, what, self.force)?, sides, numbers)?;
-        Ok(format!("{}-{what}", self.job.file_stem().unwrap_or_default().display()))
-    }
-
     /// Writes an array beside the job file, as `NAME-what`, and says how the job file calls it.
     fn write_beside(&self, what: &str, array: &Array) -> Result<String> {
         write_beside(self.job, what, array, self.force)?;

@@ -1,14 +1,16 @@
 //! Jobs for measured MRI scans in files of ISMRMRD: frequencies of each coil, the mask or the points, sensitivities and noise.
 
+use std::path::PathBuf;
+
 use haloscope::io::ismrmrd::{Samples, Scan, Selection};
-use haloscope::io::{self, Limits};
+use haloscope::io::{self, Limits, WriteOptions};
 use haloscope::physics::fourier::{Calibration, Cartesian, Trajectory};
 use haloscope::physics::{LinearPhysics, Physics};
 use haloscope::{Array, Result};
 use ndarray::{Axis, Dimension, IxDyn};
 
 use super::{Data, quantile, unsuitable};
-use crate::template::{DPIR, Draft, Range, Tuning, short};
+use crate::template::{DPIR, Draft, Range, Tuning, literal, short};
 use crate::words::count;
 
 /// The part of all pixels that are darker than white.
@@ -20,6 +22,9 @@ const HIGHEST: f64 = 0.05;
 /// The weight of total variation in parts of the noise.
 const WEIGHT: f64 = 0.2;
 
+/// Points that reach less of the highest frequency may have another unit than the one that was taken.
+const LEAST_REACH: f64 = 0.25;
+
 /// What a scan was found to be.
 struct Found {
     /// The sides of the image.
@@ -30,9 +35,55 @@ struct Found {
     is_measured: bool,
     /// The root of the sum of squares of all coils' images.
     picture: Vec<f32>,
+    /// The noise of the job's measurements, from the highest frequencies.
     noise: f64,
-    /// The lines of `[[operators]]` on frequencies.
-    lines: String,
+    /// The noise of the job's measurements in parts of that of a single line.
+    of_single: f64,
+}
+
+/// What a file beside the job has.
+enum Content<'a> {
+    Complex(&'a Array),
+    Image(Array),
+    Numbers(&'a [f64], usize),
+}
+
+/// Files to write beside the job, once nothing is wrong with any of them.
+#[derive(Default)]
+struct Files<'a>(Vec<(PathBuf, Content<'a>)>);
+
+impl<'a> Files<'a> {
+    /// Plans a file, and says how the job file calls it.
+    fn plan(&mut self, data: &Data, what: &str, content: Content<'a>) -> Result<String> {
+        let path = super::beside(data.job, what, data.force)?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        self.0.push((path, content));
+        Ok(literal(&name))
+    }
+
+    /// Plans a complex array for each coil.
+    fn plan_each(&mut self, data: &Data, what: &str, coils: &'a [Array]) -> Result<Vec<String>> {
+        let digits = (coils.len().max(2) - 1).to_string().len();
+        let mut names = Vec::new();
+        for (index, coil) in coils.iter().enumerate() {
+            let name = format!("{what}-{index:0digits$}.npy");
+            names.push(self.plan(data, &name, Content::Complex(coil))?);
+        }
+        Ok(names)
+    }
+
+    fn write(self) -> Result<()> {
+        for (path, content) in self.0 {
+            match content {
+                Content::Complex(array) => io::write_complex(&path, array)?,
+                Content::Image(array) => io::write(&path, &array, &WriteOptions::default())?,
+                Content::Numbers(numbers, axes) => {
+                    io::write_numbers(&path, &[numbers.len() / axes, axes], numbers)?;
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 pub(super) fn scan(data: &mut Data, slice: Option<usize>) -> Result<Draft> {
@@ -41,21 +92,27 @@ pub(super) fn scan(data: &mut Data, slice: Option<usize>) -> Result<Draft> {
     let selection = Selection { group, slice: slice.unwrap_or(0), ..Selection::default() };
     let scan = Scan::read(&path, &selection, &Limits::default())?;
     tell(data, &scan, slice);
-    let files = write_each(data, "coil", scan.coils())?;
     let found = match &scan.samples {
-        Samples::Grid { coils, mask } => on_grid(data, coils, mask, &scan)?,
-        Samples::Anywhere { coils, points, sides } => anywhere(data, coils, points, sides)?,
+        Samples::Grid { coils, mask } => on_grid(coils, mask, &scan)?,
+        Samples::Anywhere { coils, points, sides, are_cycles } => {
+            tell_points(data, points, *are_cycles);
+            anywhere(coils, points, sides)?
+        }
     };
     let white = quantile(found.picture.iter().copied(), WHITE);
     if white <= 0.0 {
         return Err(unsuitable(&path, "its image is 0 everywhere"));
     }
     let (noise, whence) = match scan.noise {
-        Some(noise) => (noise / white, "from its scans of noise"),
+        Some(noise) => (noise * found.of_single / white, "from its scans of noise"),
         None => (found.noise / white, "estimated from the highest frequencies"),
     };
     data.note("noise", format!("{} of white, {whence}", short(noise)));
-    let coils = coils_lines(data, &found, &files, &scan)?;
+    let mut planned = Files::default();
+    let files = planned.plan_each(data, "coil", scan.coils())?;
+    let frequencies = frequency_lines(data, &mut planned, &scan.samples)?;
+    let coils = coils_lines(data, &mut planned, &found, &files, &scan)?;
+    planned.write()?;
     let measurements = format!(
         "# One complex array for each coil, taken from {}.\n[measurements]\nfiles = [{}]\nwhite = {}                 # the brightest \
          {:.1} % of the pixels without a prior are brighter\n{}",
@@ -73,8 +130,8 @@ pub(super) fn scan(data: &mut Data, slice: Option<usize>) -> Result<Draft> {
     );
     let operators = format!(
         "# Every coil is an operator, which ranks share: the Fourier transform of the image times the coil's sensitivity.\n\
-         [[operators]]\n{}{coils}complex = true                # the image has a phase: two channels, the real and the imaginary part\n",
-        found.lines
+         [[operators]]\n{frequencies}{coils}complex = true                # the image has a phase: two channels, the real and the \
+         imaginary part\n"
     );
     let tuning = Tuning {
         levels: (0.2, noise.clamp(0.005, 0.1)),
@@ -113,16 +170,51 @@ fn tell(data: &mut Data, scan: &Scan, slice: Option<usize>) {
     }
 }
 
-fn on_grid(data: &Data, coils: &[Array], mask: &Array, scan: &Scan) -> Result<Found> {
-    let sides = mask.shape()[1..].to_vec();
-    let mut lines = String::from("kind = \"mri\"\n");
-    let measured = mask.sum() as usize;
-    if measured < mask.len() {
-        let file = data.write_beside("mask.npy", &mask.clone().insert_axis(Axis(0)))?;
-        let part = 100.0 * measured as f64 / mask.len() as f64;
-        lines
-            .extend([format!("mask = '{file}'  # {part:.0} % of the frequencies were measured\n")]);
+/// Says how the points of a trajectory were taken, because ISMRMRD does not say their unit.
+fn tell_points(data: &mut Data, points: &[f64], are_cycles: bool) {
+    let farthest = points.iter().fold(0.0_f64, |farthest, point| farthest.max(point.abs()));
+    let part = farthest / std::f64::consts::PI;
+    let unit = if are_cycles { "cycles for each pixel" } else { "steps of the encoded grid" };
+    data.note(
+        "points",
+        format!("taken as {unit}; they reach {:.0} % of the highest frequency", 100.0 * part),
+    );
+    if part < LEAST_REACH {
+        data.note(
+            "warning",
+            "the points reach less than a quarter of the highest frequency; they may have another unit than that",
+        );
     }
+}
+
+/// The lines of `[[operators]]` on frequencies.
+fn frequency_lines<'a>(
+    data: &Data,
+    planned: &mut Files<'a>,
+    samples: &'a Samples,
+) -> Result<String> {
+    match samples {
+        Samples::Grid { mask, .. } => {
+            let measured = mask.sum() as usize;
+            if measured == mask.len() {
+                return Ok("kind = \"mri\"\n".into());
+            }
+            let image = Content::Image(mask.clone().insert_axis(Axis(0)));
+            Ok(format!(
+                "kind = \"mri\"\nmask = {}  # {:.0} % of the frequencies were measured\n",
+                planned.plan(data, "mask.npy", image)?,
+                100.0 * measured as f64 / mask.len() as f64
+            ))
+        }
+        Samples::Anywhere { points, sides, .. } => Ok(format!(
+            "kind = \"mri-trajectory\"\npoints = {}\ndensity = true                # samples are weighted against their density\n",
+            planned.plan(data, "points.npy", Content::Numbers(points, sides.len()))?
+        )),
+    }
+}
+
+fn on_grid(coils: &[Array], mask: &Array, scan: &Scan) -> Result<Found> {
+    let sides = mask.shape()[1..].to_vec();
     let shape = [&[2], &sides[..]].concat();
     let transform = Cartesian::new(&shape, None, None)?;
     let picture = picture(&transform, coils)?;
@@ -141,18 +233,15 @@ fn on_grid(data: &Data, coils: &[Array], mask: &Array, scan: &Scan) -> Result<Fo
         .collect();
     let noise = level(places, coils);
     let is_measured = scan.calibration.is_none();
-    Ok(Found { sides, grid, is_measured, picture, noise, lines })
+    let of_single = 1.0 / scan.averages.sqrt();
+    Ok(Found { sides, grid, is_measured, picture, noise, of_single })
 }
 
-fn anywhere(data: &Data, coils: &[Array], points: &[f64], sides: &[usize]) -> Result<Found> {
+fn anywhere(coils: &[Array], points: &[f64], sides: &[usize]) -> Result<Found> {
     let axes = sides.len();
     let shape = [&[2], sides].concat();
     let density = Trajectory::density(sides, points)?;
     let transform = Trajectory::new(&shape, None, points, Some(&density), 1e-4)?;
-    let file = data.write_numbers("points.npy", &[points.len() / axes, axes], points)?;
-    let lines = format!(
-        "kind = \"mri-trajectory\"\npoints = '{file}'\ndensity = true                # samples are weighted against their density\n"
-    );
     let roots: Vec<f32> = density.iter().map(|weight| weight.sqrt() as f32).collect();
     let roots = Array::from_shape_vec(IxDyn(&[1, roots.len()]), roots).expect("a row");
     let weighted: Vec<Array> = coils.iter().map(|coil| coil * &roots).collect();
@@ -168,8 +257,10 @@ fn anywhere(data: &Data, coils: &[Array], points: &[f64], sides: &[usize]) -> Re
     }
     let radius = |point: &[f64]| point.iter().map(|place| place * place).sum();
     let places = points.chunks(axes).map(radius).enumerate().map(|(index, far)| (far, index));
-    let noise = level(places.collect(), coils);
-    Ok(Found { sides: sides.to_vec(), grid, is_measured: false, picture, noise, lines })
+    // The job's samples are multiplied by the roots of the weights, whose mean is that of the pixels for each sample.
+    let of_single = (density.iter().sum::<f64>() / density.len().max(1) as f64).sqrt();
+    let noise = of_single * level(places.collect(), coils);
+    Ok(Found { sides: sides.to_vec(), grid, is_measured: false, picture, noise, of_single })
 }
 
 /// The root of the sum of squares of all coils' images.
@@ -201,7 +292,13 @@ fn level(mut places: Vec<(f64, usize)>, coils: &[Array]) -> f64 {
 }
 
 /// The lines on sensitivities.
-fn coils_lines(data: &mut Data, found: &Found, files: &[String], scan: &Scan) -> Result<String> {
+fn coils_lines<'a>(
+    data: &mut Data,
+    planned: &mut Files<'a>,
+    found: &'a Found,
+    files: &[String],
+    scan: &Scan,
+) -> Result<String> {
     if scan.coils().len() == 1 {
         return Ok(String::new());
     }
@@ -221,7 +318,7 @@ fn coils_lines(data: &mut Data, found: &Found, files: &[String], scan: &Scan) ->
     let from = if found.is_measured {
         files.to_vec()
     } else {
-        write_each(data, "calibration", &found.grid)?
+        planned.plan_each(data, "calibration", &found.grid)?
     };
     data.note("coils", format!("sensitivities are estimated from the middle {width} of each side"));
     let mut lines = format!("coils-from = [{}]\n", from.join(", "));
@@ -255,19 +352,4 @@ fn is_whole(grid: &[Array], width: usize) -> bool {
         }
     }
     sizes.iter().all(|size| *size > 0.0)
-}
-
-/// Writes a complex array for each coil beside the job, and says how the job file calls them.
-fn write_each(data: &Data, what: &str, coils: &[Array]) -> Result<Vec<String>> {
-    let digits = (coils.len().max(2) - 1).to_string().len();
-    let mut names = Vec::new();
-    for (index, coil) in coils.iter().enumerate() {
-        let name = format!("{what}-{index:0digits$}.npy");
-        let path = super::beside(data.job, &name, data.force)?;
-        io::write_complex(&path, coil)?;
-        names.push(crate::template::literal(
-            &path.file_name().unwrap_or_default().to_string_lossy(),
-        ));
-    }
-    Ok(names)
 }

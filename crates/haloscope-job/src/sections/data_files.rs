@@ -104,6 +104,10 @@ impl Files {
             _ if self.is_scan => (),
             _ => self.groups = self.groups.concat().into_iter().map(|path| vec![path]).collect(),
         }
+        if self.groups.first().and_then(|group| group.first()).is_some_and(io::is_uvfits) {
+            let entry = self.options.entry.as_deref();
+            operators.iter().try_for_each(|operator| operator.check_entry(entry))?;
+        }
         Ok(())
     }
 

@@ -1,7 +1,8 @@
 //! UVFITS: visibilities of a radio interferometer as the random groups of a FITS file.
 //!
 //! A group is a baseline at one time, with its place (`UU`, `VV`, `WW` in seconds) as parameters and a value for each channel and
-//! polarisation: a real part, an imaginary part and a weight, which is not above 0 if the value is flagged. One IF is read.
+//! polarisation: a real part, an imaginary part and a weight, which is not above 0 if the value is flagged. One IF of one source is
+//! read.
 
 use std::path::Path;
 
@@ -15,7 +16,7 @@ use crate::error::{Error, Result};
 /// Visibilities with their places and weights, channel by channel of one group after the other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UvFits {
-    /// (u, v, w) in wavelengths.
+    /// (u, v, w) in wavelengths, with the signs of [`Visibilities`](crate::physics::fourier::Visibilities): −u, −v and w of the file.
     pub uvw: Vec<[f64; 3]>,
     /// Real and imaginary part; 0 where flagged.
     pub values: Vec<[f32; 2]>,
@@ -45,6 +46,9 @@ const STOKES: [(i64, &str); 12] = [
 
 /// More parameters than any program writes.
 const MOST_PARAMETERS: u64 = 64;
+
+/// Parameters that have to be the same in all groups, and what they count.
+const SAME: [(&str, &str); 2] = [("SOURCE", "sources"), ("FREQSEL", "sets of frequencies")];
 
 /// Whether a file begins as UVFITS does.
 #[must_use]
@@ -76,6 +80,10 @@ pub fn uvfits_centre(path: impl AsRef<Path>) -> Option<[f64; 2]> {
 
 /// Reads a file: Stokes I, or a polarisation by its name, which is one of `I`, `Q`, `U`, `V`, `RR`, `LL`, `RL`, `LR`, `XX`, `YY`,
 /// `XY` and `YX`.
+///
+/// The phase of a source at (l, m), to the east and the north, is `+2π (u l + v m + w (n − 1))` in these files, and that of
+/// [`Visibilities`](crate::physics::fourier::Visibilities) is `−2π (u l + v m − w (n − 1))`. So u and v change their signs, and w and the
+/// values do not.
 ///
 /// Where a file has no I, it is the mean of `RR` and `LL` or of `XX` and `YY`, flagged if one of them is, with the weight that
 /// follows from theirs.
@@ -171,11 +179,22 @@ fn read(source: &mut Source, header: &Header) -> Result<UvFits> {
         centre: groups.centre,
     };
     let mut buffer = vec![0; bytes];
+    let mut known = [None; SAME.len()];
     for group in 0..groups.count {
         source.reader.read_exact(&mut buffer).map_err(|error| failed_read(source.name, &error))?;
         let value = |index: usize| big_endian(groups.sample, &buffer[index * width..][..width]);
         let first = groups.parameters.len();
         let [u, v, w] = ["UU", "VV", "WW"].map(|name| groups.place(name, &value));
+        for ((name, what), known) in SAME.iter().zip(&mut known) {
+            let Some(own) = groups.parameter(name, &value) else { continue };
+            if *known.get_or_insert(own) != own {
+                return Err(source.unsupported(format!(
+                    "it has several {what}: {name} is {} in group 1 and {own} in group {}; write each to a file of its own",
+                    known.unwrap_or(own),
+                    group + 1
+                )));
+            }
+        }
         let is_alone = groups.is_autocorrelation(&value);
         for channel in 0..channels {
             let at = |stokes: usize| {
@@ -191,8 +210,8 @@ fn read(source: &mut Source, header: &Header) -> Result<UvFits> {
                 Selection::MeanOf(one, other) => mean(at(one), at(other)),
             };
             let weight = if is_alone || weight.is_nan() { 0.0 } else { weight.max(0.0) };
-            let uvw =
-                [u, v, w].map(|place| place.at(groups.frequencies[channel], groups.reference));
+            let at = |place: Place| place.at(groups.frequencies[channel], groups.reference);
+            let uvw = [-at(u), -at(v), at(w)];
             let is_placed = uvw.iter().all(|place| place.is_finite());
             let is_good = is_placed && [re, im, weight].iter().all(|value| value.is_finite());
             if weight > 0.0 && !is_good {
@@ -258,6 +277,13 @@ impl Groups {
         let values = values.filter(|values| (1..=1 << 28).contains(values)).ok_or_else(|| {
             source.damaged(format!("groups of sides {:?}; 1 to 2²⁸ values are read", &sides[1..]))
         })? as usize;
+        let bytes = (parameters + values as u64) * sample.bytes() as u64;
+        if bytes > source.length {
+            return Err(source.damaged(format!(
+                "it is cut short: groups of {bytes} bytes are announced, and the file has {}",
+                source.length
+            )));
+        }
         let mut found = Self {
             sample,
             scaling: Scaling {
@@ -287,7 +313,7 @@ impl Groups {
             };
             match name {
                 "COMPLEX" if axis == 2 && matches!(side, 2 | 3) => found.parts = *side as usize,
-                "STOKES" => {
+                "STOKES" if *side <= STOKES.len() as u64 => {
                     found.stokes_step = step;
                     found.polarisations =
                         (0..*side).map(|index| stokes_name(place(index))).collect();
@@ -302,8 +328,9 @@ impl Groups {
                 _ if *side == 1 => (),
                 _ => {
                     return Err(source.unsupported(format!(
-                        "axis {axis}, {name:?}, has {side} values; COMPLEX (2 or 3, as axis 2), STOKES, FREQ and others of one value \
-                         are read: of several IFs, write each to a file of its own"
+                        "axis {axis}, {name:?}, has {side} values; COMPLEX (2 or 3, as axis 2), STOKES (up to {}), FREQ and others of one \
+                         value are read: of several IFs, write each to a file of its own",
+                        STOKES.len()
                     )));
                 }
             }
@@ -360,12 +387,22 @@ impl Groups {
         if in_wavelengths { Place::Wavelengths(sum) } else { Place::Seconds(sum) }
     }
 
-    /// Whether a group is that of an antenna with itself: `BASELINE` is 256 or 2048 times the first, plus the second.
-    fn is_autocorrelation(&self, value: &dyn Fn(usize) -> f64) -> bool {
-        let index = self.parameters.iter().position(|parameter| parameter.name == "BASELINE");
-        let Some(index) = index else { return false };
+    /// A parameter of a group by its whole name.
+    fn parameter(&self, name: &str, value: &dyn Fn(usize) -> f64) -> Option<f64> {
+        let index = self.parameters.iter().position(|parameter| parameter.name == name)?;
         let parameter = &self.parameters[index];
-        let baseline = (parameter.scale * value(index) + parameter.zero).floor();
+        Some(parameter.scale * value(index) + parameter.zero)
+    }
+
+    /// Whether a group is that of an antenna with itself: `BASELINE` is 256 or 2048 times the first, plus the second. Files of many
+    /// antennas have `ANTENNA1` and `ANTENNA2` instead.
+    fn is_autocorrelation(&self, value: &dyn Fn(usize) -> f64) -> bool {
+        let Some(baseline) = self.parameter("BASELINE", value) else {
+            let [one, other] =
+                ["ANTENNA1", "ANTENNA2"].map(|name| self.parameter(name, value).map(f64::round));
+            return one.is_some() && one == other;
+        };
+        let baseline = baseline.floor();
         let (rest, base) =
             if baseline > 65536.0 { (baseline - 65536.0, 2048.0) } else { (baseline, 256.0) };
         rest > 0.0 && (rest / base).floor() == rest % base

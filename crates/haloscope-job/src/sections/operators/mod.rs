@@ -88,6 +88,12 @@ pub(crate) trait Kind: Send + Sync + fmt::Debug {
         self.beam().is_some()
     }
 
+    /// Refuses an entry of UVFITS files of measurements that does not go with it.
+    fn check_entry(&self, entry: Option<&str>) -> Result<()> {
+        let _ = entry;
+        Ok(())
+    }
+
     /// Files that it needs, apart from measurements.
     fn files(&self) -> Vec<PathBuf> {
         Vec::new()
@@ -269,6 +275,11 @@ impl Entry {
     /// Whether its measurements are pixels in the units of the image, and not frequencies.
     pub(crate) fn measures_pixels(&self) -> bool {
         self.kind.measures_pixels()
+    }
+
+    /// Refuses an entry of UVFITS files of measurements that does not go with it.
+    pub(crate) fn check_entry(&self, entry: Option<&str>) -> Result<()> {
+        self.kind.check_entry(entry)
     }
 
     /// Whether images of two channels are complex: the real and the imaginary part.

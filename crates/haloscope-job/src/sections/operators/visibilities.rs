@@ -93,14 +93,28 @@ pub(super) fn read(section: &Section) -> Result<Arc<dyn Kind>> {
         1 => Weighting::Uniform,
         _ => Weighting::Natural,
     };
+    let (weights, polarisation) = (file("weights")?, section.get::<&str>("polarisation")?);
+    if polarisation.is_some() {
+        let own = match &places {
+            Places::File { path, .. } => Some(path),
+            Places::Simulated { .. } => None,
+        };
+        // One that is not there is named later, by who reads it.
+        let may_have = |path: &PathBuf| !path.exists() || io::is_uvfits(path);
+        if !own.into_iter().chain(&weights).any(may_have) {
+            return Err(section.place_of("polarisation").refuse(
+                "it belongs to UVFITS files, and neither `uvw` nor `weights` is one; leave it out",
+            ));
+        }
+    }
     let observation = Observation {
         place: section.place(),
         cell: cell * ARCSECOND,
         places,
         blocks: section.count("blocks")?.unwrap_or(1),
         weighting,
-        weights: file("weights")?,
-        polarisation: section.get::<&str>("polarisation")?.map(str::to_owned),
+        weights,
+        polarisation: polarisation.map(str::to_owned),
         centre: read_centre(section)?,
         beam: file("beam")?,
         accuracy: section.positive("accuracy")?.unwrap_or(1e-5),
@@ -142,6 +156,22 @@ impl Kind for Whole {
 
     fn shares_file(&self) -> bool {
         true
+    }
+
+    /// Values of one polarisation do not go with the flags and weights of another.
+    fn check_entry(&self, entry: Option<&str>) -> Result<()> {
+        let Places::File { path, .. } = &self.0.places else { return Ok(()) };
+        let weights = self.0.weights.as_ref().unwrap_or(path);
+        // An archive of arrays has its visibilities under this name, and a job may be for both.
+        let values = entry.filter(|name| *name != "visibilities").unwrap_or("I");
+        let own = self.0.polarisation.as_deref().unwrap_or("I");
+        if values == own || !io::is_uvfits(weights) {
+            return Ok(());
+        }
+        Err(self.0.place.refuse(format!(
+            "`polarisation` is {own}, and `entry` of [measurements] is {values}; the same is expected for both, and I if they are not \
+             given"
+        )))
     }
 
     fn measures_pixels(&self) -> bool {
@@ -204,14 +234,15 @@ impl Observation {
     /// (u, v, w) and weights of all visibilities, which follow from all of them.
     fn all(&self, image: &[usize]) -> Result<(Vec<[f64; 3]>, Vec<f64>)> {
         let uvw = self.uvw()?;
-        let own = self.weights.as_ref().map(|path| self.numbers(path, "weights", 1)).transpose()?;
+        let own = self.own_weights();
+        let own = own.map(|path| self.numbers(path, "weights", 1)).transpose()?;
         if let Some(own) = own.as_ref().filter(|own| own.len() != uvw.len()) {
             return Err(Error::argument(
                 "weights",
                 format!("{} for {} visibilities; one for each is expected", own.len(), uvw.len()),
             ));
         }
-        if let (Some(own), Some(path)) = (&own, &self.weights)
+        if let (Some(own), Some(path)) = (&own, self.own_weights())
             && own.iter().all(|weight| *weight == 0.0)
         {
             let reason = format!("those of {} add up to nothing: all is flagged", path.display());
@@ -221,6 +252,15 @@ impl Observation {
         let sides = [image[image.len() - 2], image[image.len() - 1]];
         let weights = self.weighting.weights(&uv, own.as_deref(), sides, self.cell);
         Ok((uvw, weights))
+    }
+
+    /// The file with weights: one of its own, or the UVFITS file of the places, whose flags are weights of 0.
+    fn own_weights(&self) -> Option<&Path> {
+        match (&self.weights, &self.places) {
+            (Some(path), _) => Some(path),
+            (None, Places::File { path, .. }) if io::is_uvfits(path) => Some(path),
+            (None, _) => None,
+        }
     }
 
     /// So many numbers for each visibility. UVFITS has places and weights in one file.

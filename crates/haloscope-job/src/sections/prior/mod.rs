@@ -164,9 +164,8 @@ impl PriorPlan {
         let denoiser = &opened.denoiser;
         network.check_image(denoiser, image)?;
         let own = std::slice::from_ref(&network.level);
-        for Level { place, sigma } in if levels.is_empty() { own } else { levels } {
-            let sigma = network.told(*sigma);
-            denoiser.model().check_level(sigma).map_err(|error| place.refuse(error))?;
+        for level in if levels.is_empty() { own } else { levels } {
+            network.check_level(denoiser.model(), level)?;
         }
         Ok(Some(opened))
     }

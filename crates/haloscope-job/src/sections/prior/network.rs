@@ -10,7 +10,7 @@ use haloscope::tiling::{Batch, Border, Extent, Overlap, Patch, Shards, Strategy,
 use haloscope::{Error, Result};
 use haloscope_comm::Context;
 use haloscope_nn::engine::{Accuracy, EngineOptions};
-use haloscope_nn::models::ModelName;
+use haloscope_nn::models::{Model, ModelName};
 use haloscope_onnx::FileOptions;
 use toml::de::DeValue;
 
@@ -19,6 +19,7 @@ use crate::device::DeviceChoice;
 use crate::document::{Place, Section, Value};
 use crate::models::{ModelOptions, OpenedModel};
 use crate::shards::Grid;
+use crate::template;
 use crate::words::count;
 
 /// A network as a prior.
@@ -144,15 +145,18 @@ impl NetworkPlan {
         let name = section.require::<&str>("model")?;
         // A file next to the job file goes before a name that the command knows.
         let beside = section.path("model")?.filter(|path| path.exists());
+        let stretch = read_stretch(section)?;
+        // What the network is told does not depend on the stretch unless the job says so.
+        let usual = 0.05 / stretch.map_or(1.0, |stretch| stretch.slope());
         Ok(Self {
             place: section.place_of("model"),
             model: beside.map_or_else(|| name.to_owned(), |path| path.display().to_string()),
             level: Level {
                 place: section.place_of("sigma"),
-                sigma: section.not_negative("sigma")?.unwrap_or(0.05) as f32,
+                sigma: section.not_negative("sigma")?.unwrap_or(usual) as f32,
             },
             scale: Scale::read(section)?,
-            stretch: read_stretch(section)?,
+            stretch,
             patch: section.get("patch")?,
             overlap: section.get("overlap")?,
             strategy,
@@ -266,6 +270,21 @@ impl NetworkPlan {
     /// What the network itself is told of a noise level.
     pub(super) fn told(&self, sigma: f32) -> f32 {
         self.stretch.map_or(sigma, |stretch| (f64::from(sigma) * stretch.slope()) as f32)
+    }
+
+    /// Refuses a level that the network was not trained for, in the units of the image.
+    pub(super) fn check_level(&self, model: &Model, Level { place, sigma }: &Level) -> Result<()> {
+        let told = self.told(*sigma);
+        let Err(error) = model.check_level(told) else { return Ok(()) };
+        let Some(slope) = self.stretch.map(|stretch| stretch.slope()) else {
+            return Err(place.refuse(error));
+        };
+        let [low, high] = [model.levels().start(), model.levels().end()]
+            .map(|level| template::short(f64::from(*level) / slope));
+        Err(place.refuse(format!(
+            "a noise level of {sigma} is {} after the stretch; {low} to {high} is accepted",
+            template::short(f64::from(told))
+        )))
     }
 
     /// The noise level that it is told by methods that have none of their own.

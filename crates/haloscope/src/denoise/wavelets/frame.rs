@@ -82,6 +82,7 @@ impl Frame {
 
     /// Brings the coefficients of a dual back to `[−radius, radius]`, those that the norm leaves out to 0.
     pub(crate) fn project(&self, dual: &mut [f32], radius: f32) {
+        let radius = radius.max(0.0);
         for (index, dual) in dual.chunks_mut(self.pixels).enumerate() {
             map_slice(dual, |value| value.clamp(-radius, radius));
             self.for_coarse(index % self.len(), |line| dual[line].fill(0.0));
@@ -106,6 +107,7 @@ impl Frame {
 
     /// Soft thresholding in the only basis.
     pub(crate) fn threshold(&mut self, image: &mut [f32], level: f32) {
+        let level = level.max(0.0);
         let mut kept = std::mem::take(&mut self.work);
         kept.clear();
         kept.extend_from_slice(image);

@@ -161,6 +161,13 @@ impl Denoiser for Wavelets {
     fn denoise(&self, image: &View, level: &NoiseLevel) -> Result<Array> {
         level.check(image.shape())?;
         check_finite("wavelets", image)?;
+        if let Some((low, high)) = self.range
+            && (low.is_nan() || high.is_nan() || low > high)
+        {
+            let reason =
+                format!("a range from {low} to {high}; a least and a greatest value are expected");
+            return Err(Error::argument("wavelets", reason));
+        }
         check_shape(image.shape())?;
         let weight = |index: usize| match level {
             NoiseLevel::Uniform(level) => Ok(*level),
@@ -208,6 +215,15 @@ mod tests {
 
     fn exact(wavelets: Wavelets) -> Wavelets {
         Wavelets { iterations: 4000, tolerance: 0.0, ..wavelets }
+    }
+
+    #[test]
+    fn wavelet_ranges_without_values_are_refused() {
+        for range in [(1.0, 0.0), (f32::NAN, 1.0), (0.0, f32::NAN)] {
+            let wavelets = Wavelets { range: Some(range), ..Wavelets::default() };
+            let error = wavelets.denoise(&image(&[1, 1, 8, 8]), &0.1.into()).expect_err("refused");
+            assert!(error.to_string().contains("a range from"), "{error}");
+        }
     }
 
     /// The prox is the only point where the value cannot be lowered in any direction.

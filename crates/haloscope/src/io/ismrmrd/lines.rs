@@ -54,6 +54,8 @@ pub(super) struct Lines {
     points: usize,
     samples: usize,
     heap: Heap,
+    /// The length of the file.
+    pub(super) file_bytes: u64,
 }
 
 /// The members of a line's header that are read, and those of its counters.
@@ -124,7 +126,8 @@ impl Lines {
         let heap =
             Heap::new(name, std::fs::File::open(path).map_err(read)?, file.file_size(), base);
         let Layout { points, samples, .. } = layout;
-        Ok(Self { name: name.into(), heads, records, record, points, samples, heap })
+        let (name, file_bytes) = (name.into(), file.file_size());
+        Ok(Self { name, heads, records, record, points, samples, heap, file_bytes })
     }
 
     /// The samples of a line that count, coil after coil.

@@ -10,6 +10,7 @@ mod heap;
 mod lines;
 
 use std::f64::consts::TAU;
+use std::ops::Range;
 use std::path::Path;
 
 use hdf5_pure::VlenStringReadOptions;
@@ -26,6 +27,9 @@ use crate::physics::fourier::Centred;
 
 /// A header of more bytes is none that a scanner wrote.
 const MOST_HEADER: usize = 16 << 20;
+
+/// The most frequencies of a grid for each that was measured: more than any scan leaves out.
+const MOST_ACCELERATION: u64 = 256;
 
 /// Which lines of a file are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +59,9 @@ pub struct Scan {
     pub calibration: Option<Vec<Array>>,
     /// The standard deviation of the real and the imaginary parts in scans of noise, over all coils, if there are some.
     pub noise: Option<f64>,
+    /// How many lines a frequency of the grid is the mean of: noise of the means has the variance of one line divided by this, in the
+    /// mean over all that were measured. 1 for points anywhere.
+    pub averages: f64,
     /// How many slices, contrasts, phases, repetitions and sets the file has: one of each was read.
     pub counts: [(&'static str, usize); 5],
     /// How many lines were read, and how many are neither of the image nor for calibration.
@@ -79,6 +86,8 @@ pub enum Samples {
         points: Vec<f64>,
         /// The sides of the image, in the same order.
         sides: Vec<usize>,
+        /// Whether the points of the file were taken as cycles for each pixel, and not as steps of the encoded grid.
+        are_cycles: bool,
     },
 }
 
@@ -199,8 +208,13 @@ impl Sorter<'_> {
             if image.is_empty() { (Vec::new(), calibration) } else { (calibration, image) };
         let noise = self.noise()?;
         let lines = [image.len(), self.lines.heads.len() - all.len()];
-        let is_grid = self.header.trajectory == "cartesian";
-        let (samples, calibration) = if is_grid {
+        // Echoes of EPI without points are lines as others are, though nothing corrects them.
+        let is_grid = match self.header.trajectory.as_str() {
+            "cartesian" => true,
+            "epi" => first.axes == 0,
+            _ => false,
+        };
+        let (samples, calibration, averages) = if is_grid {
             let wide = self.wide(&image)?;
             let grid = self.grid(&image, first.coils, wide)?;
             let calibration = if calibration.is_empty() {
@@ -208,13 +222,14 @@ impl Sorter<'_> {
             } else {
                 Some(self.grid(&calibration, first.coils, wide)?.coils())
             };
-            let mask = grid.mask();
-            (Samples::Grid { coils: grid.coils(), mask }, calibration)
+            let (mask, averages) = (grid.mask(), grid.averages());
+            (Samples::Grid { coils: grid.coils(), mask }, calibration, averages)
         } else {
-            (self.anywhere(&image, first)?, None)
+            (self.anywhere(&image, first)?, None, 1.0)
         };
         let counts = std::array::from_fn(|index| (COUNTERS[index], most[index] + 1));
-        Ok(Scan { header: self.header.clone(), samples, calibration, noise, counts, lines })
+        let header = self.header.clone();
+        Ok(Scan { header, samples, calibration, noise, averages, counts, lines })
     }
 
     /// The encoded samples of a line, if they are to be brought to those of the image. A line of which samples are missing cannot be.
@@ -233,7 +248,8 @@ impl Sorter<'_> {
         let [x, y, z] = self.header.encoded.matrix;
         let columns = if wide.is_some() { self.header.recon.matrix[0] } else { x };
         let shape = [coils, 2, z, y, x.max(columns)];
-        self.limits.check(self.name, &shape.map(|side| side as u64))?;
+        let values = self.limits.check(self.name, &shape.map(|side| side as u64))? as u64;
+        exchange::check_plausible(self.name, 4 * values, self.lines.file_bytes, MOST_ACCELERATION)?;
         let sides: Vec<usize> = if z > 1 { vec![z, y, columns] } else { vec![y, columns] };
         let cells = sides.iter().product();
         let sums = vec![vec![Complex::default(); cells]; coils];
@@ -257,24 +273,31 @@ impl Sorter<'_> {
             let (Some(begin), Some(row), Some(plane)) = (begin, row(0, y), row(1, z)) else {
                 return Err(self.outside(line));
             };
-            // Lines for calibration may be shorter than those of the image.
-            if begin + kept.len() > x || wide.is_some_and(|wide| kept.len() != wide) {
+            if begin + kept.len() > x {
                 return Err(self.outside(line));
             }
+            // Lines for calibration may be shorter than those of the image: then the frequencies that they reach are kept.
+            let range = match wide {
+                Some(wide) if kept.len() < wide => reached(begin, kept.len(), wide, columns),
+                Some(_) => 0..columns,
+                None => begin..begin + kept.len(),
+            };
             let at = (plane * y + row) * columns;
             let samples = self.lines.samples(line)?;
             for (sum, samples) in grid.sums.iter_mut().zip(samples.chunks_exact(kept.len())) {
                 if let Some(transforms) = &transforms {
-                    let narrow = narrowed(samples, transforms, columns);
-                    sum[at..].iter_mut().zip(narrow).for_each(|(sum, value)| *sum += value);
+                    let mut whole = vec![Complex::default(); x];
+                    whole[begin..begin + kept.len()].copy_from_slice(samples);
+                    let narrow = narrowed(&whole, transforms, columns);
+                    let to = sum[at + range.start..at + range.end].iter_mut();
+                    to.zip(&narrow[range.clone()]).for_each(|(sum, value)| *sum += value);
                 } else {
                     let to = sum[at + begin..].iter_mut();
                     to.zip(samples).for_each(|(sum, value)| *sum += value);
                 }
             }
-            let range =
-                if wide.is_some() { at..at + columns } else { at + begin..at + begin + kept.len() };
-            grid.counts[range].iter_mut().for_each(|count| *count += 1);
+            let counts = &mut grid.counts[at + range.start..at + range.end];
+            counts.iter_mut().for_each(|count| *count += 1);
         }
         Ok(grid)
     }
@@ -326,15 +349,15 @@ impl Sorter<'_> {
             }
             at += kept;
         }
-        let points = self.radians(&stored, first.axes, sides.len())?;
+        let (points, are_cycles) = self.radians(&stored, first.axes, sides.len())?;
         let coil = |values| Array::from_shape_vec(IxDyn(&[2, count]), values);
         let coils = values.into_iter().map(coil).collect::<std::result::Result<_, _>>();
         let coils = coils.map_err(|error| self.lines.damaged(0, error.to_string()))?;
-        Ok(Samples::Anywhere { coils, points, sides })
+        Ok(Samples::Anywhere { coils, points, sides, are_cycles })
     }
 
-    /// Points along (z,) y, x in radians for each pixel.
-    fn radians(&self, stored: &[f32], axes: usize, wanted: usize) -> Result<Vec<f64>> {
+    /// Points along (z,) y, x in radians for each pixel, and whether they were in cycles.
+    fn radians(&self, stored: &[f32], axes: usize, wanted: usize) -> Result<(Vec<f64>, bool)> {
         let refuse = |reason: String| Err(Error::Content { file: self.name.into(), reason });
         if stored.iter().any(|point| !point.is_finite()) {
             return refuse("points of its trajectory are not finite".into());
@@ -361,7 +384,7 @@ impl Sorter<'_> {
             ));
         }
         let inside = |point: f64| point.clamp(-std::f64::consts::PI, std::f64::consts::PI);
-        Ok(points.into_iter().map(inside).collect())
+        Ok((points.into_iter().map(inside).collect(), is_cycles))
     }
 
     /// The standard deviation of what was measured without a signal.
@@ -378,6 +401,17 @@ impl Sorter<'_> {
         }
         Ok((count > 0).then(|| (squares / count as f64).sqrt()))
     }
+}
+
+/// The frequencies of a narrowed line that samples from `begin` on of the wide one reach.
+fn reached(begin: usize, count: usize, wide: usize, columns: usize) -> Range<usize> {
+    let step = wide as f64 / columns as f64;
+    let place = |column: &usize| {
+        (wide / 2) as f64 + (*column as f64 - (columns / 2) as f64) * step - begin as f64
+    };
+    let mut inside =
+        (0..columns).filter(|column| (0.0..=count as f64 - 1.0).contains(&place(column)));
+    inside.next().map_or(0..0, |first| first..inside.last().unwrap_or(first) + 1)
 }
 
 /// A line of fewer frequencies, whose image is the middle of the image of the line.
@@ -399,6 +433,13 @@ impl Grid {
         let shape: Vec<usize> = std::iter::once(1).chain(self.sides.iter().copied()).collect();
         let values = self.counts.iter().map(|count| f32::from(*count > 0)).collect();
         Array::from_shape_vec(IxDyn(&shape), values).expect("a count for each frequency")
+    }
+
+    fn averages(&self) -> f64 {
+        let parts =
+            self.counts.iter().filter(|count| **count > 0).map(|count| 1.0 / f64::from(*count));
+        let (sum, count) = parts.fold((0.0, 0.0), |(sum, count), part| (sum + part, count + 1.0));
+        if sum > 0.0 { count / sum } else { 1.0 }
     }
 
     /// The means of the lines, (2, sides…) for each coil.

@@ -30,9 +30,6 @@ pub(super) fn plane_count(w: &[f64], n_minus_one: &[f64]) -> Option<f64> {
 /// How many of the samples at `w` each of their planes has, if they need several, for a field whose `n − 1` goes down to `deepest`.
 pub(super) fn plane_sizes(w: &[f64], deepest: f64, accuracy: f64) -> Option<Vec<usize>> {
     let grid = Spacing::of(w, deepest, Spreader::new(accuracy)?)?;
-    if grid.count as f64 > 2.0 * MOST_PLANES {
-        return None;
-    }
     let mut sizes = vec![0; grid.count];
     for &w in w {
         sizes[grid.touched(w)].iter_mut().for_each(|size| *size += 1);
@@ -52,18 +49,19 @@ struct Spacing {
 }
 
 impl Spacing {
-    /// For samples at `w`; `None` if one plane does.
+    /// For samples at `w`; `None` if one plane does, or if they need more than anybody waits for.
     fn of(w: &[f64], deepest: f64, spreader: Spreader) -> Option<Self> {
         let (low, high) = w
             .iter()
             .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &w| (low.min(w), high.max(w)));
         // The widest frequency is at the end of what the kernel serves.
         let step = Spreader::most_turns() / (-0.5 * deepest).max(1e-300);
-        if w.is_empty() || (high - low) / step < 1e-12 {
+        let steps = (high - low) / step;
+        if w.is_empty() || steps < 1e-12 || steps.is_nan() || steps > 2.0 * MOST_PLANES {
             return None;
         }
         let width = spreader.width() as f64;
-        let count = ((high - low) / step).floor() as usize + spreader.width() + 1;
+        let count = steps.floor() as usize + spreader.width() + 1;
         Some(Self { step, first: low / step - 0.5 * width, count, width })
     }
 
@@ -119,5 +117,19 @@ fn single(w: f64, n_minus_one: &[f64]) -> Planes {
     Planes {
         planes: vec![Plane { screen, members: None }],
         correction: vec![1.0; n_minus_one.len()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn planes_that_nobody_waits_for_are_not_counted() {
+        for far in [1e12, 1e300, f64::MAX] {
+            assert_eq!(plane_sizes(&[-far, 0.0, far], -1e-3, 1e-5), None);
+        }
+        let sizes = plane_sizes(&[-1e4, 0.0, 1e4], -1e-3, 1e-5).expect("some planes");
+        assert!(sizes.len() > 3 && sizes.iter().all(|size| (1..=3).contains(size)), "{sizes:?}");
     }
 }

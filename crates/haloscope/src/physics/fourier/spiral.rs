@@ -2,18 +2,19 @@
 
 use std::f64::consts::{PI, TAU};
 
+use super::trajectory::check_samples;
 use crate::error::{Error, Result};
 
 /// Spiral arms from frequency 0 to the highest, each turned against the one before.
 ///
 /// At a part `s` of its turns an arm is at the angle `2π · turns · s` and at the radius `π · s^power`: a power of 1 is an Archimedean
-/// spiral, and higher ones are denser in the middle. Samples are at `s = √(i / (samples − 1))`, at which distances along an
-/// Archimedean arm are about equal.
+/// spiral, and higher ones are denser in the middle. Samples are where `s + a s²`, with `a = π · turns`, grows by equal steps: a
+/// little more than the length of an Archimedean arm in parts of π, so that neighbours are at about equal distances from frequency 0 on.
 ///
 /// ```
 /// use haloscope::physics::fourier::{Spiral, Trajectory};
 ///
-/// let spiral = Spiral { interleaves: 4, ..Spiral::covering(4, &[16, 16]) };
+/// let spiral = Spiral::covering(4, 1.0, &[16, 16]);
 /// let points = spiral.points()?;
 /// assert_eq!(points.len(), 2 * 4 * spiral.samples);
 /// let scan = Trajectory::new(&[1, 16, 16], None, &points, None, 1e-5)?;
@@ -35,25 +36,22 @@ pub struct Spiral {
 
 impl Spiral {
     /// So many arms that leave no gaps in an image of these sides: arms, and samples along them, are at most as far from each other as
-    /// the frequencies of its grid.
+    /// the frequencies of its grid. This holds for arms at equal angles; golden angles leave wider gaps between some of them.
     #[must_use]
-    pub fn covering(interleaves: usize, sides: &[usize]) -> Self {
-        let side = sides.iter().copied().max().unwrap_or(1) as f64;
-        let turns = (side / 2.0 / interleaves.max(1) as f64).ceil().max(1.0);
-        Self {
-            interleaves,
-            samples: Self::samples_of(turns, sides),
-            turns,
-            power: 1.0,
-            is_golden: false,
-        }
+    pub fn covering(interleaves: usize, power: f64, sides: &[usize]) -> Self {
+        // Arms are farthest from each other at the edge: by π · power / (turns · interleaves).
+        let turns = (power * longest(sides) / 2.0 / interleaves.max(1) as f64).ceil().max(1.0);
+        let samples = Self::samples_of(turns, power, sides);
+        Self { interleaves, samples, turns, power, is_golden: false }
     }
 
     /// The samples of an arm of so many turns at which it leaves no gaps along its way.
     #[must_use]
-    pub fn samples_of(turns: f64, sides: &[usize]) -> usize {
-        let side = sides.iter().copied().max().unwrap_or(1) as f64;
-        (PI * turns * side / 2.0).ceil() as usize + 1
+    pub fn samples_of(turns: f64, power: f64, sides: &[usize]) -> usize {
+        let a = PI * turns;
+        // An arm of a power above 1 is fastest at the edge, by this factor.
+        let faster = (power + 2.0 * a) / (1.0 + 2.0 * a);
+        ((longest(sides) * (1.0 + a) / 2.0 * faster).ceil() as usize).saturating_add(1)
     }
 
     /// The points of all arms, one after the other, each from frequency 0 outwards: radians for each pixel along rows and columns.
@@ -72,12 +70,16 @@ impl Spiral {
             let reason = format!("a power of {power}; 1 (Archimedean) to 10 is expected");
             return Err(Error::argument("spiral", reason));
         }
+        check_samples("spiral", interleaves, samples)?;
         let golden = TAU * (5.0_f64.sqrt() - 1.0) / 2.0;
         let step = if is_golden { golden } else { TAU / interleaves as f64 };
+        let a = PI * turns;
         let mut points = Vec::with_capacity(2 * interleaves * samples);
         for arm in 0..interleaves {
             for sample in 0..samples {
-                let part = (sample as f64 / (samples - 1) as f64).sqrt();
+                let way = sample as f64 / (samples - 1) as f64;
+                // The `s` of `s + a s² = (1 + a) way`.
+                let part = 2.0 * (1.0 + a) * way / ((1.0 + 4.0 * a * (1.0 + a) * way).sqrt() + 1.0);
                 let (sine, cosine) = (TAU * turns * part + step * arm as f64).sin_cos();
                 let radius = PI * part.powf(power);
                 points.extend([radius * sine, radius * cosine]);
@@ -85,6 +87,10 @@ impl Spiral {
         }
         Ok(points)
     }
+}
+
+fn longest(sides: &[usize]) -> f64 {
+    sides.iter().copied().max().unwrap_or(1) as f64
 }
 
 #[cfg(test)]
@@ -122,16 +128,10 @@ mod tests {
 
     #[test]
     fn densities_make_the_adjoint_of_a_spiral_scan_about_its_inverse() -> Result<()> {
-        let covering = Spiral::covering(6, &[48, 48]);
         for spiral in [
-            covering,
-            Spiral { interleaves: 13, is_golden: true, ..Spiral::covering(8, &[48, 48]) },
-            Spiral {
-                power: 1.5,
-                turns: covering.turns * 2.0,
-                samples: 2 * covering.samples,
-                ..covering
-            },
+            Spiral::covering(6, 1.0, &[48, 48]),
+            Spiral { interleaves: 13, is_golden: true, ..Spiral::covering(8, 1.0, &[48, 48]) },
+            Spiral::covering(6, 1.5, &[48, 48]),
         ] {
             let (with, without) = error(spiral, 48)?;
             assert!(with < 0.1 && without > 2.0 * with, "{spiral:?}: {with} {without}");
@@ -146,7 +146,10 @@ mod tests {
         let points = spiral.points()?;
         let radius = |index: usize| points[2 * index].hypot(points[2 * index + 1]);
         assert!(radius(0) == 0.0 && radius(5) == 0.0);
-        assert!((radius(4) - PI).abs() < 1e-12 && (radius(2) - PI * 0.5_f64.sqrt()).abs() < 1e-12);
+        assert!((radius(4) - PI).abs() < 1e-12);
+        // Half of the way.
+        let (part, a) = (radius(2) / PI, TAU);
+        assert!((part + a * part * part - 0.5 * (1.0 + a)).abs() < 1e-9, "{part}");
         // Ends are a third of a turn apart.
         let angle = |index: usize| points[2 * index].atan2(points[2 * index + 1]);
         let apart = (angle(9) - angle(4)).rem_euclid(TAU);
@@ -156,30 +159,37 @@ mod tests {
 
     #[test]
     fn arms_that_leave_no_gaps_are_as_near_as_the_grid() -> Result<()> {
-        for (interleaves, side) in [(1, 16), (4, 32), (7, 40)] {
-            let spiral = Spiral::covering(interleaves, &[side, side]);
-            let cell = TAU / side as f64;
-            assert!(PI / (spiral.turns * interleaves as f64) <= cell * (1.0 + 1e-9));
+        let mut cases =
+            vec![(32, 256, 1.0), (128, 256, 1.0), (1, 16, 1.0), (4, 32, 1.0), (7, 40, 1.0)];
+        cases.extend([(32, 256, 2.0), (5, 64, 1.5), (3, 24, 10.0), (200, 24, 10.0)]);
+        for (interleaves, side, power) in cases {
+            let spiral = Spiral::covering(interleaves, power, &[side, side]);
+            let cell = TAU / side as f64 * (1.0 + 1e-9);
+            // At the edge, from one arm to the next: the same angle is `1 / (turns · interleaves)` earlier.
+            let before = 1.0 - 1.0 / (spiral.turns * interleaves as f64);
+            let apart = PI * (1.0 - before.powf(power));
+            assert!(apart <= cell, "{interleaves} {side} {power}: {apart} {cell}");
             let points = spiral.points()?;
-            let far = points[..2 * spiral.samples].chunks(2).collect::<Vec<_>>();
-            let outer = &far[spiral.samples / 4..];
-            let steps = outer
-                .windows(2)
-                .map(|pair| (pair[0][0] - pair[1][0]).hypot(pair[0][1] - pair[1][1]));
+            let arm = points[..2 * spiral.samples].chunks(2).collect::<Vec<_>>();
+            let steps =
+                arm.windows(2).map(|pair| (pair[0][0] - pair[1][0]).hypot(pair[0][1] - pair[1][1]));
             let longest = steps.fold(0.0, f64::max);
-            assert!(longest <= cell * 1.05, "{interleaves} {side}: {longest} {cell}");
+            assert!(longest <= cell, "{interleaves} {side} {power}: {longest} {cell}");
         }
         Ok(())
     }
 
     #[test]
     fn spirals_without_arms_turns_or_samples_are_refused() {
-        let good = Spiral::covering(2, &[8, 8]);
+        let good = Spiral::covering(2, 1.0, &[8, 8]);
         for (spiral, reason) in [
             (Spiral { interleaves: 0, ..good }, "0 arms"),
             (Spiral { samples: 1, ..good }, "1 samples"),
             (Spiral { turns: -1.0, ..good }, "-1 turns"),
             (Spiral { power: 0.5, ..good }, "power of 0.5"),
+            (Spiral { interleaves: 1 << 40, ..good }, "2³¹"),
+            (Spiral { interleaves: usize::MAX, ..good }, "2³¹"),
+            (Spiral::covering(1, 1.0, &[usize::MAX]), "2³¹"),
         ] {
             let error = spiral.points().expect_err("refused").to_string();
             assert!(error.contains(reason), "{error}");

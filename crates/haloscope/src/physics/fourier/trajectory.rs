@@ -19,7 +19,7 @@ use crate::physics::{LinearPhysics, Physics};
 /// use haloscope::Array;
 /// use haloscope::physics::{LinearPhysics, Physics, fourier::{Trajectory, radial}};
 ///
-/// let points = radial(20, 32, 0.0);
+/// let points = radial(20, 32, 0.0)?;
 /// let density = Trajectory::density(&[16, 16], &points)?;
 /// let scan = Trajectory::new(&[1, 16, 16], None, &points, Some(&density), 1e-5)?;
 /// let measured = scan.forward(&Array::ones(vec![1, 1, 16, 16]))?;
@@ -149,7 +149,8 @@ impl LinearPhysics for Trajectory {
 /// The points of a plane's radial scan: straight lines through frequency 0 at golden angles from a first one, in radians, each with
 /// so many samples from one end to the other.
 #[must_use]
-pub fn radial(spokes: usize, samples: usize, first: f64) -> Vec<f64> {
+pub fn radial(spokes: usize, samples: usize, first: f64) -> Result<Vec<f64>> {
+    check_samples("radial", spokes, samples)?;
     // π divided by the golden ratio.
     let step = PI * (5.0_f64.sqrt() - 1.0) / 2.0;
     let mut points = Vec::with_capacity(2 * spokes * samples);
@@ -160,8 +161,22 @@ pub fn radial(spokes: usize, samples: usize, first: f64) -> Vec<f64> {
             points.extend([radius * sine, radius * cosine]);
         }
     }
-    points
+    Ok(points)
 }
+
+/// Refuses scans of more samples than any scanner takes, before memory is asked for.
+pub(super) fn check_samples(what: &'static str, lines: usize, samples: usize) -> Result<()> {
+    match lines.checked_mul(samples) {
+        Some(all) if all <= MOST_SAMPLES => Ok(()),
+        _ => Err(Error::argument(
+            what,
+            format!("{lines} lines of {samples} samples; at most 2³¹ samples in all are accepted"),
+        )),
+    }
+}
+
+/// As many as indices of 32 bits count.
+const MOST_SAMPLES: usize = 1 << 31;
 
 #[cfg(test)]
 mod tests {
@@ -195,7 +210,7 @@ mod tests {
 
     #[test]
     fn densities_make_the_adjoint_of_a_radial_scan_about_its_inverse() -> Result<()> {
-        let (side, points) = (32, radial(64, 64, 0.0));
+        let (side, points) = (32, radial(64, 64, 0.0)?);
         let density = Trajectory::density(&[side, side], &points)?;
         // A smooth blob, which the circle of frequencies holds.
         let image = Array::from_shape_fn(vec![1, 1, side, side], |at| {

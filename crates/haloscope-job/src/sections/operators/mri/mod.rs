@@ -168,7 +168,9 @@ impl Single for Coil {
     fn measured_values(&self, image: &[usize]) -> usize {
         let pixels = image[1..].iter().product();
         match &self.scan.frequencies {
-            Frequencies::Anywhere { points, .. } => 2 * points.count(image).unwrap_or(pixels),
+            Frequencies::Anywhere { points, .. } => {
+                points.count(image).unwrap_or(pixels).saturating_mul(2)
+            }
             Frequencies::Grid(_) => 2 * pixels,
         }
     }
@@ -188,10 +190,11 @@ impl Single for Coil {
             }
         };
         if let Sensitivities::Estimated(_) = &self.scan.sensitivities {
-            // The maps of all coils are kept; what they come from is there while they are made.
+            // The maps of all coils are kept. While they are made, what they come from is there, and a matrix of all pairs of coils
+            // for each pixel.
             let coils = self.scan.sensitivities.files().len();
             found.applied += 8 * pixels * coils;
-            found.made += 16 * pixels * coils;
+            found.made += 8 * pixels * coils * (coils + 2);
         }
         found
     }

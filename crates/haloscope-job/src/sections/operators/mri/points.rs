@@ -1,7 +1,7 @@
 //! Where a scan along a trajectory measures, and the weights of its samples.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use haloscope::distribute::agree_on_root;
 use haloscope::physics::fourier::{Spiral, Trajectory, radial};
@@ -13,8 +13,8 @@ use crate::document::{Section, numbers};
 /// The points of a scan.
 #[derive(Clone, Debug)]
 pub(super) enum Points {
-    /// Numbers in a file: as many for each sample as the image has axes.
-    File(PathBuf),
+    /// Numbers in a file: as many for each sample as the image has axes. How many there are is found once.
+    File { path: PathBuf, count: Arc<OnceLock<Option<usize>>> },
     /// Lines through frequency 0, each of so many samples.
     Radial { spokes: usize, samples: Option<usize> },
     /// Arms from frequency 0 outwards, which leave no gaps if their turns and samples are not given.
@@ -34,11 +34,13 @@ pub(super) struct Arms {
 impl Arms {
     /// The arms for images of a shape (channel, spatial…).
     fn of(self, image: &[usize]) -> Spiral {
-        let covering = Spiral::covering(self.interleaves, &image[1..]);
+        let covering = Spiral::covering(self.interleaves, self.power, &image[1..]);
         let turns = self.turns.unwrap_or(covering.turns);
         Spiral {
             interleaves: self.interleaves,
-            samples: self.samples.unwrap_or_else(|| Spiral::samples_of(turns, &image[1..])),
+            samples: self
+                .samples
+                .unwrap_or_else(|| Spiral::samples_of(turns, self.power, &image[1..])),
             turns,
             power: self.power,
             is_golden: self.is_golden,
@@ -71,7 +73,7 @@ impl Points {
             return Err(section.place_of("variable-density").refuse(reason));
         }
         match (file, spokes, interleaves) {
-            (Some(path), None, None) => Ok(Self::File(path)),
+            (Some(path), None, None) => Ok(Self::File { path, count: Arc::default() }),
             (None, Some(spokes), None) => Ok(Self::Radial { spokes, samples }),
             (None, None, Some(interleaves)) => {
                 if samples == Some(1) {
@@ -95,9 +97,9 @@ impl Points {
     pub(super) fn read(&self, image: &[usize]) -> Result<Vec<f64>> {
         let is_plane = image.len() == 3;
         match self {
-            Self::File(path) => numbers::read_wide(path, "points", image.len() - 1),
+            Self::File { path, .. } => numbers::read_wide(path, "points", image.len() - 1),
             Self::Radial { spokes, samples } if is_plane => {
-                Ok(radial(*spokes, samples.unwrap_or_else(|| across(image)), 0.0))
+                radial(*spokes, samples.unwrap_or_else(|| across(image)), 0.0)
             }
             Self::Spiral(arms) if is_plane => arms.of(image).points(),
             Self::Radial { .. } | Self::Spiral(_) => Err(Error::argument(
@@ -110,20 +112,23 @@ impl Points {
         }
     }
 
-    /// The number of samples, if it is known without a file.
+    /// The number of samples; of a file, as its header says, if it can be read.
     pub(super) fn count(&self, image: &[usize]) -> Option<usize> {
         match self {
-            Self::File(_) => None,
-            Self::Radial { spokes, samples } => {
-                Some(spokes * samples.unwrap_or_else(|| across(image)))
+            Self::File { path, count } => {
+                let all = *count.get_or_init(|| numbers::count_wide(path, "points"));
+                all.map(|all| all / (image.len() - 1).max(1))
             }
-            Self::Spiral(arms) => Some(arms.interleaves * arms.of(image).samples),
+            Self::Radial { spokes, samples } => {
+                Some(spokes.saturating_mul(samples.unwrap_or_else(|| across(image))))
+            }
+            Self::Spiral(arms) => Some(arms.interleaves.saturating_mul(arms.of(image).samples)),
         }
     }
 
     pub(super) fn file(&self) -> Option<&PathBuf> {
         match self {
-            Self::File(path) => Some(path),
+            Self::File { path, .. } => Some(path),
             Self::Radial { .. } | Self::Spiral(_) => None,
         }
     }
@@ -180,6 +185,30 @@ impl Densities {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_samples_of_a_file_are_counted_without_reading_them() -> Result<()> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let image = [1, 12, 10];
+        let numbers: Vec<f64> = (0..2 * 345).map(|index| f64::from(index) * 1e-3).collect();
+        let path = folder.path().join("points.npy");
+        haloscope::io::write_numbers(&path, &[345, 2], &numbers)?;
+        let text = folder.path().join("points.txt");
+        let words: Vec<String> = numbers.iter().map(f64::to_string).collect();
+        std::fs::write(&text, words.join(" ")).expect("a file");
+        for path in [path, text] {
+            let points = Points::File { path, count: Arc::default() };
+            assert_eq!(points.count(&image), Some(345));
+            assert_eq!(points.read(&image)?.len(), 2 * 345);
+        }
+        let path = folder.path().join("missing.npy");
+        assert_eq!(Points::File { path, count: Arc::default() }.count(&image), None);
+        let many = Points::Radial { spokes: usize::MAX, samples: None };
+        assert_eq!(many.count(&image), Some(usize::MAX));
+        let error = many.read(&image).expect_err("too many").to_string();
+        assert!(error.contains("2³¹"), "{error}");
+        Ok(())
+    }
 
     #[test]
     fn processes_get_the_weights_of_the_first_rank() -> Result<()> {
