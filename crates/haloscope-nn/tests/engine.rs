@@ -155,8 +155,8 @@ fn tiles_along_depth_convolve_as_the_definition_says_at_every_depth() {
         // Of 4² where that divides the sides and of 6² elsewhere; few channels have flat tiles.
         let (depth, channels, sides) = match case {
             0..14 => (8 + case % 9, 24, &[4, 8][..]),
-            14..28 => (8 + case % 9, 24, &[5, 12]),
-            _ => (8 + case % 9, 1, &[1, 4, 5, 9, 13]),
+            14..28 => (8 + case % 9, 24, &[5, 12][..]),
+            _ => (8 + case % 9, 1, &[1, 4, 5, 9, 13][..]),
         };
         let (inputs, outputs) = (random.usize(channels..40), random.usize(channels..50));
         let [height, width] = [0; 2].map(|_| *random.choice(sides).expect("some"));

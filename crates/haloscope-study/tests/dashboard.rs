@@ -309,7 +309,8 @@ fn systems_are_compared_where_they_do_the_same_work() {
             "deblur,,8,2,1",
             "tomography-3d,,8,1,2",
         ] {
-            csv.push_str(&format!("compare,false,{system},{case},0,0,1,{seconds}\n"));
+            csv += &["compare,false", system, case, "0,0,1", seconds].join(",");
+            csv += "\n";
         }
     }
     let Some(mut page) = Page::open(&csv, 1280, false) else { return };

@@ -297,7 +297,9 @@ impl Sorter<'_> {
                 }
             }
             let counts = &mut grid.counts[at + range.start..at + range.end];
-            counts.iter_mut().for_each(|count| *count += 1);
+            for count in counts {
+                *count += 1;
+            }
         }
         Ok(grid)
     }
@@ -411,7 +413,7 @@ fn reached(begin: usize, count: usize, wide: usize, columns: usize) -> Range<usi
     };
     let mut inside =
         (0..columns).filter(|column| (0.0..=count as f64 - 1.0).contains(&place(column)));
-    inside.next().map_or(0..0, |first| first..inside.last().unwrap_or(first) + 1)
+    inside.next().map_or(0..0, |first| first..inside.next_back().unwrap_or(first) + 1)
 }
 
 /// A line of fewer frequencies, whose image is the middle of the image of the line.

@@ -148,7 +148,6 @@ impl LinearPhysics for Trajectory {
 
 /// The points of a plane's radial scan: straight lines through frequency 0 at golden angles from a first one, in radians, each with
 /// so many samples from one end to the other.
-#[must_use]
 pub fn radial(spokes: usize, samples: usize, first: f64) -> Result<Vec<f64>> {
     check_samples("radial", spokes, samples)?;
     // π divided by the golden ratio.
