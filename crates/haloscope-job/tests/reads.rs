@@ -13,10 +13,10 @@ use hdf5_pure::FileBuilder;
 
 const VIEWS: usize = 22;
 const ROWS: usize = 120;
-const COLUMNS: usize = 48;
+const COLUMNS: usize = 96;
 
 /// What each rank reads besides: the memory and the cores of the machine, heads of files. Much less than any scan here.
-const BESIDES: u64 = 25_000;
+const BESIDES: u64 = 50_000;
 
 /// All bytes that this process has read.
 fn bytes_read() -> u64 {
