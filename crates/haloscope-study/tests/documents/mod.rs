@@ -15,7 +15,7 @@
 //! - `<!-- peaks: FILE -->`: columns are numbers of ranks, rows layouts and a formula of them; cells the largest peak in MB.
 //! - `<!-- predicted: FOLDER -->`: rows are sizes, columns a machine and a layout; cells the efficiency on 64 ranks in the printed
 //!   predictions.
-//! - `<!-- said: FILE -->`: every figure of the cells is a value of the file, or one that it says in words.
+//! - `<!-- said: FILE, FILE -->`: every figure of the cells is a value of the files, or one that they say in words.
 //!
 //! A figure is right if the raw value rounds to it. What rounds can be written: `rewrite` puts the raw values in the places of all figures,
 //! with as many decimals as are there.
@@ -427,10 +427,13 @@ fn predictions(table: &Table, folder: &str) -> Vec<Figure> {
     figures
 }
 
-fn said(table: &Table, file: &str) -> Vec<Figure> {
-    let text = document(file);
+fn said(table: &Table, files: &str) -> Vec<Figure> {
+    let text: String = files.split(", ").map(document).collect();
     let mut values = Vec::new();
-    if let Ok(content) = serde_json::from_str::<Value>(&text) {
+    // A document, or one for each line.
+    for content in
+        serde_json::Deserializer::from_str(&text).into_iter::<Value>().map_while(Result::ok)
+    {
         leaves(&content, &mut values);
     }
     let mut figures = Vec::new();
@@ -448,6 +451,7 @@ fn said(table: &Table, file: &str) -> Vec<Figure> {
                 let scale = match unit {
                     "GB" => 1e-9,
                     "MB" => 1e-6,
+                    "ms" => 1e3,
                     "dB" => 1.0,
                     _ => continue,
                 };
