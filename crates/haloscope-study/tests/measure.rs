@@ -273,8 +273,9 @@ fn memory_is_predicted_and_measured() {
         let measured: f64 = found.parse().expect("a number");
         assert!(predicted > 40e6, "{model} is too small to tell: {predicted}");
         if cfg!(target_os = "linux") {
-            // The code that runs for the first time and the threads' stacks take some megabytes.
-            let range = 0.9 * predicted..1.1 * predicted + 8e6;
+            // The code that runs for the first time and the threads' stacks take some megabytes. Where the system has no huge pages
+            // left, what is reserved and never touched is not resident.
+            let range = 0.85 * predicted..1.1 * predicted + 8e6;
             assert!(range.contains(&measured), "{model}: {predicted} predicted, {measured} taken");
         }
     }
