@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 /// let reason = hqs.check_prior(PriorKind::None).expect_err("it needs one").to_string();
 /// assert_eq!(
 ///     reason,
-///     "solver: hqs needs a prior that denoises (total variation or a network), and there is none"
+///     "solver: hqs needs a prior that denoises (total variation, wavelets or a network), and there is none"
 /// );
 /// # Ok::<(), haloscope::Error>(())
 /// ```
