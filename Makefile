@@ -1,6 +1,6 @@
 # Everything that is done with the project; `make help` lists it.
 
-.PHONY: help test tools lint docs unit doctests python python-interop python-api python-wheel onnx mpi slurm two-hosts fresh-machine deny bench figures bench-collectives bench-blur bench-copies bench-gather bench-large bench-networks bench-nufft bench-onnx bench-reconstruction bench-scratch bench-shards bench-studies bench-tiling bench-tomography neon fuzz soak fmt clean
+.PHONY: help test tools lint docs unit doctests python python-interop python-api python-wheel onnx mpi slurm two-hosts fresh-machine deny bench figures bench-collectives bench-blur bench-copies bench-gather bench-large bench-networks bench-nufft bench-onnx bench-photograph bench-reconstruction bench-scratch bench-shards bench-studies bench-tiling bench-tomography neon fuzz soak endurance fmt clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -260,6 +260,14 @@ bench-large: tools $(BENCH_PYTHON)
 	$(BENCH_PYTHON) bench/large_image.py run $(LARGE) --command target/openmpi/release/haloscope \
 		--launcher "mpirun.openmpi --oversubscribe -n" --ranks 4 --limit 3000 --out $(RUN)/shards/large-image.json
 
+# A photograph of 100 megapixels with DRUNet, within 4 GB of memory.
+bench-photograph: $(BENCH_PYTHON)
+	cargo build --release
+	cargo build --release -p haloscope --example bench_reconstruction
+	target/release/examples/bench_reconstruction prepare $(PROBLEM)
+	$(BENCH_PYTHON) bench/large_photograph.py make target/bench-photograph --photographs $(PHOTOGRAPHS)
+	$(BENCH_PYTHON) bench/large_photograph.py run target/bench-photograph --weights $(WEIGHTS_drunet) --out $(RUN)/waves/photograph.json
+
 # Three ways to gather measurements; none is a peer of ours.
 bench-gather: $(BENCH_PYTHON)
 	cargo build --release -p haloscope --examples
@@ -335,6 +343,14 @@ soak: tools ## the long tests: every fault and kill 50 times, new random cases, 
 			cargo nextest run -p haloscope-comm -p haloscope-cli --features mpi --target-dir target/$$mpi \
 			-E 'binary(mpi)' || exit 1; \
 	done
+
+MINUTES = 60
+endurance: export OMPI_ALLOW_RUN_AS_ROOT = 1
+endurance: export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = 1
+endurance: tools ## an hour of reconstructions under kills, stalls, signals and full disks; the log goes to bench/runs
+	MPICC=mpicc.openmpi cargo build --release --features mpi --target-dir target/openmpi
+	python3 bench/endurance.py --program target/openmpi/release/haloscope --launcher "mpirun.openmpi --oversubscribe -n" \
+		--minutes $(MINUTES) --out $(RUN)/endurance.jsonl
 
 clean: ## remove what was built
 	cargo clean
