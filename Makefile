@@ -266,7 +266,10 @@ bench-photograph: $(BENCH_PYTHON)
 	cargo build --release -p haloscope --example bench_reconstruction
 	target/release/examples/bench_reconstruction prepare $(PROBLEM)
 	$(BENCH_PYTHON) bench/large_photograph.py make target/bench-photograph --photographs $(PHOTOGRAPHS)
-	$(BENCH_PYTHON) bench/large_photograph.py run target/bench-photograph --weights $(WEIGHTS_drunet) --out $(RUN)/waves/photograph.json
+	for step in run compare; do \
+		$(BENCH_PYTHON) bench/large_photograph.py $$step target/bench-photograph --weights $(WEIGHTS_drunet) \
+			--out $(RUN)/waves/photograph.json || exit 1; \
+	done
 
 # Three ways to gather measurements; none is a peer of ours.
 bench-gather: $(BENCH_PYTHON)

@@ -3,12 +3,14 @@
 
     large_photograph.py make FOLDER --photographs PHOTOGRAPHS
     large_photograph.py run FOLDER --weights drunet.safetensors --program HALOSCOPE [--budget 4GB] --out RESULT.json
+    large_photograph.py compare FOLDER --weights drunet.safetensors --program HALOSCOPE --out RESULT.json
 
-`make` writes a mosaic of photographs of 8736 × 11648 pixels in colour with noise of 25/255, and four pieces of it: two corners, a
-piece of the middle, and one across the right edge. `run` denoises the mosaic with `haloscope denoise --memory-budget --scratch` and the
-pieces without a budget, on which the network is whole. A piece has other neighbours at its cut sides, so what is compared is
-further from them than the network sees. Pieces begin at multiples of the network's grain, so that their tiles are those of the mosaic.
-The result has the seconds, the peak (VmHWM) of the process, and for each piece whether all bits are equal, and the largest difference.
+`make` writes a mosaic of photographs of 8736 × 11648 pixels in colour with noise of 25/255, and three strips of it: its first rows, some of the
+middle, and its last. `run` denoises the mosaic with `haloscope denoise --memory-budget --scratch`, and `compare` the strips
+without a budget, on which the network is whole; this takes 8 GB. Strips are as wide as the mosaic, because the fastest method of a layer, and with it the
+last bits, may depend on the width. They have other neighbours at their cut sides, so what is compared is further from these than the network
+sees. They begin at multiples of the network's grain, so that their tiles are those of the mosaic.
+The result has the seconds, the peak (VmHWM) of the process, and for each strip whether all bits are equal, and the largest difference.
 """
 
 import argparse
@@ -22,26 +24,24 @@ import numpy as np
 
 HEIGHT, WIDTH, TILE = 11648, 8736, 2912
 LEVEL = 25 / 255
-# Rows and columns of pieces, and how far a cut side must be: more than DRUNet sees.
-SIDE, GRAIN, MARGIN = 1536, 48, 384
-PIECES = {
-    "first corner": (0, 0),
-    "middle": (HEIGHT // 2 // GRAIN * GRAIN, WIDTH // 2 // GRAIN * GRAIN),
-    "right edge": (4800, (WIDTH - SIDE) // GRAIN * GRAIN),
-    "last corner": ((HEIGHT - SIDE) // GRAIN * GRAIN, (WIDTH - SIDE) // GRAIN * GRAIN),
+# Rows of a strip, and how far a cut side must be: more than DRUNet sees.
+ROWS, GRAIN, MARGIN = 1152, 48, 384
+STRIPS = {
+    "first rows": 0,
+    "middle": HEIGHT // 2 // GRAIN * GRAIN,
+    "last rows": (HEIGHT - ROWS) // GRAIN * GRAIN,
 }
 
 
-def extent(start, length):
-    """Where a piece ends: at the edge of the image if it is near."""
-    end = start + SIDE
-    return length if length - end < GRAIN else end
+def end_of(top):
+    """Where a strip ends: at the edge of the image if it is near."""
+    return HEIGHT if HEIGHT - top - ROWS < GRAIN else top + ROWS
 
 
-def inner(start, length):
-    """The part of a piece, from its start, that is far from its cut sides."""
-    end = extent(start, length)
-    return slice(0 if start == 0 else MARGIN, end - start - (0 if end == length else MARGIN))
+def inner(top):
+    """The rows of a strip, from its first, that are far from its cut sides."""
+    end = end_of(top)
+    return slice(0 if top == 0 else MARGIN, end - top - (0 if end == HEIGHT else MARGIN))
 
 
 def make(options):
@@ -63,9 +63,8 @@ def make(options):
             noisy = tile.transpose(2, 0, 1) + random.normal(0, LEVEL, (3, TILE, TILE)).astype(np.float32)
             image[:, top : top + TILE, left : left + TILE] = np.clip(noisy, 0, 1)
     image.flush()
-    for name, (top, left) in PIECES.items():
-        piece = image[:, top : extent(top, HEIGHT), left : extent(left, WIDTH)]
-        np.save(options.folder / f"{name}.npy", np.ascontiguousarray(piece))
+    for name, top in STRIPS.items():
+        np.save(options.folder / f"{name}.npy", image[:, top : end_of(top)])
 
 
 def denoise(options, source, result, more):
@@ -93,33 +92,41 @@ def run(options):
     scratch.mkdir(exist_ok=True)
     budget = ["--memory-budget", options.budget, "--scratch", str(scratch)]
     seconds, peak = denoise(options, folder / "noisy.npy", found, budget)
-    row = {"height": HEIGHT, "width": WIDTH, "budget": options.budget, "seconds": seconds, "peak_bytes": peak, "pieces": {}}
+    row = {"height": HEIGHT, "width": WIDTH, "budget": options.budget, "seconds": seconds, "peak_bytes": peak}
     print(f"{WIDTH}x{HEIGHT} pixels in {seconds} s, at most {peak / 1e9:.2f} GB", flush=True)
-    whole = np.load(found, mmap_mode="r")
-    for name, (top, left) in PIECES.items():
+    write(options.out, row)
+
+
+def compare(options):
+    folder = options.folder
+    whole = np.load(folder / "denoised.npy", mmap_mode="r").reshape(3, HEIGHT, WIDTH)
+    row = json.loads(options.out.read_text())
+    row["strips"] = {}
+    for name, top in STRIPS.items():
         result = folder / f"{name} denoised.npy"
-        _, piece_peak = denoise(options, folder / f"{name}.npy", result, [])
-        rows, columns = inner(top, HEIGHT), inner(left, WIDTH)
-        piece = np.load(result)
-        there = np.ascontiguousarray(whole[:, top : top + piece.shape[1], left : left + piece.shape[2]][:, rows, columns])
-        here = np.ascontiguousarray(piece[:, rows, columns])
-        row["pieces"][name] = {
+        _, peak = denoise(options, folder / f"{name}.npy", result, [])
+        strip, rows = np.load(result).reshape(3, -1, WIDTH), inner(top)
+        here, there = np.ascontiguousarray(strip[:, rows]), np.ascontiguousarray(whole[:, top : end_of(top)][:, rows])
+        row["strips"][name] = {
             "top": top,
-            "left": left,
-            "sides": piece.shape[1:],
-            "compared_pixels": here[0].size,
+            "rows": strip.shape[1],
+            "compared_rows": here.shape[1],
             "equal_bits": bool(np.array_equal(here.view(np.uint32), there.view(np.uint32))),
             "largest_difference": float(np.abs(here - there).max()),
-            "peak_bytes": piece_peak,
+            "peak_bytes": peak,
         }
-        print(name, json.dumps(row["pieces"][name]), flush=True)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(row, indent=1) + "\n")
+        print(name, json.dumps(row["strips"][name]), flush=True)
+    write(options.out, row)
+
+
+def write(path, row):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(row, indent=1) + "\n")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["make", "run"])
+    parser.add_argument("what", choices=["make", "run", "compare"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--photographs", type=Path)
     parser.add_argument("--weights", type=Path)
@@ -128,7 +135,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    {"make": make, "run": run}[options.what](options)
+    {"make": make, "run": run, "compare": compare}[options.what](options)
 
 
 if __name__ == "__main__":
