@@ -81,7 +81,7 @@ pub(crate) struct Arguments {
     /// Memory limit for weights and values, e.g. 450MB; by default what is free. Where the whole image does not fit, the
     /// network runs in waves of rows, with the same result; NPY, TIFF, FITS and NIfTI images are then read and written by
     /// bands. A limit below that may take more time
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_budget)]
     memory_budget: Option<usize>,
 
     /// Folder on a disk for what skip connections read much later, if the network runs in waves. A wide image then takes less than
@@ -343,19 +343,8 @@ fn parse_sigma(text: &str) -> std::result::Result<f32, String> {
 }
 
 /// A number of bytes with a unit.
-pub(crate) fn parse_bytes(text: &str) -> std::result::Result<usize, String> {
-    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let unit = match text[digits.len()..].to_ascii_uppercase().as_str() {
-        "" | "B" => 1.0,
-        "KB" => 1e3,
-        "MB" => 1e6,
-        "GB" => 1e9,
-        _ => return Err("the units are B, KB, MB and GB".into()),
-    };
-    match digits.trim().parse::<f64>() {
-        Ok(number) if number > 0.0 && number.is_finite() => Ok((number * unit) as usize),
-        _ => Err("a size such as 450MB is needed".into()),
-    }
+pub(crate) fn parse_budget(text: &str) -> std::result::Result<usize, String> {
+    haloscope_job::parse_bytes(text).map(|bytes| bytes as usize)
 }
 
 #[cfg(test)]
@@ -383,15 +372,6 @@ mod tests {
             ("noise.npy: give `memory_budget`", "noise.npy: give --memory-budget"),
         ] {
             assert_eq!(in_options(message), words);
-        }
-    }
-
-    #[test]
-    fn sizes_have_units() {
-        assert_eq!(parse_bytes("450MB"), Ok(450_000_000));
-        assert_eq!(parse_bytes("1.5gb"), Ok(1_500_000_000));
-        for bad in ["", "MB", "-3MB", "3 apples", "3TB"] {
-            assert!(parse_bytes(bad).is_err(), "{bad}");
         }
     }
 }

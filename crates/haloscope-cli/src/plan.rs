@@ -12,7 +12,7 @@ use haloscope_job::{Advice, Job, Machine, OpenedModel, Outline};
 use haloscope_nn::engine::EngineOptions;
 use haloscope_nn::models::ModelName;
 
-use crate::denoise::parse_bytes;
+use crate::denoise::parse_budget;
 use crate::exit::Preparation;
 use crate::onnx::OnnxArguments;
 
@@ -96,7 +96,7 @@ pub(crate) struct Arguments {
     threads: Option<usize>,
 
     /// Memory limit of each rank, e.g. 16GB; without it, all ranks together must fit on this machine
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_budget)]
     memory_budget: Option<usize>,
 
     /// Print the plan as JSON

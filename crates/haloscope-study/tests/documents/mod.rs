@@ -4,7 +4,8 @@
 //!
 //! - `<!-- raw: FILE -->`: rows are cases of the file, columns its programs, and a cell holds the program's best time,
 //!   in brackets its ratio to haloscope (with `, against PEER`, the peer's ratio to it), memory and PSNR.
-//! - `<!-- scaling: FILE -->`: rows are problems of a study, columns a mode and a backend, cells efficiencies in percent.
+//! - `<!-- scaling: FILE -->`: rows are problems of a study with their sizes (`deblur, 512²`, `deblur, 2048 × 1366`), columns a mode and a
+//!   backend (`strong, mpi`, and `strong, mpi, sharded` for images in shards), cells efficiencies of two ranks in percent.
 //! - `<!-- ratios -->`: a cell links to a file and holds the range, over the cases whose names begin with one of the
 //!   words in the row's own comment, of how many times as long as haloscope the fastest other program takes.
 //! - `<!-- demo: FOLDER -->`: rows are problems of the demo; their cells are the PSNR before, with total variation, and with
@@ -25,7 +26,7 @@ use std::path::PathBuf;
 
 use haloscope_study::figures::{scaling, summarise};
 use haloscope_study::results::read_rows;
-use haloscope_study::row::Mode;
+use haloscope_study::row::{Layout, Mode};
 use serde_json::Value;
 
 pub(crate) fn path(name: &str) -> PathBuf {
@@ -247,7 +248,9 @@ fn efficiencies(table: &Table, file: &str) -> Vec<Figure> {
     let all = scaling(&summarise(&rows));
     let mut figures = Vec::new();
     for (index, row) in table.rows.iter().enumerate() {
-        let problem = row[0].split(',').next().unwrap_or_default();
+        let (problem, size) = row[0].split_once(", ").expect("a problem and its size");
+        let side = |text: &str| number_of(text).0.parse::<usize>().expect("the side of an image");
+        let (height, width) = (side(size), side(size.split("× ").last().unwrap_or(size)));
         for (place, (column, cell)) in table.header.iter().zip(row).enumerate().skip(1) {
             let found: Vec<f64> = all
                 .iter()
@@ -258,10 +261,15 @@ fn efficiencies(table: &Table, file: &str) -> Vec<Figure> {
                         Some(Mode::Weak) => "weak",
                         Some(Mode::Contention) | None => "",
                     };
+                    let is_sharded = of.layout == Some(Layout::Sharded);
+                    let layout = if is_sharded { ", sharded" } else { "" };
                     !figure.summary.predicted
                         && of.ranks == 2
                         && of.problem.is_some_and(|of| of.to_string() == problem)
-                        && format!("{mode}, {}", of.backend) == *column
+                        // What grows with the ranks is another side than the height.
+                        && of.height == height
+                        && (of.width == width || mode == "weak")
+                        && format!("{mode}, {}{layout}", of.backend) == *column
                 })
                 .map(|figure| 100.0 * figure.efficiency)
                 .collect();

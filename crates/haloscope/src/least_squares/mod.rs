@@ -24,6 +24,7 @@ use crate::error::{Error, Result};
 use right_side::RightSide;
 
 pub use map::{Data, LinearMap};
+pub(crate) use norm::largest;
 pub use norm::{NormOptions, SquaredNorm, squared_norm};
 pub use system::{Normal, System, solve};
 

@@ -76,16 +76,47 @@ pub fn squared_norm<M: LinearMap + ?Sized>(map: &M, options: &NormOptions) -> Re
     // Normal numbers: their direction is uniform on the sphere. No operator has this index, so the start is independent of all
     // noise.
     let normal = |index| Draws::new(options.seed, u32::MAX, index + 1).normal() as f32;
-    let mut v = map.image_of(&normal);
-    let length = map.image_dot(&v, &v)?.sqrt();
-    if is_zero(length) {
-        // An image without elements.
-        return Ok(known(0.0, 0));
+    let found = largest(map, map.image_of(&normal), options.tolerance, options.max_iterations)?;
+    if found.value <= 0.0 {
+        return Ok(known(0.0, found.iterations));
     }
-    multiply(&mut v, 1.0 / length)?;
     let dimensions = map.image_shape().iter().product::<usize>() as f64;
     // ln of 4 over c², which is at least so large.
     let unlikely = (8.0 * dimensions / (PI * options.failure * options.failure)).ln();
+    let reach = (unlikely / (2 * found.iterations - 1) as f64).cosh();
+    Ok(SquaredNorm {
+        lower: found.value,
+        estimate: found.value,
+        upper: found.value * f64::midpoint(1.0, reach),
+        residual: found.residual,
+        iterations: found.iterations,
+        converged: found.residual <= options.tolerance,
+    })
+}
+
+/// The largest eigenvalue of `AᵀA` among the images that were tried.
+pub(crate) struct Largest {
+    /// The eigenvalue; 0 if `A` maps the start to zero, or the start is zero.
+    pub value: f64,
+    /// `‖AᵀA v − λ v‖ / λ`.
+    pub residual: f64,
+    /// How many times `AᵀA` was applied.
+    pub iterations: usize,
+}
+
+/// Lanczos' method from a start, until the residual is within the tolerance or there are so many iterations.
+pub(crate) fn largest<M: LinearMap + ?Sized>(
+    map: &M,
+    start: Array,
+    tolerance: f64,
+    max_iterations: usize,
+) -> Result<Largest> {
+    let mut v = start;
+    let length = map.image_dot(&v, &v)?.sqrt();
+    if is_zero(length) {
+        return Ok(Largest { value: 0.0, residual: 0.0, iterations: 0 });
+    }
+    multiply(&mut v, 1.0 / length)?;
     let mut matrix = Tridiagonal::default();
     let mut before: Option<Array> = None;
     loop {
@@ -98,24 +129,15 @@ pub fn squared_norm<M: LinearMap + ?Sized>(map: &M, options: &NormOptions) -> Re
         }
         let rest = finite("the norm", map.image_dot(&w, &w)?)?.sqrt();
         matrix.diagonal.push(along);
-        let (lower, last) = matrix.largest();
+        let (value, last) = matrix.largest();
         let iterations = matrix.diagonal.len();
-        if lower <= 0.0 {
+        if value <= 0.0 {
             // A start with a part along every eigenvector is mapped to zero by zero only.
-            return Ok(known(0.0, iterations));
+            return Ok(Largest { value: 0.0, residual: 0.0, iterations });
         }
-        let residual = rest * last / lower;
-        let converged = residual <= options.tolerance;
-        if converged || iterations >= options.max_iterations {
-            let reach = (unlikely / (2 * iterations - 1) as f64).cosh();
-            return Ok(SquaredNorm {
-                lower,
-                estimate: lower,
-                upper: lower * f64::midpoint(1.0, reach),
-                residual,
-                iterations,
-                converged,
-            });
+        let residual = rest * last / value;
+        if residual <= tolerance || iterations >= max_iterations {
+            return Ok(Largest { value, residual, iterations });
         }
         multiply(&mut w, 1.0 / rest)?;
         matrix.beside.push(rest);

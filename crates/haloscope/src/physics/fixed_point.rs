@@ -1,6 +1,6 @@
 //! Sums of arrays that have the same bits in any order: in integers.
 //!
-//! Terms are rounded once, to multiples of a power of two that all agree on; sums of the multiples are exact.
+//! Terms are rounded once, towards zero, to multiples of a power of two that all agree on; sums of the multiples are exact.
 
 use crate::error::{Error, Result};
 
@@ -52,7 +52,7 @@ impl FixedPoint {
     pub fn add(self, term: &[f32], sums: &mut [i64]) {
         let per_unit = 1.0 / self.unit;
         for (sum, &sample) in sums.iter_mut().zip(term) {
-            *sum = sum.wrapping_add((f64::from(sample) * per_unit).round_ties_even() as i64);
+            *sum = sum.wrapping_add((f64::from(sample) * per_unit) as i64);
         }
     }
 

@@ -18,8 +18,10 @@ use super::grid::{Grid, fast_length};
 use super::lines::Filter;
 use crate::physics::region::{Copies, Run, copy_axes, place};
 
-/// The least results along a side of a block, in the plane and in space.
-const LEAST: [usize; 2] = [240, 120];
+/// Results along the sides of a block are multiples of these: of the depth of a volume, and of the other sides. Networks cut images
+/// between multiples of 48, and volumes into slabs of 8, 16 or 32 planes, so most parts consist of whole blocks; those that a cut
+/// goes through are computed on both of its sides.
+const STEPS: [usize; 3] = [32, 96, 96];
 
 /// A convolution in blocks, for one shape of image and kernels.
 pub(super) struct Blocks {
@@ -31,8 +33,7 @@ pub(super) struct Blocks {
 
 impl Blocks {
     pub(super) fn new(kernels: &Kernels, axes: [Axis; 3]) -> Self {
-        let least = LEAST[usize::from(axes[0].extended() > 1)];
-        let sides = axes.each_ref().map(|axis| block_side(axis, least));
+        let sides = [0, 1, 2].map(|i| block_side(&axes[i], STEPS[i]));
         let grid = |i: usize| {
             let kernel = kernels.size[i];
             Grid::periodic(fast_length(sides[i] + kernel - 1), kernel)
@@ -209,11 +210,11 @@ impl Side {
     }
 }
 
-/// As few blocks as have at least so many results, and four times as many as the kernel has samples.
-fn block_side(axis: &Axis, least: usize) -> usize {
+/// About three times as many results as the kernel has samples, of which parts at cuts waste more and small ones transform more.
+fn block_side(axis: &Axis, step: usize) -> usize {
     let results = if axis.circular { axis.output } else { axis.extended() };
-    let blocks = (results / least.max(4 * axis.kernel)).max(1);
-    results.div_ceil(blocks)
+    let steps = (3 * axis.kernel + step / 2) / step;
+    (step * steps.max(1)).min(results)
 }
 
 /// The results that a part consists of: outputs; for the adjoint extended samples, or inputs if the axis begins again.

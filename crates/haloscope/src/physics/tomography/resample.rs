@@ -61,8 +61,8 @@ pub(super) fn spread(values: &[f32], points: Points, output: &mut [f32]) {
     debug_assert!(points.step > 0.0 && values.len() == points.count + 2 * MARGIN);
     // The samples that the first or the last point sees, and those between.
     let last = points.start + (points.count as f64 - 1.0) * points.step;
-    let first = (points.start.floor().max(0.0)) as usize;
-    let end = ((last.floor() + 2.0).max(0.0) as usize).min(samples);
+    let first = floor(points.start).max(0.0) as usize;
+    let end = ((floor(last) + 2.0).max(0.0) as usize).min(samples);
     if first >= end || points.count == 0 {
         return;
     }
@@ -80,10 +80,10 @@ pub(super) fn spread(values: &[f32], points: Points, output: &mut [f32]) {
         let (step, count) = (points.step, end - first);
         // SAFETY: the features are there.
         return unsafe {
-            match (2.0 / step).ceil() as usize {
-                0 | 1 => avx2::spread::<1, false>(values, start, step, count, output),
-                2 => avx2::spread::<2, false>(values, start, step, count, output),
-                3 => avx2::spread::<3, true>(values, start, step, count, output),
+            match 2.0 / step {
+                seen if seen <= 1.0 => avx2::spread::<1, false>(values, start, step, count, output),
+                seen if seen <= 2.0 => avx2::spread::<2, false>(values, start, step, count, output),
+                seen if seen <= 3.0 => avx2::spread::<3, true>(values, start, step, count, output),
                 _ => avx2::spread::<4, true>(values, start, step, count, output),
             }
         };
@@ -118,15 +118,23 @@ pub(super) fn add_scaled(weight: f32, line: &[f32], output: &mut [f32]) {
     }
 }
 
+/// The greatest whole number that is not above a number of moderate size. The function of the same name is a call where the
+/// processor is not known to have it, and lines may be short.
+#[inline]
+pub(super) fn floor(x: f64) -> f64 {
+    let whole = x as i64 as f64;
+    if whole > x { whole - 1.0 } else { whole }
+}
+
 /// The first point above a position; the number of points or more if there is none.
 fn first_above(position: f64, points: Points) -> usize {
-    (((position - points.start) / points.step).floor() + 1.0).max(0.0) as usize
+    (floor((position - points.start) / points.step) + 1.0).max(0.0) as usize
 }
 
 fn interpolate_portable(line: &[f32], start: f64, step: f64, count: usize, output: &mut [f32]) {
     for (k, output) in output[..count].iter_mut().enumerate() {
         let position = start + k as f64 * step;
-        let below = position.floor();
+        let below = floor(position);
         let fraction = (position - below) as f32;
         let i = (below + MARGIN as f64) as usize;
         *output += line[i] + fraction * (line[i + 1] - line[i]);
@@ -136,7 +144,7 @@ fn interpolate_portable(line: &[f32], start: f64, step: f64, count: usize, outpu
 fn spread_portable(values: &[f32], points: Points, output: &mut [f32]) {
     for k in 0..points.count {
         let position = points.start + k as f64 * points.step;
-        let below = position.floor();
+        let below = floor(position);
         if below < -1.0 || below >= output.len() as f64 {
             continue;
         }

@@ -10,7 +10,7 @@ use haloscope_nn::Stop;
 use rayon::prelude::*;
 
 use super::geometry::Rays;
-use super::resample::{MARGIN, Points, SLACK, add_scaled, blend, interpolate, spread};
+use super::resample::{MARGIN, Points, SLACK, add_scaled, blend, floor, interpolate, spread};
 use super::slabs::Slabs;
 use super::space::{Place, Space, add_from_planes, planes};
 
@@ -287,7 +287,7 @@ fn spread_views(space: &Space, axis: usize, measurement: &[f32], first: usize, s
 
 /// The line below a place and the fraction towards the next one, if any of the two is in the plane.
 fn below(across: f64, lines: usize) -> Option<(isize, f32)> {
-    let below = across.floor();
+    let below = floor(across);
     let inside = below >= -1.0 && below < lines as f64;
     inside.then_some((below as isize, (across - below) as f32))
 }
