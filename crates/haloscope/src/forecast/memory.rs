@@ -167,9 +167,10 @@ impl Workload<'_> {
                     moments.push(arrays(prior + copies(*has_range) + total_variation + around));
                 }
                 (PriorWork::Wavelets { denoiser }, _) => {
-                    let work = Memory { images: self.wavelet_bytes(denoiser), ..Memory::default() };
-                    moments.push(arrays(prior) + work);
-                    moments.push(arrays(count(held.other) + kept) + work);
+                    let bytes = |bytes| Memory { images: bytes, ..Memory::default() };
+                    moments.push(arrays(prior) + bytes(self.wavelet_bytes(denoiser)));
+                    // The value of the prior.
+                    moments.push(arrays(count(held.other) + kept) + bytes(self.transform_bytes()));
                 }
                 _ => (),
             }
@@ -195,14 +196,18 @@ impl Workload<'_> {
         }
     }
 
-    /// The bytes of wavelets while a method uses them: transforms work in two arrays of a channel where the method has the dual, and
-    /// else in those of the prox, which has a result.
+    /// The bytes of wavelets while a method uses them: what transforms work in where the method has the dual, and else what the
+    /// prox has besides, with its result.
     fn wavelet_bytes(&self, denoiser: &Wavelets) -> usize {
-        let values = |sides: &[usize]| 4 * sides.iter().product::<usize>();
         match self.method.priors {
-            Priors::Analysis => 2 * values(&self.image[2..]),
-            _ => denoiser.prox_bytes(&self.image) + values(&self.image),
+            Priors::Analysis => self.transform_bytes(),
+            _ => denoiser.prox_bytes(&self.image) + 4 * self.image.iter().product::<usize>(),
         }
+    }
+
+    /// The bytes of the two arrays of a channel that transforms of wavelets work in.
+    fn transform_bytes(&self) -> usize {
+        8 * self.image[2..].iter().product::<usize>()
     }
 
     /// What a network takes for a batch of tiles.
