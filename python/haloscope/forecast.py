@@ -151,7 +151,7 @@ def plan(
     """Forecasts memory, work and messages of each rank, as ``haloscope plan`` does; nothing is run.
 
     ``physics`` are the operators, or a job file or its content as a dict, which says the rest itself. ``denoiser`` is a network, or a
-    name or file of weights (``"builtin"`` is the built-in one for the image's channels); None is total variation, where the method
+    name or file of weights (``"builtin"`` is the built-in one for such images); None is total variation, where the method
     takes a prior. Several numbers of ``ranks`` are planned beside each other. ``shape`` is that of the images, (batch, channel,
     spatial...), for batches and for operators that take images of any shape. ``method`` is as in job files, by default pgd with a
     network, else primal-dual. Tiles are those of :func:`haloscope.distribute`; without lengths, networks are exact. ``memory_budget``
@@ -180,7 +180,7 @@ def plan(
             return job.plan(count, threads, budget)
     else:
         image, shapes = _shapes(physics, shape)
-        network = None if denoiser is None else _network(denoiser, image[1])
+        network = None if denoiser is None else _network(denoiser, image[1:])
         patch = None if patch_size is None else [] if patch_size == "auto" else lengths(patch_size)
         margin = None if overlap is None else lengths(overlap)
 
@@ -218,9 +218,9 @@ def _forecast(text: str, details: str) -> Forecast:
     return Forecast(found["plan"]["ranks"], fits, found["recommendation"], found, text)
 
 
-def _network(denoiser: Any, channels: int) -> _haloscope.Denoiser | None:
+def _network(denoiser: Any, img_size: Sequence[int]) -> _haloscope.Denoiser | None:
     if isinstance(denoiser, TVPrior):
         return None
     if isinstance(denoiser, PnP):
         denoiser = denoiser.denoiser
-    return denoiser_for(denoiser, channels)._native
+    return denoiser_for(denoiser, img_size)._native

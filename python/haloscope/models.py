@@ -144,10 +144,12 @@ class Network(Denoiser):
         return self._native.profile(as_input(x), sigma)
 
 
-def denoiser_for(denoiser: Any, channels: int) -> Denoiser:
-    """A denoiser, or the one of this name or file; ``"builtin"`` is the built-in network for images of so many channels."""
+def denoiser_for(denoiser: Any, img_size: Sequence[int]) -> Denoiser:
+    """A denoiser, or the one of this name or file; ``"builtin"`` is the built-in network for images of this size, (channel, spatial...)."""
     if isinstance(denoiser, str) and denoiser == "builtin":
-        denoiser = "builtin:color" if channels == 3 else "builtin:gray"
+        channels, *sides = img_size
+        gray = "builtin:volume" if channels == 1 and len(sides) == 3 else "builtin:gray"
+        denoiser = "builtin:color" if channels == 3 else gray
     return as_denoiser(denoiser)
 
 

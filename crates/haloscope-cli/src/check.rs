@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
     if let Some(device) = arguments.device.device {
         job = job.on_device(device);
     }
-    let job = arguments.scratch.apply(job);
+    let job = arguments.scratch.apply(job).map_err(Misuse::error)?;
     let plan = job.check_processes(ranks, together).map_err(Misuse::error)?;
     crate::print(&plan.to_string())?;
     Ok(Code::Success)

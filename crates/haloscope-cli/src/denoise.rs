@@ -80,12 +80,12 @@ pub(crate) struct Arguments {
 
     /// Memory limit for weights and values, e.g. 450MB; by default what is free. Where the whole image does not fit, the
     /// network runs in waves of rows, with the same result; NPY, TIFF, FITS and NIfTI images are then read and written by
-    /// bands. A limit below that may take more time
+    /// bands. A limit below that takes slower convolutions, which may change the last digits
     #[arg(long, value_name = "BYTES", value_parser = parse_budget)]
     memory_budget: Option<usize>,
 
     /// Folder on a disk for what skip connections read much later, if the network runs in waves. A wide image then takes less than
-    /// half of the memory, with the same result
+    /// half of the memory, with the same result. A quarter of --memory-budget is kept for the pages of its files
     #[arg(long, value_name = "FOLDER")]
     scratch: Option<PathBuf>,
 

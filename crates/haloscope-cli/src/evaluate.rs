@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
     #[arg(required = true)]
     images: Vec<PathBuf>,
 
-    /// Network: builtin:color, builtin:gray, a file with weights, or an ONNX file
+    /// Network: builtin:color, builtin:gray, builtin:volume, a file with weights, or an ONNX file
     #[arg(long, short)]
     model: String,
 

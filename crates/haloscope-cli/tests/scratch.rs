@@ -116,7 +116,18 @@ fn folders_that_cannot_be_used_are_one_line() {
         );
         let output = haloscope(&[command, &path, "--memory-limit", "2GB"]);
         assert_eq!(output.status.code(), Some(2), "a limit without a folder");
+        assert!(text(&output.stderr).contains("add --scratch DIR"), "{}", text(&output.stderr));
     }
+    // The folder may be that of the job.
+    let own = format!("{}\n[memory]\nscratch = \"{}\"\nlimit = \"1MB\"\n", job(1), folder.name(""));
+    let own = folder.write("own.toml", own);
+    let refused = haloscope(&["check", &own]);
+    let words = text(&refused.stderr);
+    // The limit that it names is one that will do.
+    let least = words.split("needs a limit of about ").nth(1).expect("a limit").split(" beside");
+    let least = least.take(1).collect::<String>().replace(' ', "");
+    let found = haloscope(&["check", &own, "--memory-limit", &least]);
+    assert!(found.status.success(), "{least}: {}", text(&found.stderr));
     let scratch = folder.name("");
     let plan = haloscope(&["check", &path, "--scratch", &scratch, "--memory-limit", "90MB"]);
     let plan = text(&plan.stdout);

@@ -17,10 +17,15 @@ struct Outcome {
 const HANGING: Duration = Duration::from_mins(2);
 
 fn run(ranks: usize, arguments: &[&str]) -> Outcome {
-    run_with(ranks, &[], arguments)
+    run_with(ranks, &[], &[], arguments)
 }
 
-fn run_with(ranks: usize, launcher_options: &[&str], arguments: &[&str]) -> Outcome {
+fn run_with(
+    ranks: usize,
+    settings: &[(&str, &str)],
+    launcher_options: &[&str],
+    arguments: &[&str],
+) -> Outcome {
     let launcher = std::env::var("MPIRUN").unwrap_or_else(|_| "mpirun".into());
     let program = rank_process();
     // Some launchers leave processes behind when they are killed themselves, so none is piped here.
@@ -39,6 +44,7 @@ fn run_with(ranks: usize, launcher_options: &[&str], arguments: &[&str]) -> Outc
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
         .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
+        .envs(settings.iter().copied())
         .stdin(Stdio::null())
         .stdout(file.try_clone().expect("a second handle"))
         .stderr(file)
@@ -225,8 +231,18 @@ fn killed_process_is_named_by_those_that_outlive_it() {
     for repeat in 0..repeats() {
         let ranks = [3, 2, 4][repeat % 3];
         // Told to let the others live, the launcher takes the job for a success in the end.
-        let outcome = run_with(ranks, &["--enable-recovery"], &["kill"]);
+        let outcome = run_with(ranks, &[], &["--enable-recovery"], &["kill"]);
         survivors_say(ranks, &outcome, "did not arrive within 2");
         nothing_is_left("kill");
     }
+}
+
+/// A process that never initialises MPI keeps the others waiting in `MPI_Init`, which knows no deadline.
+#[test]
+fn a_job_whose_processes_do_not_all_start_ends() {
+    // The second program of the launcher's line.
+    let absent = ["suite", ":", "-n", "1", "sleep", "600"];
+    let Outcome { code, text } = run_with(1, &[("HALOSCOPE_START_SECONDS", "2")], &[], &absent);
+    assert!(code != Some(0), "{text}");
+    assert!(text.contains("MPI did not start within 2 s"), "{text}");
 }

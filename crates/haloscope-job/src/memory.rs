@@ -154,6 +154,9 @@ impl Expected {
             // The image to begin with, and two images of the norm's.
             moments.push(3 * of_part(image) + normal);
         }
+        if layout.recipes[0].scan().is_some_and(|scan| scan.is_normalised()) {
+            moments.push(2 * of_part(image) + normal);
+        }
         if matches!(job.start, StartPlan::BackProjection(..)) {
             let stripe = bytes_of(&[layout.image[0], layout.recipes.len(), largest_view(layout)]);
             let stripe = bytes_of(&[layout.image[0], measured]).min(STRIPE.max(stripe));
@@ -390,7 +393,8 @@ impl Preparation {
             moments.push(if ranks > 1 { lines + lines / 2 + image } else { image });
         }
         if scan.is_some_and(|scan| scan.is_normalised()) {
-            moments.push(image + sum);
+            // Two images of the norm's, and what an operator measures.
+            moments.push(2 * image + sum + largest);
         }
         if job.preparation.has_rings() {
             // What is sent of rows, and what arrives.
@@ -432,7 +436,7 @@ pub(crate) fn check_image(job: &Job, shape: &[usize], here: usize) -> Result<()>
     let of_rank = bytes_of(shape).saturating_mul(4);
     if let Some((options, folder)) = job.memory.options()? {
         let needed = of_rank.saturating_mul(here as u64);
-        return job.memory.check_room(&options.folder, needed, folder.free);
+        return job.memory.check_room(&options.folder, (needed, 0), folder.free);
     }
     check(of_rank.saturating_mul(here as u64), "or more machines")?;
     check_address_space(of_rank, address_space_left())

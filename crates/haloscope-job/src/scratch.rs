@@ -4,7 +4,7 @@
 //! that the bytes of an iteration are those of its visits: each array that is read or changed is read once, and each that is changed is
 //! written once. `V` below is an image, `M` all measurements.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use haloscope::denoise::{Axes, NetworkDenoiser};
 use haloscope::{Error, Result};
@@ -45,6 +45,8 @@ pub struct ScratchPlan {
     pub threshold: usize,
     /// The most bytes of the files of this machine at once.
     pub file_bytes: u64,
+    /// The bytes of results and of regular checkpoints that are written on the same disk.
+    pub saved_bytes: u64,
     /// The bytes of a process that have to be in memory at once.
     pub memory_bytes: u64,
     /// What is read and written in an iteration after the first, or in the run of a method without iterations; `None` where it is
@@ -59,14 +61,49 @@ pub struct ScratchPlan {
     all_processes: u64,
     #[serde(skip)]
     addresses: u64,
-    /// Whether most of the memory is that of a network.
     #[serde(skip)]
-    is_of_network: bool,
+    needs: Needs,
     /// What is refused, with its place in the job file.
     #[serde(skip)]
     plan: MemoryPlan,
     #[serde(skip)]
     is_direct: bool,
+}
+
+/// What a process has in memory beside its files, in bytes.
+#[derive(Clone, Copy, Debug)]
+struct Needs {
+    /// Of the weights and activations of a rank's network.
+    network: u64,
+    /// Of the largest measurement of an operator.
+    largest: u64,
+    /// Of all measurements.
+    all: u64,
+    /// The ranks of a process.
+    together: u64,
+}
+
+impl Needs {
+    fn bytes(&self, options: &Options) -> u64 {
+        // The measurement of an operator with its sums, or a stripe of filtered views and what is sent of it.
+        let operators = (2 * self.largest).max(2 * self.all.min(stripe(options)));
+        let pieces = PIECES * options.piece as u64;
+        BASE + (self.network + operators + pieces) * self.together
+    }
+
+    /// A limit from one that is too small: pieces grow with it.
+    fn least_limit(&self, folder: &Path, limit: u64) -> u64 {
+        let mut least = limit;
+        for _ in 0..100 {
+            let needed = self.bytes(&Options::new(folder, least));
+            if needed <= least {
+                break;
+            }
+            least = needed;
+        }
+        // As it is printed, in two or three digits.
+        least + least / 50
+    }
 }
 
 /// What a forecast says of a rank, as far as it matters here.
@@ -96,18 +133,18 @@ impl ScratchPlan {
         let extra = image + largest.max(all.min(stripe(&options)));
         let of_rank = share.all.saturating_sub(share.network).saturating_add(extra);
         let file_bytes = of_rank.saturating_mul(here as u64);
-        // The measurement of an operator with its sums, or a stripe of filtered views and what is sent of it.
-        let operators = (2 * largest).max(2 * all.min(stripe(&options)));
-        let pieces = PIECES * options.piece as u64;
         let together = together.max(1) as u64;
-        let memory_bytes = BASE + (share.network + operators + pieces) * together;
+        let needs = Needs { network: share.network, largest, all, together };
+        let memory_bytes = needs.bytes(&options);
         let traffic = (here == 1).then(|| traffic(job, layout, network, &options)).flatten();
         let Options { folder: path, limit, threshold, .. } = options;
+        let saved_bytes = saved_bytes(job, layout, &path);
         Ok(Some(Self {
             folder: path,
             limit,
             threshold,
             file_bytes,
+            saved_bytes,
             memory_bytes,
             traffic,
             // What is in files already is part of the job.
@@ -115,7 +152,7 @@ impl ScratchPlan {
             is_memory: folder.is_memory,
             all_processes: memory_bytes.saturating_mul((here as u64).div_ceil(together)),
             addresses: of_rank.saturating_mul(together).saturating_add(memory_bytes),
-            is_of_network: share.network > operators + pieces,
+            needs,
             plan: job.memory.clone(),
             is_direct: job.solver.method.is_direct(),
         }))
@@ -123,18 +160,21 @@ impl ScratchPlan {
 
     /// Refuses what does not fit.
     pub(crate) fn check(&self) -> Result<()> {
-        self.plan.check_room(&self.folder, self.file_bytes, self.free)?;
+        self.plan.check_room(&self.folder, (self.file_bytes, self.saved_bytes), self.free)?;
         if self.memory_bytes > self.limit {
-            let remedy = if self.is_of_network {
-                "most of it for its network: raise `limit`, or give the network a `memory_budget` in [prior]"
+            let Needs { network, largest, together, .. } = self.needs;
+            let half = self.memory_bytes / 2;
+            let remedy = if network * together > half {
+                "most of it for its network, which smaller tiles (`patch`) or a `memory_budget` in [prior] can change"
+            } else if 2 * largest * together > half {
+                "most of it for the measurement of an operator, which more `groups` make smaller"
             } else {
-                "for pieces of its arrays and twice the measurement of an operator: raise `limit`, or divide a scan into more \
-                 `groups`"
+                "for the program and pieces of its arrays"
             };
             return Err(self.plan.refuse(format!(
-                "the limit is {} of memory, and a process needs about {} beside its files, {remedy}",
+                "the limit is {} of memory, and a process needs a limit of about {} beside its files, {remedy}",
                 size(self.limit),
-                size(self.memory_bytes)
+                size(self.needs.least_limit(&self.folder, self.limit))
             )));
         }
         if let Some(available) = Machine::detect().memory_available_bytes
@@ -174,12 +214,13 @@ impl ScratchPlan {
     #[must_use]
     pub fn describe(&self) -> String {
         format!(
-            "about {} in a process, at most {}; arrays of {} and more are in files in {}, up to {} of {} that are free",
+            "about {} in a process, at most {}; arrays of {} and more are in files in {}, up to {}{} of {} that are free",
             size(self.memory_bytes),
             size(self.limit),
             size(self.threshold as u64),
             self.folder.display(),
             size(self.file_bytes),
+            and_saved(self.saved_bytes),
             size(self.free)
         )
     }
@@ -207,6 +248,50 @@ impl ScratchPlan {
 /// The bytes that are written to learn how fast a disk is.
 const TRIAL: usize = 64_000_000;
 
+/// What results and checkpoints take beside the files, in words.
+pub(crate) fn and_saved(bytes: u64) -> String {
+    match bytes {
+        0 => String::new(),
+        bytes => format!(" and {} for results and checkpoints", size(bytes)),
+    }
+}
+
+/// The bytes of the results and of the checkpoints that are kept while another is written, as far as they are on the disk of a folder. What
+/// earlier runs left there is replaced. A checkpoint of a run that is cut short is not counted.
+fn saved_bytes(job: &Job, layout: &Layout, folder: &Path) -> u64 {
+    let Some(disk) = disk_of(folder) else { return 0 };
+    let is_there = |path: &Path| disk_of(path) == Some(disk);
+    let image = 4 * layout.image.iter().product::<usize>() as u64;
+    let length = |path: &Path| path.metadata().map_or(0, |file| file.len());
+    let results: u64 = job
+        .output
+        .images()
+        .filter(|path| is_there(path))
+        .map(|path| image.saturating_sub(length(path)))
+        .sum();
+    let Some((folder, count)) = job.checkpoint.kept().filter(|(folder, _)| is_there(folder)) else {
+        return results;
+    };
+    let state = job.solver.method.holds.other.count(&layout.image) * image as f64;
+    let known: u64 = folder
+        .read_dir()
+        .map_or(0, |entries| entries.filter_map(|entry| Some(length(&entry.ok()?.path()))).sum());
+    results + (count * state as u64).saturating_sub(known)
+}
+
+/// The disk on which a file is or will be: that of the nearest folder that is there.
+#[cfg(unix)]
+fn disk_of(path: &Path) -> Option<u64> {
+    use std::os::unix::fs::MetadataExt;
+    let here = std::path::absolute(path).ok()?;
+    here.ancestors().find_map(|place| Some(place.metadata().ok()?.dev()))
+}
+
+#[cfg(not(unix))]
+fn disk_of(_: &Path) -> Option<u64> {
+    None
+}
+
 /// The bytes of filtered views that are back-projected together.
 fn stripe(options: &Options) -> u64 {
     haloscope::distribute::STRIPE_PIECES as u64 * options.piece as u64
@@ -216,9 +301,16 @@ impl Job {
     /// The same job with its large arrays in files of a folder, and at most so many bytes of each process in memory; without a
     /// limit, that of the job, or what is available. The result has the same bits.
     #[must_use]
-    pub fn in_scratch(mut self, folder: &std::path::Path, limit: Option<u64>) -> Self {
+    pub fn in_scratch(mut self, folder: &Path, limit: Option<u64>) -> Self {
         self.memory = self.memory.with(folder, limit);
         self
+    }
+
+    /// The same job with so many bytes of each process in memory, if it has a scratch folder.
+    #[must_use]
+    pub fn with_memory_limit(mut self, limit: u64) -> Option<Self> {
+        self.memory = self.memory.limited(limit)?;
+        Some(self)
     }
 
     /// Opens the scratch folder, if the job has one: large arrays are in files while the result lives.
@@ -294,10 +386,11 @@ fn traffic(
         written: visits.1 * image + written * measured,
     };
     if job.solver.method.is_direct() {
-        // Every stripe visits the image, of which then a digest is taken, and which is read to be written to its file.
+        // The file of the views, and an array of them; filtered copies of this rank and of all. Every stripe visits the image, of
+        // which then a digest is taken, and which goes to its file.
         let all: usize = layout.recipes.iter().map(Recipe::measured_values).sum();
         let stripes = (4 * all as u64).div_ceil(stripe(options));
-        return Some(total(Visits(stripes + 1, stripes), [0, 0]));
+        return Some(total(Visits(stripes + 1, stripes + 1), [2, 3]));
     }
     if job.fidelity.name != "l2" {
         return None;

@@ -1,13 +1,16 @@
 //! What a job will take of time, by a short trial of its parts on this machine.
 //!
-//! The trial is of a few views, of an operator on a small image, and of the network on a small tile, all with the
-//! cores that the ranks would share; the rest is proportion. So it says "about": inner iterations count at their most, and
+//! The trial is of a few views, of a large image those of some rows or planes in its middle, of an operator on a small image, and of the
+//! network on a small tile, all with the cores that the ranks would share; the rest is proportion. So it says "about": inner iterations count at their most, and
 //! reading, writing and messages do not count.
 
+use std::ops::Range;
 use std::time::Instant;
 
 use haloscope::denoise::{Denoiser, NetworkDenoiser, TotalVariation, Wavelets};
 use haloscope::forecast::Forecast;
+use haloscope::physics::Physics;
+use haloscope::tiling::ShardPlan;
 use haloscope::{Array, Result};
 
 use crate::Job;
@@ -22,8 +25,8 @@ const TRIAL: [usize; 2] = [256, 48];
 /// Pixels times views of a projector that is tried: some milliseconds.
 const RAYS: usize = 1 << 25;
 
-/// Images above this many pixels are not made for a trial.
-const MOST_PIXELS: usize = 1 << 28;
+/// A scan of an image above this many pixels is tried on a part.
+const MOST_PIXELS: usize = 1 << 26;
 
 /// The arrays of a trial in memory, in images.
 const TRIED: u64 = 4;
@@ -39,12 +42,8 @@ pub(crate) fn describe(
     network: Option<&NetworkDenoiser>,
     scratch_limit: Option<u64>,
 ) -> String {
-    let pixels: usize = layout.image.iter().product();
-    let is_too_large = |limit: u64| TRIED * 4 * pixels as u64 > limit;
-    if pixels > MOST_PIXELS || scratch_limit.is_some_and(is_too_large) {
-        return "not estimated for an image of this size; the first iteration tells".into();
-    }
-    match estimate(job, layout, forecast, network) {
+    let limit = scratch_limit.map_or(usize::MAX, |bytes| (bytes / (4 * TRIED)) as usize);
+    match estimate(job, layout, forecast, network, MOST_PIXELS.min(limit)) {
         Err(error) => format!("not estimated: {error}"),
         Ok(seconds) => {
             let inner = job.solver.method.has_prox();
@@ -60,7 +59,10 @@ fn estimate(
     layout: &Layout,
     forecast: &Forecast,
     network: Option<&NetworkDenoiser>,
+    most_pixels: usize,
 ) -> Result<f64> {
+    let shards = forecast.shards.as_ref().filter(|_| job.is_sharded());
+    let part = Part::of(layout, shards, most_pixels);
     let ranks = forecast.ranks.len() as f64;
     let operators = layout.recipes.len() as f64;
     let most = forecast.ranks.iter().map(|share| share.operators).max().unwrap_or(1) as f64;
@@ -69,7 +71,7 @@ fn estimate(
     let uneven = if job.is_sharded() { load } else { (most * ranks / operators).max(1.0) };
     // How often all ranks together compute what is done to each pixel.
     let copies = if job.is_sharded() { load } else { ranks };
-    let data = applications(layout)? * uneven;
+    let data = applications(layout, &part)? * uneven;
     let image: usize = layout.image.iter().product();
     let prior = match (&job.prior.kind, network) {
         (PriorKind::Network(_), Some(denoiser)) => {
@@ -113,18 +115,26 @@ fn estimate(
     if let (StartPlan::BackProjection(_, window), Some(scan)) =
         (&job.start, layout.recipes[0].scan())
     {
-        let (projector, views) = scan.trial(trial_views(layout))?;
-        let measured = projector.measurement_shape();
-        let zeros = Array::zeros([&[layout.image[0]], &measured[..]].concat());
-        let per_view =
-            timed(|| projector.filtered_back_projection(&zeros, *window))? / views as f64;
+        let (projector, views) = scan.trial(part.views())?;
+        let plan = projector.back_projection(*window)?.of_part(&part.ranges);
+        let length = plan.view_len();
+        let mut values = vec![0.0; views * length];
+        let mut lines = vec![0.0; plan.lines() * plan.line_len()];
+        let of_channel = timed(|| {
+            plan.filter(&mut values, |view| view)?;
+            let filtered: Vec<(usize, &[f32])> = values.chunks(length).enumerate().collect();
+            plan.smear(&filtered, 0, &mut lines);
+            Ok(())
+        })?;
+        let channels = layout.image[..2].iter().product::<usize>();
+        let per_view = of_channel * channels as f64 / part.share / views as f64;
         seconds += per_view * scan.views() as f64;
     }
     Ok(seconds)
 }
 
 /// Seconds to apply all operators forward and back once, on all cores.
-fn applications(layout: &Layout) -> Result<f64> {
+fn applications(layout: &Layout, part: &Part) -> Result<f64> {
     let mut seconds = 0.0;
     let mut known: Option<(&Recipe, f64)> = None;
     for recipe in &*layout.recipes {
@@ -133,8 +143,8 @@ fn applications(layout: &Layout) -> Result<f64> {
             Some((_, each)) => each,
             None => match recipe.scan() {
                 Some(scan) => {
-                    let (projector, views) = scan.trial(trial_views(layout))?;
-                    let time = round_trip(layout, &*projector.into_physics())?;
+                    let (projector, views) = scan.trial(part.views())?;
+                    let time = part.round_trip(layout, &*projector.into_physics())?;
                     time / views as f64 * scan.views() as f64 / scan.groups() as f64
                 }
                 None => small_round_trip(layout, recipe)?,
@@ -156,7 +166,7 @@ fn small_round_trip(layout: &Layout, recipe: &Recipe) -> Result<f64> {
     Ok(time * count(recipe.image()) / count(small.image()))
 }
 
-fn round_trip(layout: &Layout, operator: &dyn haloscope::physics::Physics) -> Result<f64> {
+fn round_trip(layout: &Layout, operator: &dyn Physics) -> Result<f64> {
     let image = Array::zeros([&layout.image[..1], operator.image_shape()].concat());
     timed(|| {
         let measured = operator.forward(&image)?;
@@ -210,8 +220,50 @@ fn wavelet_rate(layout: &Layout, wavelets: &Wavelets) -> Result<f64> {
     Ok(time / (steps * image.len().max(1)) as f64)
 }
 
-fn trial_views(layout: &Layout) -> usize {
-    (RAYS / layout.image.iter().product::<usize>().max(1)).clamp(1, 64)
+/// What of an image a scan is tried on.
+struct Part {
+    /// Along the spatial axes.
+    ranges: Vec<Range<usize>>,
+    /// Its share of the image.
+    share: f64,
+    /// Its pixels, of all channels.
+    pixels: usize,
+}
+
+impl Part {
+    /// All of an image, or as many rows or planes in its middle as have so many pixels. In shards, a scan computes grain by grain.
+    fn of(layout: &Layout, shards: Option<&ShardPlan>, most_pixels: usize) -> Self {
+        let all: usize = layout.image.iter().product::<usize>().max(1);
+        let grains = shards.map(ShardPlan::grains).unwrap_or_default();
+        if let Some(grain) = grains.get(grains.len() / 2).filter(|_| grains.len() > 1) {
+            let pixels = layout.image[..2].iter().copied().chain(grain.iter().map(Range::len));
+            let pixels = pixels.product::<usize>();
+            return Self { ranges: grain.clone(), share: pixels as f64 / all as f64, pixels };
+        }
+        let mut ranges: Vec<Range<usize>> = layout.image[2..].iter().map(|side| 0..*side).collect();
+        let mut share = 1.0;
+        if let Some(first) = ranges.first_mut().filter(|_| all > most_pixels) {
+            let side = first.end;
+            let kept = (most_pixels / (all / side)).clamp(1, side);
+            *first = (side - kept) / 2..(side - kept) / 2 + kept;
+            share = kept as f64 / side as f64;
+        }
+        Self { ranges, share, pixels: (all as f64 * share) as usize }
+    }
+
+    /// The number of views for a trial of some milliseconds.
+    fn views(&self) -> usize {
+        (RAYS / self.pixels.max(1)).clamp(1, 64)
+    }
+
+    /// Seconds of an operator on the whole image, from those on the part.
+    fn round_trip(&self, layout: &Layout, operator: &dyn Physics) -> Result<f64> {
+        let restricted = || operator.as_linear()?.restricted_to_shadow(&self.ranges);
+        match if self.share < 1.0 { restricted() } else { None } {
+            Some(part) => Ok(round_trip(layout, &*part?)? / self.share),
+            None => round_trip(layout, operator),
+        }
+    }
 }
 
 /// The seconds of something that was done once before, so that tables and memory are there.

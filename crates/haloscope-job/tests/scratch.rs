@@ -262,7 +262,7 @@ fn what_cannot_be_is_refused_before_anything_runs() {
     };
     refused(job(format!("{}/missing", here()), LIMIT), &["no file can be made in", "missing"]);
     refused(job("views.npy".into(), LIMIT), &["no file can be made in", "views.npy"]);
-    refused(job(here(), "66MB"), &["the limit is 66 MB", "`groups`"]);
+    refused(job(here(), "66MB"), &["the limit is 66 MB", "needs a limit of about"]);
     refused(job(here(), "2GiB"), &["`2GiB`", "the units are"]);
     refused(
         variation(cone(folder.path(), 1))
@@ -283,6 +283,40 @@ fn what_cannot_be_is_refused_before_anything_runs() {
     {
         assert!(plan.contains(words), "{plan}");
     }
+}
+
+#[test]
+fn results_and_checkpoints_on_the_same_disk_are_planned() {
+    let (_turn, folder) = (alone(), tempfile::tempdir().expect("a folder"));
+    let plan = |checkpoints: bool| {
+        let job = Job::builder()
+            .folder(folder.path())
+            .measurements(|it| {
+                it.set("phantom", "shepp-logan").set("size", vec![64, 64, 64]).set("points", 1)
+            })
+            .operator("identity", |it| it)
+            .output(|it| it.set("file", "found.npy"));
+        let job = with_scratch(variation(job).solver("pgd", step), folder.path());
+        let job = if checkpoints {
+            job.checkpoint(|it| it.set("iterations", 1).set("keep", 2).set("folder", "kept"))
+        } else {
+            job
+        };
+        let plan = job.build().expect("a job").check(1).expect("a plan");
+        plan.expected.scratch.expect("a scratch folder")
+    };
+    let image = 4 * 64 * 64 * 64;
+    assert_eq!(plan(false).saved_bytes, image);
+    let found = plan(true);
+    // Two that are kept and one that is written, each with one image or more.
+    let states = (found.saved_bytes - image) / image;
+    assert!(states.is_multiple_of(3) && states >= 3, "{states} images");
+    let words = found.describe();
+    assert!(words.contains("for results and checkpoints"), "{words}");
+    // What an earlier run left is replaced.
+    std::fs::create_dir_all(folder.path().join("kept")).expect("a folder");
+    std::fs::write(folder.path().join("kept/old"), vec![0; 1000]).expect("a file");
+    assert_eq!(plan(true).saved_bytes, found.saved_bytes - 1000);
 }
 
 #[test]

@@ -157,7 +157,7 @@ fn models_on_columns_have_the_bits_of_the_whole() {
     let drunet = small_drunet(2);
     let dncnn = Dncnn { depth: 6, channels: 12, ..Dncnn::default() }.random(3).expect("valid");
     let unet = Unet { channels: vec![8, 12, 16], ..Unet::default() }.random(4).expect("valid");
-    let builtin = Builtin::for_channels(3).model().expect("it is part of the crate");
+    let builtin = Builtin::Color.model().expect("it is part of the crate");
     // Sides with every remainder of eight; the last grain of a side is joined to the one before if it is too short.
     for (model, sizes, counts) in [
         (&drunet, &[(333, 250), (200, 155), (97, 103)][..], &[1, 2, 3, 5][..]),

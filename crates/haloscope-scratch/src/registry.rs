@@ -4,7 +4,7 @@
 //! the system's, and is never looked for here. That is why the table has a fixed size, and why no smaller array is in a file.
 
 use std::ffi::CString;
-use std::io;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -96,7 +96,11 @@ pub(crate) fn allocate(bytes: usize) -> Option<*mut u8> {
 /// Says why there is no file: the program ends for want of memory, and would not say of which.
 fn refuse(folder: &std::path::Path, bytes: usize, error: &io::Error) -> *mut u8 {
     let folder = folder.display();
-    eprintln!("error: the scratch folder {folder} has no room for {bytes} bytes: {error}");
+    // An allocator must not panic, even if nobody reads it.
+    let _ = writeln!(
+        io::stderr(),
+        "error: the scratch folder {folder} has no room for {bytes} bytes: {error}"
+    );
     std::ptr::null_mut()
 }
 
@@ -189,7 +193,11 @@ fn check(mapping: &Mapping, outcome: io::Result<()>) {
     if registry.knows(mapping) {
         let folder = registry.open.as_ref().map(|(folder, _)| folder.display().to_string());
         let folder = folder.unwrap_or_default();
-        eprintln!("error: a file in the scratch folder {folder} cannot be written: {error}");
+        // Even if nobody reads it, the program has to end.
+        let _ = writeln!(
+            io::stderr(),
+            "error: a file in the scratch folder {folder} cannot be written: {error}"
+        );
         std::process::abort();
     }
 }

@@ -11,21 +11,13 @@ pub struct Visited {
     start: usize,
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there are no files"))]
     bytes: usize,
-    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there are no files"))]
-    is_read: bool,
 }
 
 impl Visited {
-    /// All of an array whose values are needed. It may be written, too.
+    /// All of an array, whose values are read, written or both.
     #[must_use]
-    pub fn read<T>(values: &[T]) -> Self {
-        Self { start: values.as_ptr() as usize, bytes: size_of_val(values), is_read: true }
-    }
-
-    /// All of an array that is new: nobody needs what it has.
-    #[must_use]
-    pub fn written<T>(values: &[T]) -> Self {
-        Self { is_read: false, ..Self::read(values) }
+    pub fn of<T>(values: &[T]) -> Self {
+        Self { start: values.as_ptr() as usize, bytes: size_of_val(values) }
     }
 }
 
@@ -65,7 +57,7 @@ pub fn in_pieces(steps: usize, arrays: &[Visited], mut visit: impl FnMut(Range<u
     let Some(most) = piece_bytes().filter(|_| steps > 1) else { return visit(0..steps) };
     let found = |array: &Visited| {
         let mapping = crate::registry::find(array.start).filter(|_| array.bytes > 0)?;
-        Some((mapping, array.start - mapping.start, array.bytes, array.is_read))
+        Some((mapping, array.start - mapping.start, array.bytes))
     };
     let files: Vec<_> = arrays.iter().filter_map(found).collect();
     if files.is_empty() {
@@ -83,16 +75,21 @@ pub fn in_pieces(steps: usize, arrays: &[Visited], mut visit: impl FnMut(Range<u
         let end = if range.end == steps { all } else { range.end * (all / steps) };
         (begin, end - begin)
     };
+    // New arrays, too: pages that are missed one by one make the system read what lies around them.
+    let fetch = |range: &Range<usize>| {
+        for (mapping, begin, all) in files.iter().filter(|_| !range.is_empty()) {
+            let (from, bytes) = part(range, *all);
+            mapping.fetch(begin + from, bytes);
+        }
+    };
+    fetch(&(0..together.min(steps)));
     let mut before: Option<Range<usize>> = None;
     for first in (0..steps).step_by(together) {
         let range = first..(first + together).min(steps);
         let next = range.end..(range.end + together).min(steps);
-        for (mapping, begin, all, _) in files.iter().filter(|file| file.3 && !next.is_empty()) {
-            let (from, bytes) = part(&next, *all);
-            mapping.fetch(begin + from, bytes);
-        }
+        fetch(&next);
         visit(range.clone());
-        for (mapping, begin, all, _) in &files {
+        for (mapping, begin, all) in &files {
             let (from, bytes) = part(&range, *all);
             begin_writing(mapping, begin + from, bytes);
             if let Some(before) = &before {
@@ -102,7 +99,7 @@ pub fn in_pieces(steps: usize, arrays: &[Visited], mut visit: impl FnMut(Range<u
         }
         before = Some(range);
     }
-    for (mapping, begin, all, _) in &files {
+    for (mapping, begin, all) in &files {
         if let Some(before) = &before {
             let (from, bytes) = part(before, *all);
             release(mapping, begin + from, bytes);

@@ -20,6 +20,15 @@ fn open(folder: &tempfile::TempDir) -> Scratch {
     Scratch::open(&options).expect("a scratch")
 }
 
+/// Whether pages of files in a folder can leave memory: not if it is memory itself.
+fn has_disk(folder: &tempfile::TempDir) -> bool {
+    let is_memory = Folder::look(folder.path()).expect("a folder").is_memory;
+    if is_memory {
+        println!("skipped: pages that leave memory, because the folder for tests is no disk");
+    }
+    !is_memory
+}
+
 /// How many pages of an array are in memory.
 fn resident(values: &[f32]) -> usize {
     let bytes = size_of_val(values);
@@ -67,7 +76,7 @@ fn what_was_dropped_comes_back() {
     let mut values: Vec<f32> = (0..3_000_001).map(|i| (i as f32 * 0.1).sin()).collect();
     assert!(resident(&values) > 0);
     done(&values);
-    assert_eq!(resident(&values), 0);
+    assert!(!has_disk(&folder) || resident(&values) == 0);
     assert!(values.iter().enumerate().all(|(i, value)| *value == (i as f32 * 0.1).sin()));
     // A part, from the middle of a page to that of another.
     let part = 1_000_000..2_000_000;
@@ -83,11 +92,11 @@ fn what_was_dropped_comes_back() {
 fn every_step_is_visited_once_and_nothing_stays() {
     let _turn = alone();
     let folder = tempfile::tempdir().expect("a folder");
-    let _scratch = open(&folder);
+    let (_scratch, has_disk) = (open(&folder), has_disk(&folder));
     for (steps, width) in [(700, 1000), (3, 400_000), (1_000_003, 1), (1, 1 << 20)] {
         let from: Vec<f32> = (0..steps * width).map(|i| i as f32).collect();
         let mut to = vec![0.0_f32; steps * width];
-        let (visited, mut next, mut pieces) = ([Visited::read(&from), Visited::written(&to)], 0, 0);
+        let (visited, mut next, mut pieces) = ([Visited::of(&from), Visited::of(&to)], 0, 0);
         in_pieces(steps, &visited, |range| {
             assert_eq!(range.start, next);
             next = range.end;
@@ -99,7 +108,7 @@ fn every_step_is_visited_once_and_nothing_stays() {
         });
         assert_eq!(next, steps);
         assert!(steps == 1 || pieces > 1, "{pieces} pieces of {steps} steps");
-        if steps > 1 {
+        if steps > 1 && has_disk {
             assert_eq!((resident(&from), resident(&to)), (0, 0), "{steps} × {width}");
         }
         assert!(to.iter().zip(&from).all(|(to, from)| *to == from * 2.0));
@@ -152,6 +161,9 @@ fn threads_share_one_folder_and_no_other() {
 fn a_limit_holds_for_those_who_say_nothing() {
     let _turn = alone();
     let folder = tempfile::tempdir().expect("a folder");
+    if !has_disk(&folder) {
+        return;
+    }
     let options = Options { threshold: 1 << 20, ..Options::new(folder.path(), 96 << 20) };
     let _scratch = Scratch::open(&options).expect("a scratch");
     let mut values = vec![0.0_f32; 64 << 20];

@@ -74,7 +74,7 @@ pub fn extremes(image: &View) -> (f32, f32) {
     let next = |(low, high): (f32, f32), value: &f32| (low.min(*value), high.max(*value));
     let Some(values) = image.as_slice() else { return image.iter().fold(start, next) };
     let mut found = start;
-    in_pieces(values.len(), &[Visited::read(values)], |piece| {
+    in_pieces(values.len(), &[Visited::of(values)], |piece| {
         found = values[piece].iter().fold(found, next);
     });
     found
@@ -138,7 +138,7 @@ pub(crate) fn standard(array: Array) -> Array {
 /// If the arrays differ in length.
 pub(crate) fn update(y: &mut [f32], x: &[f32], f: impl Fn(&mut f32, f32) + Sync) {
     assert_eq!(x.len(), y.len(), "arrays of different lengths");
-    in_pieces(y.len(), &[Visited::read(y), Visited::read(x)], |piece| {
+    in_pieces(y.len(), &[Visited::of(y), Visited::of(x)], |piece| {
         let (y, x) = (&mut y[piece.clone()], &x[piece]);
         y.par_chunks_mut(PIECE).zip(x.par_chunks(PIECE)).for_each(|(y, x)| {
             for (y, &x) in y.iter_mut().zip(x) {
@@ -158,7 +158,7 @@ pub(crate) fn update_from_two(
     f: impl Fn(&mut f32, f32, f32) + Sync,
 ) {
     assert!(a.len() == y.len() && b.len() == y.len(), "arrays of different lengths");
-    in_pieces(y.len(), &[Visited::read(y), Visited::read(a), Visited::read(b)], |piece| {
+    in_pieces(y.len(), &[Visited::of(y), Visited::of(a), Visited::of(b)], |piece| {
         let pairs = a[piece.clone()].par_chunks(PIECE).zip(b[piece.clone()].par_chunks(PIECE));
         y[piece].par_chunks_mut(PIECE).zip(pairs).for_each(|(y, (a, b))| {
             for (y, (&a, &b)) in y.iter_mut().zip(a.iter().zip(b)) {
@@ -177,7 +177,7 @@ pub(crate) fn map_in_place(array: &mut Array, f: impl Fn(f32) -> f32 + Sync) {
 }
 
 pub(crate) fn map_slice(values: &mut [f32], f: impl Fn(f32) -> f32 + Sync) {
-    in_pieces(values.len(), &[Visited::read(values)], |piece| {
+    in_pieces(values.len(), &[Visited::of(values)], |piece| {
         values[piece].par_chunks_mut(PIECE).for_each(|piece| {
             for value in piece {
                 *value = f(*value);
@@ -194,7 +194,7 @@ pub(crate) fn copy_of(array: &Array) -> Array {
     }
     let mut copy = Array::zeros(array.raw_dim());
     let to = slice_mut(&mut copy);
-    in_pieces(values.len(), &[Visited::read(values), Visited::written(to)], |piece| {
+    in_pieces(values.len(), &[Visited::of(values), Visited::of(to)], |piece| {
         to[piece.clone()].copy_from_slice(&values[piece]);
     });
     copy

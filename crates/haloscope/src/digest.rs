@@ -33,7 +33,7 @@ impl Digest {
     pub fn of(array: &View) -> Self {
         let mut digest = Self::default();
         match array.as_slice() {
-            Some(values) => in_pieces(values.len(), &[Visited::read(values)], |piece| {
+            Some(values) => in_pieces(values.len(), &[Visited::of(values)], |piece| {
                 digest.add(&values[piece]);
             }),
             None => digest.add(array),

@@ -2,11 +2,13 @@
 
 #![cfg(feature = "builtin")]
 
-use haloscope::Array;
-use haloscope::denoise::{Denoiser, NetworkDenoiser, NoiseLevel};
+use haloscope::denoise::{Denoiser, MOST_PASS_BYTES, NetworkDenoiser, NoiseLevel};
+use haloscope::distribute::distribute_with;
 use haloscope::metrics::psnr;
 use haloscope::noise::{Noise, NoiseSource};
 use haloscope::phantom::landscape;
+use haloscope::tiling::{Extent, Patch, Strategy, Tiling};
+use haloscope::{Array, Context};
 use haloscope_nn::engine::EngineOptions;
 use haloscope_nn::models::Builtin;
 use ndarray::Axis;
@@ -98,4 +100,49 @@ fn images_that_do_not_fit_are_refused() {
         .denoise(&Array::zeros(vec![1, 4, 16, 16]), &0.1.into())
         .expect_err("4 channels");
     assert!(error.to_string().contains("(batch, 3, height, width)"), "{error}");
+}
+
+#[test]
+fn large_volumes_are_in_slabs_that_compute_less_than_blocks() {
+    let network = builtin(Builtin::Volume);
+    let choose = |[depth, side]: [usize; 2]| {
+        Tiling::default().choose(&[1, 1, depth, side, side], &network).expect("any size")
+    };
+    assert!(choose([128, 128]).is_exact());
+    let choice = choose([512, 512]);
+    assert!(choice.reason.contains("no seams show"), "{}", choice.reason);
+    let Tiling { strategy, patch, overlap, axes, .. } = choice.tiling;
+    assert_eq!((strategy, overlap, axes), (Strategy::Overlap, 8.into(), Some(vec![0])));
+    let Patch::Given(Extent::Same(planes)) = patch else { panic!("{patch:?}") };
+    assert!(planes >= 48 && planes.is_multiple_of(8), "{planes}");
+    let held = network.pass_bytes(&[1, 1, planes + 16, 512, 512]).expect("any size");
+    assert!(held <= MOST_PASS_BYTES, "{held}");
+    // Planes too large for slabs that are thicker than what is seen beside them.
+    let blocks = choose([4096, 4096]).tiling;
+    assert_eq!((blocks.axes, blocks.patch), (None, Patch::Standard));
+}
+
+/// Large volumes are cut like this by default: each slab sees all that the network does, so nothing but the last digits differs.
+#[test]
+fn slabs_of_a_volume_have_no_seams() {
+    let seen = haloscope_nn::Footprint::of(builtin(Builtin::Volume).model().network())
+        .expect("a footprint")
+        .radius[0];
+    let volume = Array::from_shape_fn(vec![1, 1, 8 * seen, 24, 32], |at| {
+        ((at[2] * 7 + at[3] * at[4]) % 13) as f32 / 13.0
+    });
+    let whole = builtin(Builtin::Volume).denoise(&volume, &0.1.into()).expect("denoised");
+    let worst = |overlap: usize| {
+        let tiling = Tiling {
+            axes: Some(vec![0]),
+            patch: (2 * seen).into(),
+            overlap: overlap.into(),
+            ..Tiling::new(Strategy::Overlap)
+        };
+        let tiles = distribute_with(builtin(Builtin::Volume), &Context::solo(), tiling);
+        let found = tiles.expect("tiles").denoise(&volume, &0.1.into()).expect("denoised");
+        found.iter().zip(&whole).map(|(a, b)| (a - b).abs()).fold(0.0_f32, f32::max)
+    };
+    assert!(worst(seen) < 2e-5, "{}", worst(seen));
+    assert!(worst(seen / 4) > 1e-4, "what is not seen shows: {}", worst(seen / 4));
 }

@@ -185,7 +185,7 @@ fn slices_that_are_denoised_one_by_one_need_no_halos_on_slabs() {
 #[test]
 fn the_built_in_denoisers_have_the_bits_of_the_untiled_network() {
     for channels in [1, 3] {
-        let model = Builtin::for_channels(channels).model().expect("built in");
+        let model = Builtin::for_image(channels, 2).model().expect("built in");
         check_bits(&model, &image(&[1, channels, 53, 70]), &0.1.into(), &[2, 3, 8]);
     }
 }

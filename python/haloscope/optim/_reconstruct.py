@@ -51,7 +51,7 @@ def reconstruct(
         raise ArgumentError(f"method: {method!r}; one of {', '.join(METHODS)} is accepted")
     operators = as_stack(physics)
     data = as_measurements(y, len(operators))
-    prior = _prior_named(denoiser, operators.img_size[0], METHODS[method])
+    prior = _prior_named(denoiser, operators.img_size, METHODS[method])
     if method == "hqs":
         noise = {} if sigma is None else {"noise": float(sigma)}
         options = {"sigma_denoiser": (49 / 255, max(sigma or 0.02, 0.005)), **noise, **options}
@@ -74,9 +74,9 @@ def reconstruct(
         return body(ctx)
 
 
-def _prior_named(denoiser: Any, channels: int, method: type[Optim]) -> Prior | None:
+def _prior_named(denoiser: Any, img_size: Sequence[int], method: type[Optim]) -> Prior | None:
     if denoiser is None or isinstance(denoiser, Prior) or method in PRIORLESS:
         return denoiser if isinstance(denoiser, Prior) else None
     if isinstance(denoiser, str) and denoiser == "tv" or method is PDCP:
         return TVPrior()
-    return PnP(denoiser_for(denoiser, channels))
+    return PnP(denoiser_for(denoiser, img_size))

@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
         _ => Resuming::Refuse,
     };
     arguments.run.run(move |ctx| {
-        let job = scratch.apply(agree(ctx, Job::from_file(&path))?.resuming(resuming));
+        let job = scratch.apply(agree(ctx, Job::from_file(&path))?.resuming(resuming))?;
         Ok(match device {
             Some(device) => job.on_device(device),
             None => job,

@@ -152,7 +152,25 @@ impl FileDenoising {
         let scratch = OpenScratch::new(folder, self.budget(0))?;
         let memory_budget = self.engine.memory_budget.map(for_network);
         let engine = EngineOptions { memory_budget, skips_apart: true, ..self.engine.clone() };
-        scratch.keep(Self { engine, ..self.clone() }.plan()?)
+        let plan = Self { engine, ..self.clone() }.plan().map_err(|error| self.of_budget(error))?;
+        scratch.keep(plan)
+    }
+
+    /// Says of a network that does not keep its part of a budget which part that is.
+    fn of_budget(&self, error: Error) -> Error {
+        match (&error, self.engine.memory_budget) {
+            (
+                Error::Network(haloscope_nn::Error::Argument { what: "memory budget", reason }),
+                Some(budget),
+            ) => Error::argument(
+                "memory budget",
+                format!(
+                    "{reason}; the network gets three quarters of the {budget} bytes that are given, because the rest is for pages of \
+                     the scratch files"
+                ),
+            ),
+            _ => error,
+        }
     }
 
     fn plan(&self) -> Result<DenoisingPlan> {
@@ -232,7 +250,7 @@ impl FileDenoising {
     }
 
     fn open_model(&self, channels: usize) -> Result<OpenedModel> {
-        let built_in = || ModelName::Builtin(Builtin::for_channels(channels));
+        let built_in = || ModelName::Builtin(Builtin::for_image(channels, 2));
         let name = self.model.clone().unwrap_or_else(built_in);
         OpenedModel::open(&name, 1, 2, &self.model_options)
     }

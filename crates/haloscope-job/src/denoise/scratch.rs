@@ -6,7 +6,7 @@ use haloscope::{Error, Result};
 use haloscope_scratch::{Folder, Options, Scratch};
 
 use super::plan::DenoisingPlan;
-use crate::memory::gigabytes;
+use crate::memory::size;
 
 /// A folder whose files take large arrays from now on.
 pub(super) struct OpenScratch {
@@ -37,9 +37,9 @@ impl OpenScratch {
         if needed > self.free {
             let reason = format!(
                 "{} are needed in {}, which has room for {}; free some, or use another folder",
-                gigabytes(needed),
+                size(needed),
                 self.folder.display(),
-                gigabytes(self.free)
+                size(self.free)
             );
             return Err(Error::argument("scratch", reason));
         }

@@ -7,6 +7,7 @@ use haloscope::io::{self, Format, ReadOptions, Sample};
 use haloscope::noise;
 use haloscope::physics::gaussian_width;
 use haloscope::{Array, Error, Result};
+use haloscope_nn::models::Builtin;
 use ndarray::Axis;
 
 use super::{Data, quantile};
@@ -252,7 +253,7 @@ impl Frames {
             measurements: self.section,
             operators,
             tuning,
-            is_colour: channels == 3,
+            network: Builtin::for_image(channels, sides),
             ending: match (sides, self.format) {
                 (2, _) if is_picture && is_coarse => ".png",
                 (_, Format::Fits) => ".fits",

@@ -102,7 +102,7 @@ pub fn draft(
         )),
     }?;
     let name = job.file_stem().unwrap_or_default().display().to_string();
-    let model = template::model(model, draft.is_colour);
+    let model = template::model(model, draft.network);
     // A result must not be written over data that are called as the job is.
     let same = |path: &PathBuf, result: &str| {
         let result = job.with_file_name(result).canonicalize();

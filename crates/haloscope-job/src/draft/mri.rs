@@ -7,6 +7,7 @@ use haloscope::io::{self, Limits, WriteOptions};
 use haloscope::physics::fourier::{Calibration, Cartesian, Trajectory};
 use haloscope::physics::{LinearPhysics, Physics};
 use haloscope::{Array, Result};
+use haloscope_nn::models::Builtin;
 use ndarray::{Axis, Dimension, IxDyn};
 
 use super::{Data, quantile, unsuitable};
@@ -141,7 +142,7 @@ pub(super) fn scan(data: &mut Data, slice: Option<usize>) -> Result<Draft> {
         range: Range::Any,
     };
     let title = format!("An image from an MRI scan by {}.", count(files.len(), "coil"));
-    Ok(Draft { title, measurements, operators, tuning, is_colour: false, ending: ".npy" })
+    Ok(Draft { title, measurements, operators, tuning, network: Builtin::Gray, ending: ".npy" })
 }
 
 /// Says what was found, and what was left out.

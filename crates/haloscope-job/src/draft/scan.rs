@@ -3,6 +3,7 @@
 use haloscope::array::extremes;
 use haloscope::physics::tomography::{ParallelBeam, Tomography2d, Window, rotation_centre};
 use haloscope::{Array, Error, Result, io, noise};
+use haloscope_nn::models::Builtin;
 use ndarray::{Axis, Ix2};
 
 use super::sinogram::{Arc, Sinogram};
@@ -43,7 +44,7 @@ pub(super) fn slice(data: &mut Data) -> Result<Draft> {
     let (operators, tuning) = found.operators(data)?;
     let title = "A slice from measured projections.".into();
     let Found { measurements, .. } = found;
-    Ok(Draft { title, measurements, operators, tuning, is_colour: false, ending: ".tif" })
+    Ok(Draft { title, measurements, operators, tuning, network: Builtin::Gray, ending: ".tif" })
 }
 
 pub(super) fn volume(data: &mut Data) -> Result<Draft> {
@@ -59,7 +60,14 @@ pub(super) fn volume(data: &mut Data) -> Result<Draft> {
     let (operators, tuning) = found.operators(data)?;
     let title = "A volume from measured projections.".into();
     let Found { measurements, .. } = found;
-    Ok(Draft { title, measurements, operators, tuning, is_colour: false, ending: ".nii.gz" })
+    Ok(Draft {
+        title,
+        measurements,
+        operators,
+        tuning,
+        network: Builtin::Volume,
+        ending: ".nii.gz",
+    })
 }
 
 fn row_line(row: usize, rows: usize) -> String {

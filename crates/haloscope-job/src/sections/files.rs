@@ -89,6 +89,11 @@ pub(crate) struct OutputPlan {
 }
 
 impl OutputPlan {
+    /// The files that are as large as the image.
+    pub(crate) fn images(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().chain(&self.dirty).chain(&self.point_spread).map(PathBuf::as_path)
+    }
+
     /// Pictures and a report, and no image.
     pub(crate) fn pictures(folder: &Path) -> Self {
         Self { folder: Some(folder.to_owned()), ..Self::default() }
@@ -279,6 +284,11 @@ impl CheckpointPlan {
 
     pub(crate) fn open(&self) -> Result<Checkpoints> {
         Checkpoints::new(&self.folder, self.every)?.with_keep(self.keep)
+    }
+
+    /// Where regular ones are, and how many there are while another is written.
+    pub(crate) fn kept(&self) -> Option<(&Path, u64)> {
+        self.is_periodic().then(|| (self.folder.as_path(), self.keep as u64 + 1))
     }
 
     /// Whether they are written every so often, and not only when a run is cut short.

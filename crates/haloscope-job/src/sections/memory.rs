@@ -7,7 +7,8 @@ use haloscope_scratch::{Folder, Options};
 
 use crate::document::{Place, Section};
 use crate::machine::Machine;
-use crate::memory::gigabytes;
+use crate::memory::size;
+use crate::scratch::and_saved;
 
 /// `[memory]`.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +29,10 @@ impl MemoryPlan {
             Err(_) => Ok(section.count("limit")?.map(|bytes| bytes as u64)),
         };
         let limit = limit.map_err(|reason| section.place_of("limit").refuse(reason))?;
+        // A key that is not known is said to be so later.
+        if scratch.is_none() && limit.is_none() {
+            return Ok(Self::default());
+        }
         if scratch.is_none() {
             let reason = "`scratch`, the folder for large arrays, is missing; `limit` is for jobs that have one";
             return Err(section.place().refuse(reason));
@@ -38,6 +43,12 @@ impl MemoryPlan {
     /// Another folder, with the limit that there was unless another is given.
     pub(crate) fn with(&self, folder: &Path, limit: Option<u64>) -> Self {
         Self { place: None, scratch: Some(folder.to_owned()), limit: limit.or(self.limit) }
+    }
+
+    /// The same folder with another limit.
+    pub(crate) fn limited(&self, limit: u64) -> Option<Self> {
+        self.scratch.as_ref()?;
+        Some(Self { limit: Some(limit), ..self.clone() })
     }
 
     /// What large arrays are opened with, if they are to be in files, and what is known of the folder.
@@ -54,15 +65,18 @@ impl MemoryPlan {
     }
 
     /// Refuses files for which the folder has no room.
-    pub(crate) fn check_room(&self, folder: &Path, needed: u64, free: u64) -> Result<()> {
-        if needed <= free {
+    /// Refuses files, and what is saved beside them, for which there is no room.
+    pub(crate) fn check_room(&self, folder: &Path, needed: (u64, u64), free: u64) -> Result<()> {
+        let (files, saved) = needed;
+        if files.saturating_add(saved) <= free {
             return Ok(());
         }
         Err(self.refuse(format!(
-            "the job needs about {} in {}, which has room for {}; free some, or use another folder",
-            gigabytes(needed),
+            "the job needs about {} in {}{}, which has room for {}; free some, or use another folder",
+            size(files),
             folder.display(),
-            gigabytes(free)
+            and_saved(saved),
+            size(free)
         )))
     }
 
@@ -106,5 +120,16 @@ mod tests {
         for bad in ["", "GB", "-1GB", "2GiB", "many"] {
             assert!(parse_bytes(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn files_and_what_is_saved_beside_them_need_room_together() {
+        let (plan, folder) = (MemoryPlan::default(), Path::new("scratch"));
+        plan.check_room(folder, (5_000_000, 3_000_000), 8_000_000).expect("just enough");
+        let error = plan.check_room(folder, (5_000_000, 3_000_000), 7_999_999);
+        let error = error.expect_err("a byte is missing").to_string();
+        assert!(error.contains("5 MB in scratch and 3 MB for results"), "{error}");
+        let error = plan.check_room(folder, (5_000_000, 0), 1_000_000).expect_err("no room");
+        assert!(error.to_string().contains("scratch, which has room for 1 MB"), "{error}");
     }
 }

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use haloscope_nn::models::{Builtin, ModelName};
 use serde::{Deserialize, Serialize};
 
 /// Which problem.
@@ -85,8 +86,8 @@ pub(crate) struct Draft {
     /// `[[operators]]`, and `[start]` if it is needed.
     pub operators: String,
     pub tuning: Tuning,
-    /// Whether the image has three channels of colour.
-    pub is_colour: bool,
+    /// The built-in network for such images.
+    pub network: Builtin,
     /// The ending of the result's file.
     pub ending: &'static str,
 }
@@ -183,6 +184,12 @@ impl Problem {
         vec![size; if self == Self::Tomography3d { 3 } else { 2 }]
     }
 
+    /// The built-in network for its image.
+    #[must_use]
+    pub fn network(self) -> Builtin {
+        Builtin::for_image(self.channels(), self.sides(1).len())
+    }
+
     /// How many operators it has at the most.
     #[must_use]
     pub fn most_operators(self) -> usize {
@@ -210,7 +217,7 @@ impl Problem {
     /// variation.
     #[must_use]
     pub fn model(self, name: Option<&str>) -> Option<String> {
-        model(name, self.is_colour())
+        model(name, self.network())
     }
 
     /// The text of the job file.
@@ -314,16 +321,13 @@ impl Draft {
     }
 }
 
-/// The network that is named, or the one of this build for such images; `None` for total variation.
-pub(crate) fn model(name: Option<&str>, is_colour: bool) -> Option<String> {
-    let model = match name {
-        Some("tv") => return None,
-        None if cfg!(not(feature = "builtin")) => return None,
-        Some(name) => name,
-        None if is_colour => "builtin:color",
-        None => "builtin:gray",
-    };
-    Some(model.to_owned())
+/// The network that is named, or else a built-in one if this build has them; `None` for total variation.
+pub(crate) fn model(name: Option<&str>, network: Builtin) -> Option<String> {
+    match name {
+        Some("tv") => None,
+        Some(name) => Some(name.to_owned()),
+        None => cfg!(feature = "builtin").then(|| ModelName::Builtin(network).to_string()),
+    }
 }
 
 /// `[[operators]]` of so many frames of half the size: every fourth begins with the same pixel.

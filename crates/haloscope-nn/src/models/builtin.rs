@@ -77,10 +77,14 @@ impl Builtin {
         }
     }
 
-    /// The one for images of so many channels.
+    /// The one for images of so many channels and axes, which are 3 for a volume.
     #[must_use]
-    pub fn for_channels(channels: usize) -> Self {
-        if channels == 3 { Self::Color } else { Self::Gray }
+    pub fn for_image(channels: usize, axes: usize) -> Self {
+        match (channels, axes) {
+            (3, _) => Self::Color,
+            (1, 3) => Self::Volume,
+            _ => Self::Gray,
+        }
     }
 
     /// The model with its weights; a build without the feature `builtin` has none.

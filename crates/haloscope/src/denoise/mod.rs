@@ -158,7 +158,7 @@ pub(crate) fn check_finite(what: &'static str, image: &View) -> Result<()> {
         None => image.iter().position(is_bad),
         Some(values) => {
             let mut found = None;
-            in_pieces(values.len(), &[Visited::read(values)], |piece| {
+            in_pieces(values.len(), &[Visited::of(values)], |piece| {
                 if found.is_none() {
                     let begin = piece.start;
                     found = values[piece].iter().position(is_bad).map(|index| begin + index);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use haloscope_nn::engine::{ENGINES, Engine, EngineOptions, EnginePlan, PlanStep, Scratch};
 use haloscope_nn::models::{Model, Sigma};
 use haloscope_nn::{Footprint, Shape};
-use haloscope_scratch::{done, piece_bytes};
+use haloscope_scratch::{done, fetch, piece_bytes};
 use ndarray::{ArrayD, IxDyn};
 
 use super::{Denoiser, NoiseLevel, check_finite};
@@ -254,13 +254,15 @@ impl Members {
         let mut begin = 0;
         for first in (0..members).step_by(self.shape.batch()) {
             input.clear();
+            let end = (first + self.shape.batch()) * member;
+            fetch(&values[first * member..end]);
+            fetch(&output[first * member..end]);
             for index in first..first + self.shape.batch() {
                 input.extend_from_slice(&values[index * member..][..member]);
                 if self.has_map {
                     level.append_map(index / parts, index % parts, pixels, &mut input);
                 }
             }
-            let end = (first + self.shape.batch()) * member;
             run(&input, &mut output[first * member..end])?;
             let is_last = end == values.len();
             if together.is_some_and(|together| is_last || end - begin >= together) {

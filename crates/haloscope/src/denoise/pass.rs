@@ -143,10 +143,14 @@ impl NetworkDenoiser {
         match (self.in_waves(shards), budget) {
             (Ok(waves), None) if waves.bytes >= self.plan_bytes(shards)? => Ok(Pass::AtOnce),
             (Ok(waves), _) => Ok(Pass::Waves { band: waves.band }),
-            (Err(error), Some(_)) => Err(Error::argument(
-                "memory budget",
-                format!("{error}; take more ranks, or tiles that overlap"),
-            )),
+            (Err(error), Some(_)) => {
+                let reason = match error {
+                    Error::Network(haloscope_nn::Error::Argument { reason, .. }) => reason,
+                    error => error.to_string(),
+                };
+                let reason = format!("{reason}; take more ranks, or tiles that overlap");
+                Err(Error::argument("memory budget", reason))
+            }
             (Err(_), None) => Ok(Pass::AtOnce),
         }
     }

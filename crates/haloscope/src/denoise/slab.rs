@@ -158,7 +158,7 @@ impl<'a> Slab<'a> {
         let following = f32::midpoint(1.0, (1.0 + 4.0 * self.momentum * self.momentum).sqrt());
         let factor = (self.momentum - 1.0) / following;
         // What is ahead is the next dual; both become what follows from them.
-        let visited = [Visited::read(&self.ahead), Visited::read(&self.dual)];
+        let visited = [Visited::of(&self.ahead), Visited::of(&self.dual)];
         let (ahead, dual) = (&mut self.ahead, &mut self.dual);
         in_pieces(ahead.len(), &visited, |piece| {
             let pairs = ahead[piece.clone()].par_iter_mut().zip(dual[piece].par_iter_mut());
@@ -213,7 +213,7 @@ impl<'a> Slab<'a> {
             sums
         };
         let mut total: [Sum; 2] = Default::default();
-        let visited = [Visited::read(&self.estimate), Visited::read(&self.before)];
+        let visited = [Visited::of(&self.estimate), Visited::of(&self.before)];
         in_pieces(lines, &visited, |piece| {
             let lines = piece.into_par_iter().with_min_len(64).filter(|line| is_own(*line));
             let found = lines.fold(Default::default, add).reduce(Default::default, merge);

@@ -293,7 +293,7 @@ pub(super) fn smear(
             .map(|(view, values)| (*view, &values[plane * size..(plane + 1) * size]))
             .collect();
         let (now, rest) = lines.split_at_mut((end - begin) * plan.line_len());
-        in_pieces(end - begin, &[Visited::read(now)], |piece| {
+        in_pieces(end - begin, &[Visited::of(now)], |piece| {
             let part = &mut now[piece.start * plan.line_len()..piece.end * plan.line_len()];
             plan.smear_rows(rows.clone(), &of_plane, begin + piece.start - plane * count, part);
         });

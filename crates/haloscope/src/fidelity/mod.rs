@@ -178,7 +178,7 @@ impl<'a> Pair<'a> {
         const PIECE: usize = 1 << 14;
         let mut result = Array::zeros(self.shape);
         let values = result.as_slice_mut().expect("an array that was just made is contiguous");
-        let visited = [Visited::read(&self.u), Visited::read(&self.y), Visited::written(values)];
+        let visited = [Visited::of(&self.u), Visited::of(&self.y), Visited::of(values)];
         in_pieces(values.len(), &visited, |piece| {
             let (u, y) = (&self.u[piece.clone()], &self.y[piece.clone()]);
             let pieces = u.par_chunks(PIECE).zip(y.par_chunks(PIECE));

@@ -217,7 +217,7 @@ pub(crate) fn sum_of<const N: usize>(
         sum
     };
     let mut total: Option<Sum> = None;
-    in_pieces(tasks, &arrays.map(Visited::read), |range| {
+    in_pieces(tasks, &arrays.map(Visited::of), |range| {
         let sums = range.into_par_iter().fold(Sum::default, add);
         let sum = sums.reduce(Sum::default, merge);
         total = Some(match total.take() {

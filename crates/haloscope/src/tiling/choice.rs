@@ -4,14 +4,19 @@
 //! the bits of a result do not either. Whether an exact network runs at once or in waves does not change the bits, and is decided
 //! [elsewhere](NetworkDenoiser::pass).
 
+use haloscope_nn::Footprint;
+
 use super::{Batch, Border, Extent, Overlap, Patch, Shards, Strategy, Tiling, standard_lengths};
 use crate::denoise::{Denoiser, MOST_PASS_BYTES, NetworkDenoiser};
 use crate::error::Result;
 
 /// The most bytes that a network may take in waves on one rank for an image that holds more than [`MOST_PASS_BYTES`] at once, if it
-/// is to be exact by [default](Strategy::Standard): those of a DRUNet on about 16,000 columns, of any number of rows. More
+/// is to be exact by [default](Strategy::Standard): those of a DRUNet on about 13,500 columns, of any number of rows. More
 /// ranks share it.
 pub const MOST_WAVE_BYTES: u64 = 12_000_000_000;
+
+/// Slabs are multiples of so many planes, which convolutions take together at the most.
+const SLAB: usize = 8;
 
 /// What a [`Tiling`] comes to for one image and denoiser.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +59,7 @@ impl Tiling {
     pub fn choose(&self, image: &[usize], denoiser: &dyn Denoiser) -> Result<Choice> {
         let network = denoiser.network();
         let pass_bytes = network.and_then(|network| network.pass_bytes(image).ok());
-        let (strategy, reason) = match (self.strategy, network) {
+        let (strategy, mut reason) = match (self.strategy, network) {
             (Strategy::Standard, None) => {
                 (Strategy::Overlap, format!("{} is no network", denoiser.name()))
             }
@@ -66,6 +71,13 @@ impl Tiling {
             (strategy, self.given(), network.and_then(NetworkDenoiser::fixed_sides))
         {
             tiling = tiling.in_windows(image, fixed);
+        } else if let (Strategy::Standard, Strategy::Overlap, None, Some(_), Some(network)) =
+            (self.strategy, strategy, self.given(), pass_bytes, network)
+            && let Some([planes, seen]) = slabs(image, network)
+        {
+            let axes = Some(vec![0]);
+            tiling = Self { axes, patch: planes.into(), overlap: seen.into(), ..tiling };
+            reason += "; slabs have all planes that the network sees on either side, so that no seams show";
         }
         Ok(Choice { tiling, reason, pass_bytes })
     }
@@ -148,6 +160,30 @@ impl Tiling {
             _ => None,
         }
     }
+}
+
+/// How many planes of a volume a tile contributes and sees on either side, if the network sees few of them. Such tiles are as thick as they
+/// may be to run at once, or else as waves may be large, and compute no plane more than twice.
+fn slabs(image: &[usize], network: &NetworkDenoiser) -> Option<[usize; 2]> {
+    let footprint = Footprint::of(network.model().network()).ok()?;
+    let (&[radius, _, _], &[grain, _, _]) = (&footprint.radius[..], &footprint.alignment[..])
+    else {
+        return None;
+    };
+    // Nobody knows what a foreign network sees.
+    if radius == 0 {
+        return None;
+    }
+    let seen = radius.next_multiple_of(grain);
+    let block = grain.next_multiple_of(SLAB);
+    let mut some = image.to_vec();
+    some[2] = 4 * block;
+    let of_plane = network.pass_bytes(&some).ok()? / some[2] as u64;
+    [MOST_PASS_BYTES, MOST_WAVE_BYTES].into_iter().find_map(|most| {
+        let planes = (most / of_plane.max(1)) as usize;
+        let patch = planes.saturating_sub(2 * seen) / block * block;
+        (patch >= 2 * seen).then_some([patch, seen])
+    })
 }
 
 fn gigabytes(bytes: u64) -> String {

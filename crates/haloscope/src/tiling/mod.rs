@@ -86,7 +86,8 @@ pub enum Strategy {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Patch {
     /// Equal parts of at most 256 pixels along the sides of a picture and 64 along those of a volume; a denoiser of
-    /// pictures gets volumes in blocks of 8 slices. The same on any number of ranks.
+    /// pictures gets volumes in blocks of 8 slices. A network that sees few planes of a volume gets slabs of whole planes, where its
+    /// strategy is [`Strategy::Standard`]. The same on any number of ranks.
     #[default]
     Standard,
     /// The lengths that give the rank with the most work the least. They depend on the number of ranks, and so do the bits

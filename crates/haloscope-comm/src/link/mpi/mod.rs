@@ -10,6 +10,7 @@ mod request;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::ffi::c_void;
 use std::io::Write;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -41,6 +42,12 @@ const CONTROL_TAG: i32 = 0;
 /// How long a rank waits for the others to leave. They may be writing their results.
 const LEAVING: Duration = Duration::from_hours(1);
 
+/// How long `MPI_Init` may take unless `HALOSCOPE_START_SECONDS` says otherwise: a launcher starts thousands of processes one by one.
+const STARTING: Duration = Duration::from_mins(10);
+
+/// The variable that sets another.
+const START_SECONDS: &str = "HALOSCOPE_START_SECONDS";
+
 /// This process as a rank of an MPI job.
 ///
 /// When the last handle to it is dropped, the rank leaves. If the job went well, all ranks leave
@@ -64,14 +71,13 @@ impl Mpi {
                 "MPI has been finalised; a process can be a rank of one job only".into(),
             ));
         }
-        let (universe, threading) = mpi::initialize_with_threading(Threading::Serialized)
-            .ok_or_else(|| {
-                Error::Setup(
-                    "MPI is initialised already; use the communicator that exists, or \
-                     `Mpi::attach` for an MPI that the program initialised itself"
-                        .into(),
-                )
-            })?;
+        let (universe, threading) = begin(Threading::Serialized)?.ok_or_else(|| {
+            Error::Setup(
+                "MPI is initialised already; use the communicator that exists, or \
+                 `Mpi::attach` for an MPI that the program initialised itself"
+                    .into(),
+            )
+        })?;
         Self::start(Some(universe), threading, frame_bytes, None)
     }
 
@@ -137,7 +143,7 @@ impl Mpi {
             return Ok(());
         }
         // Others in the process may call it from threads that know nothing of ours.
-        if let Some((universe, _)) = mpi::initialize_with_threading(Threading::Multiple) {
+        if let Some((universe, _)) = begin(Threading::Multiple)? {
             std::mem::forget(universe);
             // SAFETY: the handler is a plain function that does not unwind. It runs after `on_exit`, which is registered later.
             unsafe { libc::atexit(finalize) };
@@ -563,6 +569,42 @@ impl Drop for MpiLink {
         self.depart();
         self.universe.take();
     }
+}
+
+/// Initialises MPI, if it is not. `MPI_Init` waits for all processes and has no deadline, so a process that never comes would keep the
+/// others for ever: after some time they end instead, and with them, by the launcher, the job.
+fn begin(threading: Threading) -> Result<Option<(Universe, Threading)>> {
+    let limit = starting_time(std::env::var(START_SECONDS).ok().as_deref())?;
+    let (started, waiting) = mpsc::channel::<()>();
+    let watch = move || {
+        if waiting.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+            let seconds = limit.as_secs();
+            // Nobody may be left to read it, which must not keep this process from ending.
+            let _ = writeln!(
+                std::io::stderr(),
+                "haloscope: MPI did not start within {seconds} s: a process of the job is missing or stuck; \
+                 {START_SECONDS} sets the time"
+            );
+            // SAFETY: ends the process at once. Handlers of the library, which is in the middle of its own call, must not run.
+            unsafe { libc::_exit(1) };
+        }
+    };
+    // Without a thread for it, the start is not watched.
+    let _watch = std::thread::Builder::new().name("mpi-start".into()).spawn(watch);
+    let found = mpi::initialize_with_threading(threading);
+    drop(started);
+    Ok(found)
+}
+
+/// How long MPI may take to start, if the environment says so or not.
+fn starting_time(given: Option<&str>) -> Result<Duration> {
+    let Some(text) = given else { return Ok(STARTING) };
+    let seconds = text.parse().ok().filter(|seconds| *seconds > 0);
+    seconds.map(Duration::from_secs).ok_or_else(|| {
+        Error::Setup(format!(
+            "{START_SECONDS} is `{text}`; a whole number of seconds from 1 is accepted"
+        ))
+    })
 }
 
 fn check_initialized() -> Result<()> {

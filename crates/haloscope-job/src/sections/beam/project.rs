@@ -7,7 +7,7 @@ use haloscope::physics::tomography::{
     BackProjection, ConeBeam, FanBeam, ParallelBeam, ParallelBeam3d, Scan2d, Scan3d, Tomography2d,
     Tomography3d, Window,
 };
-use haloscope::{Array, Error, Result};
+use haloscope::{Error, Result};
 
 use super::positions::Positions;
 use super::{Rays, Scan};
@@ -126,14 +126,6 @@ fn along<const SIDES: usize>(values: &[f64], key: &str) -> Result<[f64; SIDES]> 
 }
 
 impl Projector {
-    /// The image by filtered back-projection of all views.
-    pub(crate) fn filtered_back_projection(&self, views: &Array, window: Window) -> Result<Array> {
-        match self {
-            Self::Plane(plane) => plane.filtered_back_projection(views, window),
-            Self::Space(space) => space.filtered_back_projection(views, window),
-        }
-    }
-
     /// The plan of filtered back-projection.
     pub(crate) fn back_projection(&self, window: Window) -> Result<BackProjection> {
         match self {
@@ -145,14 +137,6 @@ impl Projector {
     /// Whether it is one of volumes whose detector stands upright.
     pub(crate) fn is_upright(&self) -> bool {
         matches!(self, Self::Space(space) if space.is_upright())
-    }
-
-    /// What it measures, without the batch.
-    pub(crate) fn measurement_shape(&self) -> Vec<usize> {
-        match self {
-            Self::Plane(plane) => plane.measurement_shape().to_vec(),
-            Self::Space(space) => space.measurement_shape().to_vec(),
-        }
     }
 
     /// As an operator of a stack.

@@ -72,7 +72,7 @@ pub(crate) fn add_gradient(
     after: &[Array],
 ) {
     let rows = Rows::of(shape);
-    visit_dual(dual, shape, &[Visited::read(image)], |index, to| {
+    visit_dual(dual, shape, &[Visited::of(image)], |index, to| {
         let (plane, row) = (index / rows.count, index % rows.count);
         let (channel, axis) = (plane / rows.dimensions(), plane % rows.dimensions());
         let begin = channel * rows.pixels() + row * rows.length;
@@ -170,7 +170,7 @@ fn visit_dual(
         return all.for_each(|(index, row)| visit(index, row));
     }
     let (plane, planes) = (rows.pixels(), dual.len() / rows.pixels().max(1));
-    let mut arrays: Vec<Visited> = dual.chunks(plane.max(1)).map(Visited::read).collect();
+    let mut arrays: Vec<Visited> = dual.chunks(plane.max(1)).map(Visited::of).collect();
     if planes == rows.dimensions() {
         arrays.extend_from_slice(others);
     }
@@ -197,8 +197,8 @@ fn visit_image(
         let all = image.par_chunks_mut(rows.length).enumerate();
         return all.for_each(|(index, row)| visit(index, row));
     }
-    let planes = dual.chunks(rows.pixels().max(1)).map(Visited::read);
-    let arrays: Vec<Visited> = std::iter::once(Visited::written(image)).chain(planes).collect();
+    let planes = dual.chunks(rows.pixels().max(1)).map(Visited::of);
+    let arrays: Vec<Visited> = std::iter::once(Visited::of(image)).chain(planes).collect();
     in_pieces(rows.count, &arrays, |piece| {
         let part = &mut image[piece.start * rows.length..piece.end * rows.length];
         let all = part.par_chunks_mut(rows.length).enumerate();
@@ -228,7 +228,7 @@ pub(crate) fn project(dual: &mut [f32], shape: &[usize], radius: f32) {
 fn project_in_pieces(dual: &mut [f32], shape: &[usize], radius: f32) {
     let rows = Rows::of(shape);
     let pixels = rows.pixels();
-    let arrays: Vec<Visited> = dual.chunks(pixels).map(Visited::read).collect();
+    let arrays: Vec<Visited> = dual.chunks(pixels).map(Visited::of).collect();
     in_pieces(rows.count, &arrays, |piece| {
         let part = piece.start * rows.length..piece.end * rows.length;
         let mut factors = vec![0.0_f32; part.len()];

@@ -114,8 +114,8 @@ impl BackProjection {
     #[must_use]
     pub fn rows_read(&self) -> Range<usize> {
         let Circle { source, spacing, detector: [rows, _], .. } = self.circle;
-        let middle = (rows as f64 - 1.0) / 2.0 - self.circle.offset[0];
-        let place = |z: f64, near: f64| z * near / spacing[0] + middle;
+        let [middle, _] = self.middle();
+        let place = |z: f64, near: f64| z * (near / spacing[0]) + middle;
         let ends = |axis: &[f64]| [axis.first().copied(), axis.last().copied()];
         let mut hull: Option<Range<f64>> = None;
         let mut take = |begin: f64, end: f64| {
@@ -191,41 +191,84 @@ impl BackProjection {
         first: usize,
         lines: &mut [f32],
     ) {
-        let Circle { source, spacing, detector: [rows, columns], .. } = self.circle;
-        let middle: [f64; 2] = std::array::from_fn(|i| {
-            (self.circle.detector[i] as f64 - 1.0) / 2.0 - self.circle.offset[i]
-        });
+        let [rows, columns] = self.circle.detector;
+        let [middle, _] = self.middle();
         let (width, height) = (self.image.x.len(), self.image.y.len());
+        // Lines above each other are seen in the same columns of the detector.
+        let mut stacks: Vec<Stack> = Vec::new();
+        for (line, to) in (first..).zip(lines.chunks_mut(width)) {
+            let (plane, row) = (line / height, line % height);
+            let at = (plane - first / height) / STACK * height + row;
+            stacks.resize_with(stacks.len().max(at + 1), Stack::default);
+            stacks[at].y = self.image.y[row];
+            stacks[at].lines.push((self.image.z[plane], to));
+        }
         let stop = Stop::current();
-        lines.par_chunks_mut(width).enumerate().for_each(|(i, to)| {
-            if stop.is_requested() {
-                return;
-            }
-            let line = first + i;
-            let (y, z) = (self.image.y[line % height], self.image.z[line / height]);
+        stacks.par_iter_mut().for_each_init(Vec::new, |places, stack| {
             for (view, values) in views {
-                let (sin, cos) = self.turns[*view];
-                for (&x, to) in self.image.x.iter().zip(to.iter_mut()) {
-                    // The pixel is this many times as far from the source as the rotation axis is.
-                    let reach = match source {
-                        Some(source) => 1.0 + (y * cos - x * sin) / source,
-                        None => 1.0,
-                    };
-                    if reach <= 0.0 {
-                        continue;
-                    }
-                    let near = 1.0 / reach;
-                    let u = (x * cos + y * sin) * near / spacing[1] + middle[1];
-                    let v = z * near / spacing[0] + middle[0];
-                    let value = if rows == 1 {
-                        read(values, columns, u)
+                if stop.is_requested() {
+                    return;
+                }
+                self.places(*view, stack.y, places);
+                let between_columns = places.iter().all(|place| place.column + 1 < columns);
+                let [least, most] = range(places.iter().map(|place| place.rise));
+                for (z, to) in &mut stack.lines {
+                    let pixels = places.iter().zip(to.iter_mut());
+                    let row_of = |place: &Place| *z * place.rise + middle;
+                    let ends = [least, most].map(|rise| *z * rise + middle);
+                    let between_rows =
+                        |v: f64| v >= there.start as f64 && v + 1.0 < there.end as f64;
+                    if rows == 1 {
+                        for (place, to) in pixels {
+                            *to += place.weight * read(values, columns, place.u);
+                        }
+                    } else if between_columns && ends.into_iter().all(between_rows) {
+                        // Nearly everywhere: the same numbers without a test for each.
+                        for (place, to) in pixels {
+                            let v = row_of(place);
+                            let i = v as i32;
+                            let along = (v - f64::from(i)) as f32;
+                            let at = (i as usize - there.start) * columns + place.column;
+                            let low = place.between(&values[at..at + 2]);
+                            let high = place.between(&values[at + columns..at + columns + 2]);
+                            *to += place.weight * (low + along * (high - low));
+                        }
                     } else {
-                        read_pixel((values, &there), [rows, columns], v, u)
-                    };
-                    *to += (near * near) as f32 * value;
+                        for (place, to) in pixels {
+                            let from = (*values, &there);
+                            let value = read_pixel(from, [rows, columns], row_of(place), place.u);
+                            *to += place.weight * value;
+                        }
+                    }
                 }
             }
         });
+    }
+
+    /// Where a view shows the pixels of a line at `y`, whatever its height.
+    fn places(&self, view: usize, y: f64, places: &mut Vec<Place>) {
+        let Circle { source, spacing, .. } = self.circle;
+        let [_, middle] = self.middle();
+        let (sin, cos) = self.turns[view];
+        places.clear();
+        places.extend(self.image.x.iter().map(|x| {
+            // The pixel is this many times as far from the source as the rotation axis is.
+            let reach = source.map_or(1.0, |source| 1.0 + (y * cos - x * sin) / source);
+            if reach <= 0.0 {
+                return Place::default();
+            }
+            let near = 1.0 / reach;
+            let u = (x * cos + y * sin) * near / spacing[1] + middle;
+            let column = if u >= 0.0 { u as usize } else { usize::MAX - 1 };
+            let across = (u - column as f64) as f32;
+            Place { rise: near / spacing[0], u, column, across, weight: (near * near) as f32 }
+        }));
+    }
+
+    /// The row of the detector that shows the plane of the source, and the column that shows the rotation axis.
+    fn middle(&self) -> [f64; 2] {
+        let Circle { detector, offset, .. } = self.circle;
+        std::array::from_fn(|i| (detector[i] as f64 - 1.0) / 2.0 - offset[i])
     }
 
     /// The images of complete measurements.
@@ -246,6 +289,45 @@ impl BackProjection {
         Stop::check()?;
         Ok(result)
     }
+}
+
+/// How many lines of a stack are smeared over at once: many share what is known of columns, and few stay in the caches.
+const STACK: usize = 64;
+
+/// Lines of an image above each other.
+#[derive(Default)]
+struct Stack<'a> {
+    y: f64,
+    /// The height of each, and its pixels.
+    lines: Vec<(f64, &'a mut [f32])>,
+}
+
+/// Where a view shows pixels above each other. Behind the source it shows none.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    /// Rows of the detector for each unit of height.
+    rise: f64,
+    /// The place between columns: after this column, and so far from it.
+    u: f64,
+    column: usize,
+    across: f32,
+    /// What the pixels take of the view.
+    weight: f32,
+}
+
+impl Place {
+    /// Of a row of which its two columns are given.
+    #[inline]
+    fn between(&self, pair: &[f32]) -> f32 {
+        pair[0] + self.across * (pair[1] - pair[0])
+    }
+}
+
+/// The least and the greatest of some numbers.
+fn range(numbers: impl Iterator<Item = f64>) -> [f64; 2] {
+    numbers.fold([f64::INFINITY, f64::NEG_INFINITY], |[least, most], number| {
+        [least.min(number), most.max(number)]
+    })
 }
 
 /// A row at a place between its elements, zero outside.
@@ -298,4 +380,35 @@ fn read_pixel(
     );
     let (low, high) = (row(i), row(i + 1));
     low + fraction * (high - low)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::f64::consts::TAU;
+
+    use super::*;
+    use crate::physics::tomography::{ConeBeam, Tomography3d, evenly_spaced};
+
+    #[test]
+    fn lines_of_several_stacks_have_the_values_of_single_ones() {
+        // Three stacks of planes, from the middle of a plane on.
+        let (planes, height, width, first) = (2 * STACK + 7, 3, 4, 5 * 3 + 2);
+        let scan = ConeBeam::new(evenly_spaced(5, TAU), [190, 9], 200.0, 60.0);
+        let plan = Tomography3d::new(&[1, planes, height, width], scan)
+            .and_then(|physics| physics.back_projection(Window::Ramp))
+            .expect("a plan");
+        let views: Vec<Vec<f32>> = (0..5)
+            .map(|view| (0..plan.view_len()).map(|i| ((i * 7 + view) % 11) as f32).collect())
+            .collect();
+        let views: Vec<(usize, &[f32])> =
+            views.iter().enumerate().map(|(view, values)| (view, &values[..])).collect();
+        let mut together = vec![0.0; (planes * height - first) * width];
+        plan.smear(&views, first, &mut together);
+        assert!(together.iter().all(|value| *value != 0.0));
+        for (line, found) in (first..).zip(together.chunks(width)) {
+            let mut alone = vec![0.0; width];
+            plan.smear(&views, line, &mut alone);
+            assert_eq!(found, alone, "line {line}");
+        }
+    }
 }

@@ -3,6 +3,9 @@
 //! Planes of y are rows that lie together in every plane of z. Planes of x are single voxels of every row: a volume is first cut
 //! into bricks, one for each slab, of which every step reads or writes long pieces. Values are only moved, so that projectors
 //! find the same planes as in memory, in the same order.
+//!
+//! Every part of a file is fetched before it is touched, new ones too: a page that is missed makes the system read all around
+//! it, up to 8 MB on some machines, which other slabs have just written.
 
 use std::ops::Range;
 
@@ -71,9 +74,11 @@ impl Slabs {
                 let size = self.brick(&numbers);
                 let (brick, others) = rest.split_at_mut(size.iter().product());
                 rest = others;
+                fetch(brick);
                 add_from_planes(&planes, size, 2, brick);
                 done(brick);
             } else {
+                self.rows(&numbers).for_each(|rows| fetch(&volume[rows]));
                 self.place(&numbers, &planes, volume, is_first);
                 done(volume);
             }
@@ -119,13 +124,14 @@ impl Slabs {
     fn cut(&self, volume: &[f32]) -> Vec<f32> {
         let [depth, height, width] = self.size;
         let mut bricks = vec![0.0; volume.len()];
-        in_pieces(depth, &[Visited::read(volume)], |piece| {
+        in_pieces(depth, &[Visited::of(volume)], |piece| {
             let mut rest = &mut bricks[..];
             for numbers in self.ranges() {
                 let (brick, others) = rest.split_at_mut(depth * height * numbers.len());
                 rest = others;
                 let area = height * numbers.len();
                 let part = &mut brick[piece.start * area..piece.end * area];
+                fetch(part);
                 let rows = volume[piece.start * height * width..].par_chunks(width);
                 part.par_chunks_mut(numbers.len()).zip(rows).for_each(|(to, row)| {
                     to.copy_from_slice(&row[numbers.clone()]);
@@ -139,7 +145,7 @@ impl Slabs {
     /// Puts bricks together.
     fn join(&self, bricks: &[f32], volume: &mut [f32], is_first: bool) {
         let [depth, height, width] = self.size;
-        in_pieces(depth, &[Visited::read(volume)], |piece| {
+        in_pieces(depth, &[Visited::of(volume)], |piece| {
             let mut rest = bricks;
             for numbers in self.ranges() {
                 let (brick, others) = rest.split_at(depth * height * numbers.len());

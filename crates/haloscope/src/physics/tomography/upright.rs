@@ -7,6 +7,7 @@
 //! owns some views; for the adjoint, a task owns a plane.
 
 use haloscope_nn::Stop;
+use haloscope_scratch::{fetch, in_memory};
 use rayon::prelude::*;
 
 use super::geometry::Rays;
@@ -191,7 +192,7 @@ impl Reading {
         let [rows, width] = space.detector;
         let first = task * READ_VIEWS;
         let columns = columns(space, first..first + values / (rows * width), axis);
-        let sums = vec![0.0; columns.len() * (rows + SLACK)];
+        let sums = in_memory(|| vec![0.0; columns.len() * (rows + SLACK)]);
         Self { axis, first, columns, sums }
     }
 
@@ -256,8 +257,9 @@ fn spread_views(space: &Space, axis: usize, measurement: &[f32], first: usize, s
     while begin < space.views.len() && !stop.is_requested() {
         let views = begin..(begin + WRITE_VIEWS).min(space.views.len());
         begin = views.end;
+        fetch(&measurement[views.start * rows * width..views.end * rows * width]);
         let columns = columns(space, views, axis);
-        let mut values = vec![0.0; columns.len() * (rows + 2 * MARGIN)];
+        let mut values = in_memory(|| vec![0.0; columns.len() * (rows + 2 * MARGIN)]);
         values.par_chunks_mut(rows + 2 * MARGIN).zip(&columns).for_each(
             |(values, (view, column))| {
                 for (ray, value) in values[MARGIN..MARGIN + rows].iter_mut().enumerate() {
