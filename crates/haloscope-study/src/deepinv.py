@@ -110,7 +110,19 @@ def network(name, channels, axes=2):
         width = lists[0][0] if lists else 64
         depth = lists[1][0] if len(lists) > 1 else 20
         return DnCNN(channels, channels, depth=depth, nf=width, bias=True, pretrained=None, **volume)
-    return DRUNet(in_channels=channels, out_channels=channels, pretrained=name, **volume)
+    return of_file(name, channels, volume)
+
+
+def of_file(name, channels, volume):
+    """A network with the weights of a file, of the kind that their names say."""
+    weights = torch.load(name, map_location="cpu", weights_only=True)
+    if "in_conv.weight" not in weights:
+        return DRUNet(in_channels=channels, out_channels=channels, pretrained=name, **volume)
+    between = sum(key.startswith("conv_list.") and key.endswith(".weight") for key in weights)
+    options = {"depth": between + 2, "nf": weights["in_conv.weight"].shape[0], "bias": "in_conv.bias" in weights}
+    model = DnCNN(channels, channels, pretrained=None, **options, **volume)
+    model.load_state_dict(weights)
+    return model
 
 
 class Scan(LinearPhysics):

@@ -56,6 +56,20 @@ impl Results {
         Ok(Self { folder: folder.to_owned(), rows, file, provenance })
     }
 
+    /// Opens a folder for what is predicted from these results, or makes it. It says where they are from, and has none of their rows. A folder
+    /// with measurements of its own is refused.
+    pub fn beside(&self, folder: &Path) -> Result<Self> {
+        std::fs::create_dir_all(folder).map_err(|error| Error::file(folder, error))?;
+        if read_csv(&folder.join(ROWS))?.0.iter().any(|row| !row.predicted) {
+            return Err(Error::file(
+                folder,
+                "there are measurements; predictions go to the folder that they come from, or to one without any",
+            ));
+        }
+        self.provenance.write(folder)?;
+        Self::reopen(folder)
+    }
+
     /// All rows so far.
     #[must_use]
     pub fn rows(&self) -> &[Row] {

@@ -21,6 +21,10 @@ pub(super) struct Arguments {
     /// same problem, size and network
     results: PathBuf,
 
+    /// Folder for the predicted rows, without the measured ones; by default they are added to the results
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+
     /// File that describes the cluster
     #[arg(long, value_name = "FILE")]
     cluster: PathBuf,
@@ -47,7 +51,7 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Result<()> {
     let cluster = Cluster::read(&arguments.cluster).or_misuse()?;
     let folder = &arguments.results;
-    let mut results = Results::reopen(folder).or_misuse()?;
+    let results = Results::reopen(folder).or_misuse()?;
     let validations = validate(&results)?;
     if !results.provenance().has_current_problems() {
         let words = "the rows were measured by an earlier version with other problems: the times are those of its problems, \
@@ -98,8 +102,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
         )));
     }
     let text = tables::describe(&rows);
-    results.predict(rows)?;
-    results.save()?;
+    let mut all = match &arguments.out {
+        Some(folder) => results.beside(folder).or_misuse()?,
+        None => results,
+    };
+    all.predict(rows)?;
+    all.save()?;
     crate::print(&format!("Predictions for {}\n\n{text}", cluster.name))?;
     if validations.is_empty() {
         return crate::print(

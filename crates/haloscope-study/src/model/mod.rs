@@ -331,18 +331,23 @@ pub fn predicted_rows(
     let is_strong = |one: &&Summary| one.configuration.mode == Some(Mode::Strong);
     let measured: Vec<Summary> = measured(&summaries).filter(is_strong).cloned().collect();
     let mut predicted = Vec::new();
-    for summary in measured.iter().filter(|summary| {
-        source(&measured, &summary.configuration).is_some_and(|source| source == *summary)
-    }) {
-        let costs = Costs::from_summary(summary, contention)?;
-        let Some(problem) = summary.configuration.problem else { continue };
-        let own = vec![Size::of_sides(summary.configuration.sides())];
+    let mut families: Vec<Configuration> = Vec::new();
+    for summary in &measured {
+        let family = family(&summary.configuration);
+        if !families.contains(&family) {
+            families.push(family);
+        }
+    }
+    for family in &families {
+        let Some(problem) = family.problem else { continue };
+        let own = sizes_of(&measured, family);
         for size in if sizes.is_empty() { &own } else { sizes } {
             let sides = problem::sides(problem, size, 1)?;
             let configuration = Configuration {
                 backend: Backend::Mpi,
                 mode: Some(Mode::Strong),
-                ..summary.configuration.clone().with_sides(&sides)
+                ranks: 1,
+                ..family.clone().with_sides(&sides)
             };
             let workload = Workload::of(&configuration)?;
             // An image in shards has nothing that is whole on every rank, and a network that can be exact.
@@ -353,6 +358,8 @@ pub fn predicted_rows(
                 _ => &[Layout::Replicated],
             };
             for &layout in layouts {
+                let Some(source) = source(&measured, &configuration, layout) else { continue };
+                let costs = Costs::from_summary(source, contention)?;
                 for &ranks in ranks {
                     let prediction =
                         predict(&workload, &costs, contention, cluster, ranks, layout)?;
@@ -394,22 +401,54 @@ fn measured(summaries: &[Summary]) -> impl Iterator<Item = &Summary> {
     })
 }
 
-/// The measurement that costs are taken from: the same on the fewest ranks, a replicated image before parts, threads before
-/// processes.
-fn source<'a>(measured: &'a [Summary], configuration: &Configuration) -> Option<&'a Summary> {
-    let family = |of: &Configuration| Configuration {
+/// What must be the same between a prediction and the measurement that its costs come from, of whatever size.
+fn family(of: &Configuration) -> Configuration {
+    Configuration {
         ranks: 0,
         backend: Backend::Solo,
         layout: None,
+        height: 0,
+        width: 0,
+        depth: of.depth.map(|_| 0),
         ..of.clone()
-    };
+    }
+}
+
+/// The sizes at which a family was measured.
+fn sizes_of(measured: &[Summary], of: &Configuration) -> Vec<Size> {
+    let mut sizes = Vec::new();
+    for other in measured.iter().filter(|other| family(&other.configuration) == *of) {
+        let size = Size::of_sides(other.configuration.sides());
+        if !sizes.contains(&size) {
+            sizes.push(size);
+        }
+    }
+    sizes
+}
+
+/// The measurement that costs are taken from: in the same layout, if there is one, because an operator on a shard is not the one on the
+/// whole image; of this size or the nearest smaller one, else the smallest; on the fewest ranks, threads before processes.
+fn source<'a>(
+    measured: &'a [Summary],
+    configuration: &Configuration,
+    layout: Layout,
+) -> Option<&'a Summary> {
+    let pixels = |of: &Configuration| of.sides().iter().product::<usize>();
+    let wanted = pixels(configuration);
     measured
         .iter()
         .filter(|other| family(&other.configuration) == family(configuration))
         .min_by_key(|other| {
-            let of = &other.configuration;
-            (of.ranks, of.layout, of.backend)
+            let here = pixels(&other.configuration);
+            let (is_other, ranks, backend) = preference(other, layout);
+            (is_other, here > wanted, here.abs_diff(wanted), ranks, backend)
         })
+}
+
+/// Costs come from the same layout if it was measured, and from the fewest ranks; by threads before processes.
+fn preference(other: &Summary, layout: Layout) -> (bool, usize, Backend) {
+    let of = &other.configuration;
+    (of.layout.is_some_and(|other| other != layout), of.ranks, of.backend)
 }
 
 #[cfg(test)]

@@ -115,6 +115,57 @@ fn predicted_rows_say_so_and_can_be_of_other_sizes() {
 }
 
 #[test]
+fn each_layout_has_costs_of_its_own_where_they_were_measured() {
+    let row = large(one_rank());
+    // In shards a network is exact.
+    let exact =
+        Configuration { patch: None, overlap: None, batch: None, ..row.configuration.clone() };
+    let row = Row { configuration: exact.clone(), ..row };
+    let in_shards = Row {
+        configuration: Configuration { layout: Some(Layout::Sharded), ..exact },
+        data_seconds: Some(24.0),
+        total_seconds: 33.0,
+        ..row.clone()
+    };
+    let cluster = Cluster::one_node("one", 1, fast());
+    let data = |rows: &[Row]| -> Vec<f64> {
+        let found = predicted_rows(rows, &Contention::default(), &cluster, &[1], &[]);
+        found.expect("rows").iter().map(|row| row.data_seconds.expect("seconds").round()).collect()
+    };
+    assert_eq!(
+        data(std::slice::from_ref(&row)),
+        [8.0, 8.0],
+        "without a measurement, those of the other"
+    );
+    assert_eq!(data(&[row, in_shards.clone()]), [8.0, 24.0]);
+    assert_eq!(data(&[in_shards]), [24.0, 24.0]);
+}
+
+#[test]
+fn costs_are_those_of_the_nearest_smaller_size_and_each_size_is_predicted_once() {
+    let small = Row { configuration: exact(one_rank()).configuration, ..one_rank() };
+    let wide = Configuration { width: 256, height: 256, ..small.configuration.clone() };
+    // Sixteen times the pixels, and operators that take twice as long for each.
+    let wide = Row {
+        configuration: wide,
+        data_seconds: Some(16.0 * 16.0),
+        total_seconds: 16.0 * (16.0 + 8.0 + 1.0),
+        prior_seconds: Some(16.0 * 8.0),
+        ..small.clone()
+    };
+    let cluster = Cluster::one_node("one", 1, fast());
+    let sizes: Vec<Size> = [32, 64, 128, 256, 512].map(Size::from).into();
+    let found = predicted_rows(&[wide, small], &Contention::default(), &cluster, &[1], &sizes);
+    let data: Vec<f64> = found
+        .expect("rows")
+        .iter()
+        .filter(|row| row.configuration.layout == Some(Layout::Replicated))
+        .map(|row| row.data_seconds.expect("seconds").round())
+        .collect();
+    assert_eq!(data, [2.0, 8.0, 32.0, 256.0, 1024.0]);
+}
+
+#[test]
 fn what_ranks_do_not_share_takes_as_long_on_any_number_of_them() {
     let slow = LinkSpeed { latency_seconds: 1e-9, bytes_per_second: 1e5 };
     let of = |distribute, ranks, link| {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use haloscope::io::write_atomically;
 
-use super::{Cluster, Contention, Costs, Layout, Workload, measured, predict};
+use super::{Cluster, Contention, Costs, Layout, Workload, family, measured, predict};
 use crate::error::{Error, Result};
 use crate::figures::{Summary, summarise};
 use crate::row::{Backend, Configuration, Mode, Row};
@@ -154,17 +154,11 @@ fn compare(
 /// What must be the same between a measurement and the one that costs are taken from, but for the size.
 fn kind(of: &Configuration) -> Configuration {
     Configuration {
-        ranks: 0,
-        backend: Backend::Solo,
         mode: None,
-        layout: None,
-        height: 0,
-        width: 0,
-        depth: of.depth.map(|_| 0),
         // The overlap of tiles follows from the size, like the patch.
         patch: of.patch.map(|_| 0),
         overlap: None,
-        ..of.clone()
+        ..family(of)
     }
 }
 
@@ -213,9 +207,9 @@ fn of_smaller_size<'a>(all: &[&'a Summary], of: &Configuration) -> Option<&'a Su
         .copied()
 }
 
-fn preference(other: &Summary, of: &Configuration) -> (usize, bool, Backend) {
-    let seen = &other.configuration;
-    (seen.ranks, seen.layout != of.layout, seen.backend)
+/// The order in which predictions take costs, too.
+fn preference(other: &Summary, of: &Configuration) -> (bool, usize, Backend) {
+    super::preference(other, of.layout.unwrap_or(Layout::Replicated))
 }
 
 /// Writes the validations as a table; where there are none, removes that of earlier rows.

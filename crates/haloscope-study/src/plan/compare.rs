@@ -80,7 +80,11 @@ impl CompareStudy {
                     for cut in &self.cuts {
                         let tiles = match cut {
                             Cutting::Whole => None,
-                            Cutting::Tiles => Some(tiles::standard(&model, &sides)?),
+                            Cutting::Tiles => {
+                                let standard = tiles::standard(&model, &sides)?;
+                                check_tiles(system, standard.0, &sides)?;
+                                Some(standard)
+                            }
                         };
                         for &ranks in &self.ranks {
                             let base = self.on_ranks(system, &model, tiles, ranks);
@@ -114,6 +118,18 @@ fn check_slices(system: &str, problem: Problem, sides: &[usize]) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Refuses an image that is one tile: deepinv cuts only what is larger.
+fn check_tiles(system: &str, patch: usize, sides: &[usize]) -> Result<()> {
+    if system != DEEPINV || sides.iter().all(|side| *side > patch) {
+        return Ok(());
+    }
+    let given = haloscope_job::words::sides(sides);
+    let reason = format!(
+        "{given} in tiles; deepinv cuts only images that are larger than a tile, of {patch}"
+    );
+    Err(Error::argument("size", reason))
 }
 
 impl CompareStudy {

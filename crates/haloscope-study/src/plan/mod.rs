@@ -53,14 +53,11 @@ impl Preset {
     }
 }
 
-/// The network that a problem gets where this one is asked for: the built-in one for gray images in the place of that for
-/// colour, if the image has one channel.
+/// The network that a problem gets where this one is asked for: in the place of the built-in one for colour, that for its image.
 #[must_use]
 pub fn suiting(model: &ModelName, problem: Problem) -> ModelName {
     match model {
-        ModelName::Builtin(Builtin::Color) if problem.channels() == 1 => {
-            ModelName::Builtin(Builtin::Gray)
-        }
+        ModelName::Builtin(Builtin::Color) => ModelName::Builtin(problem.network()),
         model => model.clone(),
     }
 }

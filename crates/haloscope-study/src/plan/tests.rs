@@ -122,11 +122,12 @@ fn shards_are_measured_beside_whole_images_and_have_no_tiles() {
 }
 
 #[test]
-fn gray_problems_get_the_network_for_gray_images() {
+fn gray_problems_get_the_network_for_their_images() {
     let color = ModelName::Builtin(Builtin::Color);
     assert_eq!(suiting(&color, Problem::Deblur), color);
-    let gray = ModelName::Builtin(Builtin::Gray);
-    assert_eq!(suiting(&color, Problem::Tomography3d), gray);
+    let [gray, volume] = [Builtin::Gray, Builtin::Volume].map(ModelName::Builtin);
+    assert_eq!(suiting(&color, Problem::Tomography2d), gray);
+    assert_eq!(suiting(&color, Problem::Tomography3d), volume);
     // That takes the channels of a picture one by one.
     assert_eq!(suiting(&gray, Problem::SuperResolution), gray);
 }
@@ -151,14 +152,14 @@ fn empty_and_impossible_studies_are_refused_before_they_begin() {
 }
 
 #[test]
-fn scans_of_deepinv_have_square_slices() {
-    let study = |system: &str, problem, size: &str| {
+fn what_deepinv_cannot_do_is_refused() {
+    let cut = |cut, system: &str, problem, size: &str| {
         let study = CompareStudy {
             systems: vec![system.into()],
             problems: vec![problem],
             sizes: vec![size.parse().expect("a size")],
             ranks: vec![1],
-            cuts: vec![Cutting::Whole],
+            cuts: vec![cut],
             model: Some("dncnn:4:3".parse().expect("a network")),
             operators: 2,
             threads: 1,
@@ -168,6 +169,7 @@ fn scans_of_deepinv_have_square_slices() {
         };
         study.trials().map(|trials| trials.len()).map_err(|error| error.to_string())
     };
+    let study = |system: &str, problem, size: &str| cut(Cutting::Whole, system, problem, size);
     for (problem, size) in [(Problem::Tomography2d, "16x24"), (Problem::Tomography3d, "16x16x24")] {
         let error = study("deepinv", problem, size).expect_err("refused");
         assert!(error.contains(size) && error.contains("24x24"), "{error}");
@@ -175,6 +177,11 @@ fn scans_of_deepinv_have_square_slices() {
     }
     assert_eq!(study("deepinv", Problem::Tomography3d, "8x16x16"), Ok(1));
     assert_eq!(study("deepinv", Problem::Deblur, "16x24"), Ok(1));
+
+    let tiles = |system: &str, size: &str| cut(Cutting::Tiles, system, Problem::Deblur, size);
+    let error = tiles("deepinv", "600x32").expect_err("refused");
+    assert!(error.contains("600x32") && error.contains("larger than a tile"), "{error}");
+    assert_eq!((tiles("haloscope", "600x32"), tiles("deepinv", "600")), (Ok(1), Ok(1)));
 }
 
 #[test]

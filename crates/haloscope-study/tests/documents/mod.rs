@@ -14,8 +14,8 @@
 //!   `noisy` and `**builtin**` are the PSNR in the set's file in the folder.
 //! - `<!-- slabs: FILE, FILE -->`: rows are cases of the files, of threads and of processes; columns are seconds and shares in percent.
 //! - `<!-- peaks: FILE -->`: columns are numbers of ranks, rows layouts and a formula of them; cells the largest peak in MB.
-//! - `<!-- predicted: FOLDER -->`: rows are sizes, columns a machine and a layout; cells the efficiency on 64 ranks in the printed
-//!   predictions.
+//! - `<!-- predicted: FOLDER -->`: rows are sizes, with a number of ranks unless it is 64, columns a machine and a layout; cells the
+//!   efficiency in the printed predictions.
 //! - `<!-- said: FILE, FILE -->`: every figure of the cells is a value of the files, or one that they say in words.
 //!
 //! A figure is right if the raw value rounds to it. What rounds can be written: `rewrite` puts the raw values in the places of all figures,
@@ -414,7 +414,16 @@ fn peaks(table: &Table, file: &str) -> Vec<Figure> {
 fn predictions(table: &Table, folder: &str) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (index, row) in table.rows.iter().enumerate() {
-        let side = row[0].trim_end_matches('²');
+        let (size, ranks) = match row[0].split_once(", ") {
+            Some((size, ranks)) => (size, ranks.trim_end_matches(" ranks")),
+            None => (row[0].as_str(), "64"),
+        };
+        let problem = match size.strip_suffix('³') {
+            Some(side) => {
+                format!("tomography-3d {side}x{side}x{side}, drunet:32-64-128-256:2, untiled")
+            }
+            None => ["deblur ", "x", ", drunet, untiled"].join(size.trim_end_matches('²')),
+        };
         for (column, cell) in row.iter().enumerate().skip(1) {
             let Some((machine, layout)) = table.header[column].split_once(", ") else { continue };
             let file = match machine {
@@ -423,7 +432,7 @@ fn predictions(table: &Table, folder: &str) -> Vec<Figure> {
                 _ => continue,
             };
             let parts = if layout == "sharded" { ", in shards" } else { "" };
-            let begin = format!("deblur {side}x{side}, drunet, 64 ranks (mpi){parts} ");
+            let begin = format!("{problem}, {ranks} ranks (mpi){parts} ");
             let text = document(&format!("{folder}/{file}"));
             let line = text.lines().find(|line| line.starts_with(&begin));
             let percent = line.and_then(|line| line.split_once(" %")).and_then(|(before, _)| {
@@ -460,7 +469,7 @@ fn said(table: &Table, files: &str) -> Vec<Figure> {
                     "GB" => 1e-9,
                     "MB" => 1e-6,
                     "ms" => 1e3,
-                    "dB" => 1.0,
+                    "s" | "dB" => 1.0,
                     _ => continue,
                 };
                 let is_said = says(&text, &format!("{number} {unit}"));
