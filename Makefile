@@ -1,6 +1,6 @@
 # Everything that is done with the project; `make help` lists it.
 
-.PHONY: help test tools lint docs unit doctests python python-interop python-api python-wheel onnx mpi slurm two-hosts fresh-machine deny bench figures bench-collectives bench-blur bench-copies bench-gather bench-large bench-networks bench-nufft bench-onnx bench-photograph bench-reconstruction bench-scratch bench-shards bench-studies bench-tiling bench-tomography neon fuzz soak endurance fmt clean
+.PHONY: help test tools lint docs unit doctests python python-interop python-api python-wheel onnx mpi slurm two-hosts fresh-machine deny bench figures predictions bench-collectives bench-blur bench-copies bench-gather bench-large bench-networks bench-nufft bench-onnx bench-photograph bench-reconstruction bench-scratch bench-shards bench-studies bench-tiling bench-tomography neon fuzz soak endurance fmt clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -63,10 +63,10 @@ mpi: mpi-openmpi mpi-mpich ## the tests under mpirun, of both MPI libraries
 # library its own build of mpi-sys and of what depends on it; all other dependencies are those of `make unit`.
 UNITS_openmpi = 2
 UNITS_mpich = 3
-mpi-% slurm: export MPICC = mpicc.$(LIBRARY)
-mpi-% slurm: export MPIRUN = mpirun.$(LIBRARY)
-mpi-% slurm: OWN_BUILD = --config profile.test.package.mpi-sys.codegen-units=$(UNITS_$(LIBRARY))
-mpi-% slurm: MPI = --workspace $(ALL_FEATURES) $(OWN_BUILD)
+mpi-% soak-% slurm: export MPICC = mpicc.$(LIBRARY)
+mpi-% soak-% slurm: export MPIRUN = mpirun.$(LIBRARY)
+mpi-% soak-% slurm: OWN_BUILD = --config profile.test.package.mpi-sys.codegen-units=$(UNITS_$(LIBRARY))
+mpi-% soak-% slurm: MPI = --workspace $(ALL_FEATURES) $(OWN_BUILD)
 mpi-%: LIBRARY = $*
 mpi-%:
 	cargo build --profile test $(MPI) --bins --example rank_process --example distributed_rank \
@@ -266,7 +266,7 @@ bench-photograph: $(BENCH_PYTHON)
 	cargo build --release -p haloscope --example bench_reconstruction
 	target/release/examples/bench_reconstruction prepare $(PROBLEM)
 	$(BENCH_PYTHON) bench/large_photograph.py make target/bench-photograph --photographs $(PHOTOGRAPHS)
-	for step in run compare; do \
+	for step in run exact compare; do \
 		$(BENCH_PYTHON) bench/large_photograph.py $$step target/bench-photograph --weights $(WEIGHTS_drunet) \
 			--out $(RUN)/waves/photograph.json || exit 1; \
 	done
@@ -309,6 +309,23 @@ bench-studies: tools $(BENCH_PYTHON) ## measure scaling, memory and batches; res
 	$(STUDY) compare --out $(STUDIES) --python $(BENCH_PYTHON) --repetitions 1 --ranks 1,2 --cut whole,tiles
 	$(STUDY) predict $(STUDIES) --cluster bench/cluster.toml --problem deblur --sizes 8192
 
+# What the model says of the published sizes on both described clusters, by the rows of those studies, and a picture of it beside what others
+# published.
+PREDICTED = --ranks 1,2,4,8,16,32,64,128,256,512,1024
+CLUSTER_cpu = bench/cluster.toml
+CLUSTER_gpu = bench/cluster-gpu.toml
+predictions: predictions-cpu predictions-gpu ## predict the published experiments from the studies; the curves go to docs/scaling
+	python3 bench/curves.py --published bench/published.json --predictions $(RUN)/predictions --out docs/scaling/curves.svg
+
+predictions-%: OUT = $(RUN)/predictions/$*
+predictions-%: SAID = $(RUN)/predictions/predict-$*.txt
+predictions-%: PREDICT = target/release/haloscope bench predict $(STUDIES) --out $(OUT) --cluster $(CLUSTER_$*) $(PREDICTED)
+predictions-%:
+	cargo build --release
+	rm -rf $(OUT) && mkdir -p $(OUT)
+	$(PREDICT) --problem deblur --sizes 2048,4096,8192 > $(SAID)
+	$(PREDICT) --problem tomography-3d --sizes 512,1024 >> $(SAID)
+
 figures: export HALOSCOPE_WRITE_FIGURES = 1
 figures: ## write the figures of the documents anew from their raw files, and check that all agree
 	cargo test -p haloscope-study --test figures -- --exact the_figures_of_the_documents_are_those_of_the_raw_files
@@ -336,16 +353,22 @@ fuzz: ## fuzz the readers of weights, each target for FUZZ_SECONDS
 		done; \
 	else echo "skipped: fuzzing, which needs cargo-fuzz"; fi
 
+# Builds are those of `make unit` and `make mpi`.
+UNIT_SOAK = cargo nextest run --workspace $(FEATURES) -E
 soak: tools ## the long tests: every fault and kill 50 times, new random cases, all sizes, messages of more than 2^31 bytes
 	HALOSCOPE_HUGE=1 cargo nextest run --release -p haloscope-comm --no-capture -E 'binary(huge)'
-	cargo nextest run -p haloscope --lib --test adjoint --test fidelity --test least_squares
-	HALOSCOPE_SIZES=all cargo nextest run -p haloscope --test exact -E 'test(every_size)'
-	HALOSCOPE_KILLS=50 cargo nextest run -p haloscope-cli --no-capture -E 'binary(interrupted)'
-	for mpi in openmpi mpich; do \
-		HALOSCOPE_FAULT_REPEATS=50 HALOSCOPE_KILLS=50 MPICC=mpicc.$$mpi MPIRUN=mpirun.$$mpi \
-			cargo nextest run -p haloscope-comm -p haloscope-cli --features mpi --target-dir target/$$mpi \
-			-E 'binary(mpi)' || exit 1; \
-	done
+	$(UNIT_SOAK) 'package(haloscope) & (kind(lib) | binary(adjoint) | binary(fidelity) | binary(least_squares))'
+	HALOSCOPE_SIZES=all $(UNIT_SOAK) 'package(haloscope) & binary(exact) & test(every_size)'
+	HALOSCOPE_KILLS=50 $(UNIT_SOAK) 'binary(interrupted) | binary(checkpoint_kill)' --no-capture
+	$(MAKE) soak-openmpi soak-mpich
+
+soak-%: LIBRARY = $*
+soak-%: export HALOSCOPE_FAULT_REPEATS = 50
+soak-%: export HALOSCOPE_KILLS = 50
+soak-%:
+	cargo build --profile test $(MPI) --bins --example rank_process --example distributed_rank \
+		--example checkpoint_job --example quickstart
+	cargo nextest run $(MPI) --test mpi
 
 MINUTES = 60
 endurance: export OMPI_ALLOW_RUN_AS_ROOT = 1

@@ -3,18 +3,20 @@
 
     large_photograph.py make FOLDER --photographs PHOTOGRAPHS
     large_photograph.py run FOLDER --weights drunet.safetensors --program HALOSCOPE [--budget 4GB] --out RESULT.json
+    large_photograph.py exact FOLDER --weights drunet.safetensors --program HALOSCOPE [--budget 4GB] --out RESULT.json
     large_photograph.py compare FOLDER --weights drunet.safetensors --program HALOSCOPE --out RESULT.json
 
 `make` writes a mosaic of photographs of 8736 × 11648 pixels in colour with noise of 25/255, and three strips of it: its first rows, some of the
-middle, and its last. `run` denoises the mosaic with `haloscope denoise --memory-budget --scratch`, and `compare` the strips
-without a budget, on which the network is whole; this takes 8 GB. Strips are as wide as the mosaic, because the fastest method of a layer, and with it the
-last bits, may depend on the width. They have other neighbours at their cut sides, so what is compared is further from these than the network
-sees. They begin at multiples of the network's grain, so that their tiles are those of the mosaic.
-The result has the seconds, the peak (VmHWM) of the process, and for each strip whether all bits are equal, and the largest difference.
+middle, and its last. `run` denoises the mosaic with `haloscope denoise --memory-budget --scratch`. `exact` denoises the first strip in the same
+way and without a budget, on which the network is whole (this takes 9 GB): all bits must be equal. `compare` denoises all strips
+whole and compares them with the mosaic, further from their cut sides than the network sees. There the last digits differ: the fastest
+method of a layer depends on the sides of the image, and a strip is not as high as the mosaic.
+The result has the seconds, the peak (VmHWM) of the process, the most that its scratch files took, what it said, and for `exact` and each strip whether all bits are equal, and the largest difference.
 """
 
 import argparse
 import json
+import stat
 import subprocess
 import sys
 import time
@@ -67,34 +69,73 @@ def make(options):
         np.save(options.folder / f"{name}.npy", image[:, top : end_of(top)])
 
 
+def scratch_bytes(pid):
+    """What the files of a process without a name take on the disk: those of its scratch folder."""
+    total = 0
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            status = entry.stat()
+        except OSError:
+            continue
+        if stat.S_ISREG(status.st_mode) and status.st_nlink == 0:
+            total += status.st_blocks * 512
+    return total
+
+
 def denoise(options, source, result, more):
-    """Runs the command and returns its seconds and its peak of resident memory in bytes."""
+    """Runs the command and returns its seconds, its peak of resident memory in bytes, that of its scratch files, and what it says."""
     level = ["--axes", "channel-first", "--sigma", str(LEVEL), "--threads", str(options.threads)]
     command = [str(options.program), "denoise", str(source), "--out", str(result), "--model", str(options.weights), *level, *more]
     begin = time.time()
-    process = subprocess.Popen(command)
-    peak = 0
+    log = options.folder / "log.txt"
+    with open(log, "w") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output)
+    peak = scratch = 0
     while process.poll() is None:
         try:
             status = Path(f"/proc/{process.pid}/status").read_text().splitlines()
             peak = max([peak] + [int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM")])
+            scratch = max(scratch, scratch_bytes(process.pid))
         except OSError:
             pass
         time.sleep(0.05)
+    said = log.read_text()
     if process.returncode:
-        sys.exit(f"{' '.join(command)} ended with {process.returncode}")
-    return round(time.time() - begin, 1), peak
+        sys.exit(f"{' '.join(command)} ended with {process.returncode}:\n{said}")
+    return {"seconds": round(time.time() - begin, 1), "peak_bytes": peak, "scratch_bytes": scratch, "said": said.splitlines()}
+
+
+def budget(options):
+    scratch = options.folder / "scratch"
+    scratch.mkdir(exist_ok=True)
+    return ["--memory-budget", options.budget, "--scratch", str(scratch)]
 
 
 def run(options):
     folder, found = options.folder, options.folder / "denoised.npy"
-    scratch = folder / "scratch"
-    scratch.mkdir(exist_ok=True)
-    budget = ["--memory-budget", options.budget, "--scratch", str(scratch)]
-    seconds, peak = denoise(options, folder / "noisy.npy", found, budget)
-    row = {"height": HEIGHT, "width": WIDTH, "budget": options.budget, "seconds": seconds, "peak_bytes": peak}
-    print(f"{WIDTH}x{HEIGHT} pixels in {seconds} s, at most {peak / 1e9:.2f} GB", flush=True)
+    row = {"height": HEIGHT, "width": WIDTH, "budget": options.budget}
+    row |= denoise(options, folder / "noisy.npy", found, budget(options))
+    print(json.dumps(row), flush=True)
     write(options.out, row)
+
+
+def exact(options):
+    name = next(iter(STRIPS))
+    source, row = options.folder / f"{name}.npy", json.loads(options.out.read_text())
+    row["exact"] = {"strip": name}
+    images = []
+    for kind, more in {"whole": [], "within": budget(options)}.items():
+        result = options.folder / f"{name} {kind}.npy"
+        row["exact"][kind] = denoise(options, source, result, more)
+        images.append(np.load(result))
+    here, there = images
+    row["exact"]["shape"] = list(here.shape)
+    row["exact"]["equal_bits"] = bool(np.array_equal(here.view(np.uint32), there.view(np.uint32)))
+    row["exact"]["largest_difference"] = float(np.abs(here - there).max())
+    print(json.dumps(row["exact"]), flush=True)
+    write(options.out, row)
+    if not row["exact"]["equal_bits"]:
+        sys.exit("the strip within the budget has other bits than the whole one")
 
 
 def compare(options):
@@ -104,7 +145,7 @@ def compare(options):
     row["strips"] = {}
     for name, top in STRIPS.items():
         result = folder / f"{name} denoised.npy"
-        _, peak = denoise(options, folder / f"{name}.npy", result, [])
+        peak = denoise(options, folder / f"{name}.npy", result, [])["peak_bytes"]
         strip, rows = np.load(result).reshape(3, -1, WIDTH), inner(top)
         here, there = np.ascontiguousarray(strip[:, rows]), np.ascontiguousarray(whole[:, top : end_of(top)][:, rows])
         row["strips"][name] = {
@@ -126,7 +167,7 @@ def write(path, row):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["make", "run", "compare"])
+    parser.add_argument("what", choices=["make", "run", "exact", "compare"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--photographs", type=Path)
     parser.add_argument("--weights", type=Path)
@@ -135,7 +176,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    {"make": make, "run": run, "compare": compare}[options.what](options)
+    {"make": make, "run": run, "exact": exact, "compare": compare}[options.what](options)
 
 
 if __name__ == "__main__":
