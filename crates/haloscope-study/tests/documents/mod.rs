@@ -3,7 +3,8 @@
 //! A comment before a table says how to check it:
 //!
 //! - `<!-- raw: FILE -->`: rows are cases of the file, columns its programs, and a cell holds the program's best time,
-//!   in brackets its ratio to haloscope (with `, against PEER`, the peer's ratio to it), memory and PSNR.
+//!   in brackets its ratio to haloscope (with `, against PEER`, the peer's ratio to it), memory and PSNR. A dash is right where the file has
+//!   no such result.
 //! - `<!-- scaling: FILE -->`: rows are problems of a study with their sizes (`deblur, 512²`, `deblur, 2048 × 1366`), columns a mode and a
 //!   backend (`strong, mpi`, and `strong, mpi, sharded` for images in shards), cells efficiencies of two ranks in percent.
 //! - `<!-- ratios -->`: a cell links to a file and holds the range, over the cases whose names begin with one of the
@@ -19,7 +20,9 @@
 //! - `<!-- said: FILE, FILE -->`: every figure of the cells is a value of the files, or one that they say in words.
 //!
 //! A figure is right if the raw value rounds to it. What rounds can be written: `rewrite` puts the raw values in the places of all figures,
-//! with as many decimals as are there.
+//! with as many decimals as are there. `links` checks figures in the text of links.
+
+pub(crate) mod links;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -75,7 +78,9 @@ impl Figure {
     /// The number that should be there, with as many decimals as are there.
     fn corrected(&self) -> Option<String> {
         let decimals = self.written.split_once('.').map_or(0, |(_, decimals)| decimals.len());
-        self.value.filter(|_| !self.is_right()).map(|value| format!("{value:.decimals$}"))
+        // A dash does not say how what it hides is written.
+        let value = self.value.filter(|_| !self.is_right() && self.written != "–");
+        value.map(|value| format!("{value:.decimals$}"))
     }
 }
 
@@ -214,7 +219,11 @@ fn times(table: &Table, best: &Best, against: Option<&str>) -> Vec<Figure> {
             for part in cell.split([',', '(', ')']).map(str::trim).filter(|part| !part.is_empty()) {
                 let (number, unit) = number_of(part);
                 let written = if number.is_empty() { part } else { number };
-                let value = result.and_then(|result| of_unit(unit, result, &best[case], against));
+                let value = result.and_then(|result| match written {
+                    // The dash hides a result.
+                    "–" => Some(seconds(result)),
+                    _ => of_unit(unit, result, &best[case], against),
+                });
                 figures.push(Figure::new((index, column), cell, written, value));
             }
         }
