@@ -54,6 +54,12 @@ fn main() -> Result<()> {
             let operator = Tomography3d::new(&[1, 128, 128, 128], scan)?;
             measure("cone 128³, 100 views", &operator, threads, repeats)?;
         }
+        if wanted("large-cone") {
+            let scan = ConeBeam::new(evenly_spaced(24, TAU), [256, 256], 512.0, 256.0);
+            let scan = ConeBeam { spacing: [1.5; 2], ..scan };
+            let operator = Tomography3d::new(&[1, 256, 256, 256], scan)?;
+            measure("cone 256³, 24 views", &operator, threads, repeats)?;
+        }
         Ok(())
     })
 }

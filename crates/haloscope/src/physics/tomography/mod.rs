@@ -17,6 +17,7 @@ mod slabs;
 mod space;
 mod spatial;
 mod strip;
+mod turn;
 mod upright;
 
 pub use back_projection::BackProjection;

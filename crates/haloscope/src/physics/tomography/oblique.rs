@@ -9,7 +9,8 @@ use haloscope_nn::Stop;
 use rayon::prelude::*;
 
 use super::geometry::Rays;
-use super::space::{Space, add_from_planes, layout};
+use super::space::{Space, layout};
+use super::turn::add_from_planes;
 
 /// A ray in units of voxels. On plane `j` of its axis it is at line `line + j·line_slope` and, in
 /// that, at `element + j·element_slope`.

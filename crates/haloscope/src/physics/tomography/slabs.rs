@@ -12,7 +12,7 @@ use std::ops::Range;
 use haloscope_scratch::{Visited, done, fetch, in_memory, in_pieces, piece_bytes};
 use rayon::prelude::*;
 
-use super::space::{add_from_planes, planes, planes_of};
+use super::turn::{add_from_planes, planes, planes_of};
 
 /// How the planes of an axis are cut.
 #[derive(Clone, Debug)]

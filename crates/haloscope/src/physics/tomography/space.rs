@@ -1,13 +1,6 @@
 //! A scan of a volume in units of voxels, and the layouts of volumes that projectors step through.
 
-use std::ops::Range;
-
-use rayon::prelude::*;
-
 use super::geometry::{Rays, View3d};
-
-/// Planes that are laid out together, so that what is read along rows is used.
-const TOGETHER: usize = 8;
 
 /// The largest distance, in pixels, at which positions are still exact to a small part of one.
 pub(super) const FARTHEST: f64 = 1e9;
@@ -82,69 +75,5 @@ pub(super) fn layout([depth, height, width]: [usize; 3], axis: usize) -> [(usize
         0 => [z, y, x],
         1 => [y, x, z],
         _ => [x, y, z],
-    }
-}
-
-/// The volume as planes of an axis: rows of z for planes of y and x.
-pub(super) fn planes(volume: &[f32], size: [usize; 3], axis: usize) -> Vec<f32> {
-    planes_of(volume, size, axis, 0..layout(size, axis)[0].0)
-}
-
-/// Some of the planes.
-pub(super) fn planes_of(
-    volume: &[f32],
-    size: [usize; 3],
-    axis: usize,
-    numbers: Range<usize>,
-) -> Vec<f32> {
-    let [_, lines, elements] = layout(size, axis);
-    let area = lines.0 * elements.0;
-    let mut planes = vec![0.0; numbers.len() * area];
-    planes.par_chunks_mut(TOGETHER * area).enumerate().for_each(|(task, planes)| {
-        let first = numbers.start + task * TOGETHER;
-        walk(size, axis, first, planes.len() / area, |from, to| {
-            planes[to] = volume[from];
-        });
-    });
-    planes
-}
-
-/// Adds planes of an axis to the volume.
-pub(super) fn add_from_planes(planes: &[f32], size: [usize; 3], axis: usize, volume: &mut [f32]) {
-    let [plane, line, element] = layout(size, axis);
-    let area = line.0 * element.0;
-    // Where a row of the volume begins in the planes, and how far apart its elements are there.
-    let [_, height, width] = size;
-    volume.par_chunks_mut(width).enumerate().for_each(|(row, volume)| {
-        let (z, y) = (row / height, row % height);
-        let (begin, step) = match axis {
-            0 => (z * area + y * element.0, 1),
-            1 => (y * area + z, element.0),
-            _ => (y * element.0 + z, area),
-        };
-        debug_assert_eq!(plane.0 * area, planes.len());
-        for (volume, &value) in volume.iter_mut().zip(planes[begin..].iter().step_by(step)) {
-            *volume += value;
-        }
-    });
-}
-
-/// Calls with the places of elements in the volume and in some planes, in an order that suits caches.
-fn walk(
-    size: [usize; 3],
-    axis: usize,
-    first: usize,
-    count: usize,
-    mut copy: impl FnMut(usize, usize),
-) {
-    let [plane, line, element] = layout(size, axis);
-    let area = line.0 * element.0;
-    for e in 0..element.0 {
-        for l in 0..line.0 {
-            for p in 0..count {
-                let from = (first + p) * plane.1 + l * line.1 + e * element.1;
-                copy(from, p * area + l * element.0 + e);
-            }
-        }
     }
 }

@@ -13,9 +13,10 @@ use rayon::prelude::*;
 use super::geometry::Rays;
 use super::resample::{MARGIN, Points, SLACK, add_scaled, blend, floor, interpolate, spread};
 use super::slabs::Slabs;
-use super::space::{Place, Space, add_from_planes, planes};
+use super::space::{Place, Space};
+use super::turn::{add_from_planes, planes};
 
-/// Views that one task measures together, sharing the planes that it has in cache.
+/// Views that one task measures together at the most, sharing the planes that it has in cache.
 const READ_VIEWS: usize = 4;
 
 /// Views that are spread together, which bounds the memory for their measurements.
@@ -150,18 +151,21 @@ fn columns(space: &Space, views: std::ops::Range<usize>, axis: usize) -> Vec<(us
 pub(super) fn forward(space: &Space, volume: &[f32], measurement: &mut [f32]) {
     let [rows, width] = space.detector;
     let stop = Stop::current();
+    // Few views leave no thread without a task.
+    let together = space.views.len().div_ceil(rayon::current_num_threads()).clamp(1, READ_VIEWS);
     for axis in [1, 2] {
-        let tasks = measurement.par_chunks_mut(READ_VIEWS * rows * width).enumerate();
+        let tasks = measurement.par_chunks_mut(together * rows * width).enumerate();
         if let Some(slabs) = Slabs::of(space.size, axis) {
             // The sums of all views stay until the last slab.
-            let mut readings: Vec<Reading> =
-                tasks.map(|(task, part)| Reading::new(space, axis, task, part.len())).collect();
+            let mut readings: Vec<Reading> = tasks
+                .map(|(task, part)| Reading::new(space, axis, task * together, part.len()))
+                .collect();
             slabs.read(volume, |first, planes| {
                 if !stop.is_requested() {
                     readings.par_iter_mut().for_each(|reading| reading.add(space, first, planes));
                 }
             });
-            let tasks = measurement.par_chunks_mut(READ_VIEWS * rows * width);
+            let tasks = measurement.par_chunks_mut(together * rows * width);
             tasks.zip(&readings).for_each(|(part, reading)| reading.finish(space, part));
             continue;
         }
@@ -170,7 +174,7 @@ pub(super) fn forward(space: &Space, volume: &[f32], measurement: &mut [f32]) {
             if stop.is_requested() {
                 return;
             }
-            let mut reading = Reading::new(space, axis, task, measurement.len());
+            let mut reading = Reading::new(space, axis, task * together, measurement.len());
             reading.add(space, 0, &volume);
             reading.finish(space, measurement);
         });
@@ -187,10 +191,9 @@ struct Reading {
 }
 
 impl Reading {
-    /// Of the views of a task that measures so many values.
-    fn new(space: &Space, axis: usize, task: usize, values: usize) -> Self {
+    /// Of the views from number `first` on that measure so many values.
+    fn new(space: &Space, axis: usize, first: usize, values: usize) -> Self {
         let [rows, width] = space.detector;
-        let first = task * READ_VIEWS;
         let columns = columns(space, first..first + values / (rows * width), axis);
         let sums = in_memory(|| vec![0.0; columns.len() * (rows + SLACK)]);
         Self { axis, first, columns, sums }
