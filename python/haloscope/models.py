@@ -148,8 +148,7 @@ def denoiser_for(denoiser: Any, img_size: Sequence[int]) -> Denoiser:
     """A denoiser, or the one of this name or file; ``"builtin"`` is the built-in network for images of this size, (channel, spatial...)."""
     if isinstance(denoiser, str) and denoiser == "builtin":
         channels, *sides = img_size
-        gray = "builtin:volume" if channels == 1 and len(sides) == 3 else "builtin:gray"
-        denoiser = "builtin:color" if channels == 3 else gray
+        denoiser = _haloscope.builtin_for(channels, len(sides))
     return as_denoiser(denoiser)
 
 

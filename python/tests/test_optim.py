@@ -303,3 +303,10 @@ def test_the_noise_level_is_a_number_a_list_or_a_map() -> None:
     assert net.memory((1, 3, 32, 40)) > 0
     with pytest.raises(haloscope.ArgumentError):
         net(both, [0.1, 0.1, 0.1])
+
+
+def test_the_built_in_network_is_that_of_the_image() -> None:
+    for name, size in [("color", (3, 16, 24)), ("gray", (1, 16, 24)), ("volume", (1, 8, 16, 16))]:
+        image = np.linspace(0, 1, int(np.prod(size)), dtype=np.float32).reshape(1, *size)
+        known = haloscope.models.Network(f"builtin:{name}")(image, 0.1)
+        np.testing.assert_array_equal(haloscope.models.denoiser_for("builtin", size)(image, 0.1), known)

@@ -80,7 +80,8 @@ pub(crate) struct Arguments {
 
     /// Memory limit for weights and values, e.g. 450MB; by default what is free. Where the whole image does not fit, the
     /// network runs in waves of rows, with the same result; NPY, TIFF, FITS and NIfTI images are then read and written by
-    /// bands. A limit below that takes slower convolutions, which may change the last digits
+    /// bands. If even waves do not fit, slower convolutions are used,
+    /// which may change the last digits
     #[arg(long, value_name = "BYTES", value_parser = parse_budget)]
     memory_budget: Option<usize>,
 

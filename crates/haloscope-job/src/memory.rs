@@ -7,7 +7,7 @@ use haloscope::denoise::{NetworkDenoiser, Wavelets};
 use haloscope::distribute::{RankTraffic, ShardedStack};
 use haloscope::forecast::{self, Denoising, Forecast};
 use haloscope::physics::fourier::Footprint;
-use haloscope::tiling::{ShardPlan, Tiling};
+use haloscope::tiling::{Choice, ShardPlan, Tiling};
 use haloscope::{Error, Result};
 use serde_json::{Value, json};
 
@@ -204,10 +204,12 @@ impl Expected {
         let choice = self.forecast.choice.as_ref();
         let has_tiles =
             choice.is_some_and(|choice| choice.is_exact() && choice.pass_bytes.is_some());
-        let remedy = if has_tiles {
-            "more machines, or tiles: strategy = \"overlap\" in [prior]"
-        } else {
-            "or more machines"
+        let remedy = match choice {
+            _ if has_tiles => "more machines, or tiles: strategy = \"overlap\" in [prior]",
+            Some(choice) if choice.pass_bytes.is_some() => {
+                "more machines, or smaller tiles: `patch` in [prior]"
+            }
+            _ => "or more machines",
         };
         check(self.bytes(here, processes), remedy)?;
         let together = here.div_ceil(processes.max(1));
@@ -225,7 +227,9 @@ impl Expected {
     ) -> Result<Self> {
         let of_network = |share: &forecast::Share| share.memory.weights + share.memory.activations;
         let of_network = self.forecast.ranks.iter().map(of_network).max().unwrap_or(0) as u64;
-        let share = Share { all: self.rank_bytes, network: of_network.min(self.rank_bytes) };
+        let is_exact = self.forecast.choice.as_ref().is_some_and(Choice::is_exact);
+        let network_bytes = of_network.min(self.rank_bytes);
+        let share = Share { all: self.rank_bytes, network: network_bytes, is_exact };
         let ranks = (here, here.div_ceil(processes.max(1)));
         self.scratch = ScratchPlan::of(job, layout, network, &share, ranks)?;
         Ok(self)

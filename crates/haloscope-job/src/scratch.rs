@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use haloscope::denoise::{Axes, NetworkDenoiser};
+use haloscope::solve::Analysis;
 use haloscope::{Error, Result};
 use haloscope_scratch::{Folder, Options, Scratch};
 use serde::Serialize;
@@ -68,6 +69,12 @@ pub struct ScratchPlan {
     plan: MemoryPlan,
     #[serde(skip)]
     is_direct: bool,
+    /// Whether the network has no tiles, so that a budget helps.
+    #[serde(skip)]
+    is_exact: bool,
+    /// Whether the operators are groups of the views of a scan.
+    #[serde(skip)]
+    has_groups: bool,
 }
 
 /// What a process has in memory beside its files, in bytes.
@@ -101,8 +108,8 @@ impl Needs {
             }
             least = needed;
         }
-        // As it is printed, in two or three digits.
-        least + least / 50
+        // It is printed in two or three digits, and must not become too small by that.
+        least + least / 20
     }
 }
 
@@ -112,6 +119,8 @@ pub(crate) struct Share {
     pub all: u64,
     /// Those of them that are weights and what a network computes with.
     pub network: u64,
+    /// Whether its network is exact.
+    pub is_exact: bool,
 }
 
 impl ScratchPlan {
@@ -155,6 +164,8 @@ impl ScratchPlan {
             needs,
             plan: job.memory.clone(),
             is_direct: job.solver.method.is_direct(),
+            is_exact: share.is_exact,
+            has_groups: layout.recipes[0].scan().is_some(),
         }))
     }
 
@@ -165,9 +176,17 @@ impl ScratchPlan {
             let Needs { network, largest, together, .. } = self.needs;
             let half = self.memory_bytes / 2;
             let remedy = if network * together > half {
-                "most of it for its network, which smaller tiles (`patch`) or a `memory_budget` in [prior] can change"
+                if self.is_exact {
+                    "most of it for its network; a `memory_budget` or smaller tiles (`patch`) in [prior] can change that"
+                } else {
+                    "most of it for its network; smaller tiles (`patch`) in [prior] can change that"
+                }
             } else if 2 * largest * together > half {
-                "most of it for the measurement of an operator, which more `groups` make smaller"
+                if self.has_groups {
+                    "most of it for the measurement of an operator, which more `groups` make smaller"
+                } else {
+                    "most of it for the measurement of an operator"
+                }
             } else {
                 "for the program and pieces of its arrays"
             };
@@ -256,27 +275,24 @@ pub(crate) fn and_saved(bytes: u64) -> String {
     }
 }
 
-/// The bytes of the results and of the checkpoints that are kept while another is written, as far as they are on the disk of a folder. What
-/// earlier runs left there is replaced. A checkpoint of a run that is cut short is not counted.
+/// The bytes of the results and of the checkpoints that are kept while another is written, as far as they are on the disk of a folder.
+/// Checkpoints of earlier runs are replaced; results of earlier runs stay until the new ones are complete. A checkpoint of a run that is
+/// cut short is not counted.
 fn saved_bytes(job: &Job, layout: &Layout, folder: &Path) -> u64 {
     let Some(disk) = disk_of(folder) else { return 0 };
     let is_there = |path: &Path| disk_of(path) == Some(disk);
     let image = 4 * layout.image.iter().product::<usize>() as u64;
-    let length = |path: &Path| path.metadata().map_or(0, |file| file.len());
-    let results: u64 = job
-        .output
-        .images()
-        .filter(|path| is_there(path))
-        .map(|path| image.saturating_sub(length(path)))
-        .sum();
+    let results = job.output.images().filter(|path| is_there(path)).count() as u64 * image;
     let Some((folder, count)) = job.checkpoint.kept().filter(|(folder, _)| is_there(folder)) else {
         return results;
     };
-    let state = job.solver.method.holds.other.count(&layout.image) * image as f64;
-    let known: u64 = folder
-        .read_dir()
-        .map_or(0, |entries| entries.filter_map(|entry| Some(length(&entry.ok()?.path()))).sum());
-    results + (count * state as u64).saturating_sub(known)
+    // Between its parts a method holds what it remembers, and nothing else.
+    let map = match &job.prior.kind {
+        PriorKind::Wavelets { denoiser, .. } => Analysis::Wavelets(*denoiser),
+        _ => Analysis::Differences,
+    };
+    let state = job.solver.method.holds.data.count_with(&map, &layout.image) * image as f64;
+    results + (count * state as u64).saturating_sub(job.checkpoint.left_bytes())
 }
 
 /// The disk on which a file is or will be: that of the nearest folder that is there.

@@ -1,8 +1,8 @@
 //! What a job will take of time, by a short trial of its parts on this machine.
 //!
-//! The trial is of a few views, of a large image those of some rows or planes in its middle, of an operator on a small image, and of the
-//! network on a small tile, all with the cores that the ranks would share; the rest is proportion. So it says "about": inner iterations count at their most, and
-//! reading, writing and messages do not count.
+//! It times a few views, an operator on a small image, and the network on a small tile, all with the cores that the ranks would share. Of
+//! a large image it takes some rows or planes in the middle. The rest is proportion. So it says "about": inner iterations count at their
+//! most, and reading, writing and messages do not count.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use haloscope::denoise::{Denoiser, NetworkDenoiser, TotalVariation, Wavelets};
 use haloscope::forecast::Forecast;
 use haloscope::physics::Physics;
 use haloscope::tiling::ShardPlan;
-use haloscope::{Array, Result};
+use haloscope::{Array, Error, Result};
 
 use crate::Job;
 use crate::layout::Layout;
@@ -71,7 +71,7 @@ fn estimate(
     let uneven = if job.is_sharded() { load } else { (most * ranks / operators).max(1.0) };
     // How often all ranks together compute what is done to each pixel.
     let copies = if job.is_sharded() { load } else { ranks };
-    let data = applications(layout, &part)? * uneven;
+    let data = applications(layout, &part, most_pixels)? * uneven;
     let image: usize = layout.image.iter().product();
     let prior = match (&job.prior.kind, network) {
         (PriorKind::Network(_), Some(denoiser)) => {
@@ -118,23 +118,25 @@ fn estimate(
         let (projector, views) = scan.trial(part.views())?;
         let plan = projector.back_projection(*window)?.of_part(&part.ranges);
         let length = plan.view_len();
+        let views = views.min(most_pixels / length.max(1)).max(1);
         let mut values = vec![0.0; views * length];
         let mut lines = vec![0.0; plan.lines() * plan.line_len()];
-        let of_channel = timed(|| {
-            plan.filter(&mut values, |view| view)?;
-            let filtered: Vec<(usize, &[f32])> = values.chunks(length).enumerate().collect();
+        // All of a view is filtered, whatever it is smeared over.
+        let filter = timed(|| plan.filter(&mut values, |view| view))?;
+        let filtered: Vec<(usize, &[f32])> = values.chunks(length).enumerate().collect();
+        let smear = timed(|| {
             plan.smear(&filtered, 0, &mut lines);
             Ok(())
         })?;
         let channels = layout.image[..2].iter().product::<usize>();
-        let per_view = of_channel * channels as f64 / part.share / views as f64;
+        let per_view = (filter + smear / part.share) * channels as f64 / views as f64;
         seconds += per_view * scan.views() as f64;
     }
     Ok(seconds)
 }
 
 /// Seconds to apply all operators forward and back once, on all cores.
-fn applications(layout: &Layout, part: &Part) -> Result<f64> {
+fn applications(layout: &Layout, part: &Part, most_pixels: usize) -> Result<f64> {
     let mut seconds = 0.0;
     let mut known: Option<(&Recipe, f64)> = None;
     for recipe in &*layout.recipes {
@@ -147,7 +149,7 @@ fn applications(layout: &Layout, part: &Part) -> Result<f64> {
                     let time = part.round_trip(layout, &*projector.into_physics())?;
                     time / views as f64 * scan.views() as f64 / scan.groups() as f64
                 }
-                None => small_round_trip(layout, recipe)?,
+                None => small_round_trip(layout, recipe, most_pixels)?,
             },
         };
         known = Some((recipe, each));
@@ -157,13 +159,20 @@ fn applications(layout: &Layout, part: &Part) -> Result<f64> {
 }
 
 /// Seconds of an operator that has the size of its image, from a smaller one.
-fn small_round_trip(layout: &Layout, recipe: &Recipe) -> Result<f64> {
+fn small_round_trip(layout: &Layout, recipe: &Recipe, most_pixels: usize) -> Result<f64> {
     let sides = recipe.image().len() - 1;
     let small = recipe.smaller(TRIAL[usize::from(sides > 2)]);
     let small = small.as_ref().unwrap_or(recipe);
-    let count = |shape: &[usize]| shape.iter().product::<usize>() as f64;
+    let count = |shape: &[usize]| shape.iter().product::<usize>();
+    if count(small.image()) > most_pixels {
+        let reason = format!(
+            "`{}` can be timed on an image of its own size only, which is large",
+            recipe.name()
+        );
+        return Err(Error::argument("time", reason));
+    }
     let time = round_trip(layout, &*small.draft()?)?;
-    Ok(time * count(recipe.image()) / count(small.image()))
+    Ok(time * count(recipe.image()) as f64 / count(small.image()) as f64)
 }
 
 fn round_trip(layout: &Layout, operator: &dyn Physics) -> Result<f64> {

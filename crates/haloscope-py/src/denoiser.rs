@@ -9,7 +9,7 @@ use haloscope::tiling::{Batch, Extent, Overlap, Patch, Strategy, Tiling};
 use haloscope::{Error, Result};
 use haloscope_job::{ModelOptions, OpenedModel};
 use haloscope_nn::engine::{Accuracy, EngineOptions};
-use haloscope_nn::models::{Model, ModelName};
+use haloscope_nn::models::{Builtin, Model, ModelName};
 use haloscope_nn::{NetworkCost, Shape, StateDict, Tensor};
 use haloscope_onnx::FileOptions;
 use numpy::PyArrayDyn;
@@ -21,6 +21,12 @@ use crate::context::PyContext;
 use crate::error::{Raised, raise};
 use crate::function::Function;
 use crate::run::compute;
+
+/// The name of the built-in network for images of so many channels and spatial sides.
+#[pyfunction]
+pub(crate) fn builtin_for(channels: usize, sides: usize) -> String {
+    ModelName::Builtin(Builtin::for_image(channels, sides)).to_string()
+}
 
 /// A denoiser of the library.
 #[pyclass(frozen, name = "Denoiser", module = "haloscope._haloscope")]

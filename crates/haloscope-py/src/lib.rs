@@ -75,7 +75,7 @@ mod _haloscope {
     #[pymodule_export]
     use crate::context::{PyContext, is_launched, launch};
     #[pymodule_export]
-    use crate::denoiser::PyDenoiser;
+    use crate::denoiser::{PyDenoiser, builtin_for};
     #[pymodule_export]
     use crate::fidelity::{PyFidelity, fidelity_gradient, fidelity_prox, fidelity_value};
     #[pymodule_export]

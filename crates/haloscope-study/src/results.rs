@@ -63,7 +63,7 @@ impl Results {
         if read_csv(&folder.join(ROWS))?.0.iter().any(|row| !row.predicted) {
             return Err(Error::file(
                 folder,
-                "there are measurements; predictions go to the folder that they come from, or to one without any",
+                "it has measurements; leave the folder of predictions out to add them to what they come from, or give another one",
             ));
         }
         self.provenance.write(folder)?;

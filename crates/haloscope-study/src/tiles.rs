@@ -52,7 +52,8 @@ pub(crate) fn is_exact(model: &ModelName, channels: usize, sides: &[usize]) -> R
     Ok(Tiling::default().choose(&image, &network)?.is_exact())
 }
 
-/// The patch and the overlap that a job in tiles has if it gives none, as one number for all sides that the network sees: the longest.
+/// The patch and the overlap of tiles if a study gives none, as one number for all sides that the network sees: the longest of a job that
+/// asks for tiles. A job that does not ask may have slabs of a large volume instead, for which one number is not enough.
 pub(crate) fn standard(model: &ModelName, sides: &[usize]) -> Result<(usize, usize)> {
     let seen = seen_sides(model, sides.len())?;
     let (patches, overlaps) = standard_lengths(sides, seen);

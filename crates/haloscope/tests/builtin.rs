@@ -3,7 +3,7 @@
 #![cfg(feature = "builtin")]
 
 use haloscope::denoise::{Denoiser, MOST_PASS_BYTES, NetworkDenoiser, NoiseLevel};
-use haloscope::distribute::distribute_with;
+use haloscope::distribute::{distribute, distribute_with};
 use haloscope::metrics::psnr;
 use haloscope::noise::{Noise, NoiseSource};
 use haloscope::phantom::landscape;
@@ -117,6 +117,10 @@ fn large_volumes_are_in_slabs_that_compute_less_than_blocks() {
     assert!(planes >= 48 && planes.is_multiple_of(8), "{planes}");
     let held = network.pass_bytes(&[1, 1, planes + 16, 512, 512]).expect("any size");
     assert!(held <= MOST_PASS_BYTES, "{held}");
+    // A run takes them, too, and not only a forecast.
+    let shared = distribute(builtin(Builtin::Volume), &Context::solo()).expect("distributed");
+    let tiles = shared.tiles(&[1, 1, 512, 512, 512]).expect("tiles");
+    assert_eq!(tiles.count(), 512_usize.div_ceil(planes));
     // Planes too large for slabs that are thicker than what is seen beside them.
     let blocks = choose([4096, 4096]).tiling;
     assert_eq!((blocks.axes, blocks.patch), (None, Patch::Standard));
@@ -143,6 +147,7 @@ fn slabs_of_a_volume_have_no_seams() {
         let found = tiles.expect("tiles").denoise(&volume, &0.1.into()).expect("denoised");
         found.iter().zip(&whole).map(|(a, b)| (a - b).abs()).fold(0.0_f32, f32::max)
     };
-    assert!(worst(seen) < 2e-5, "{}", worst(seen));
-    assert!(worst(seen / 4) > 1e-4, "what is not seen shows: {}", worst(seen / 4));
+    // Slabs and the whole may have other methods for some layers, and so other last digits.
+    let (all, some) = (worst(seen), worst(seen / 4));
+    assert!(all < 1e-4 && 5.0 * all < some, "{all}, and {some} where not all is seen");
 }

@@ -291,6 +291,16 @@ impl CheckpointPlan {
         self.is_periodic().then(|| (self.folder.as_path(), self.keep as u64 + 1))
     }
 
+    /// The bytes of those that earlier runs left, which this one replaces.
+    pub(crate) fn left_bytes(&self) -> u64 {
+        let files = self.folder.read_dir().into_iter().flatten().flatten();
+        let is_own = |name: &std::ffi::OsStr| {
+            name.to_str().is_some_and(|name| name.starts_with("iteration-"))
+        };
+        let own = files.filter(|file| is_own(&file.file_name()));
+        own.filter_map(|file| Some(file.metadata().ok()?.len())).sum()
+    }
+
     /// Whether they are written every so often, and not only when a run is cut short.
     pub(crate) fn is_periodic(&self) -> bool {
         self.every != Every::default()

@@ -64,7 +64,6 @@ impl MemoryPlan {
         Ok(Some((Options::new(folder, limit.unwrap_or(u64::MAX)), found)))
     }
 
-    /// Refuses files for which the folder has no room.
     /// Refuses files, and what is saved beside them, for which there is no room.
     pub(crate) fn check_room(&self, folder: &Path, needed: (u64, u64), free: u64) -> Result<()> {
         let (files, saved) = needed;

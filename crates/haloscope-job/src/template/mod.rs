@@ -242,7 +242,7 @@ impl Problem {
         let many = |one: &str, more: &str| if count == 1 { one.to_owned() } else { more.into() };
         self.template()
             .replace("{operators}", &frames(count))
-            .replace("{prior}", &prior(choices.model.as_deref(), &self.tuning()))
+            .replace("{prior}", &prior(choices.model.as_deref(), &self.tuning(), self.network()))
             .replace("{name}", &choices.name)
             .replace("{sides}", &format!("{sides:?}"))
             .replace("{rows}", &rows.to_string())
@@ -311,7 +311,7 @@ impl Draft {
     /// The text of a job file of this name whose result has another, with a network, or total variation if there is none.
     pub(crate) fn job(&self, name: &str, result: &str, model: Option<&str>) -> String {
         include_str!("templates/from.toml")
-            .replace("{prior}", &prior(model, &self.tuning))
+            .replace("{prior}", &prior(model, &self.tuning, self.network))
             .replace("{measurements}", self.measurements.trim_end())
             .replace("{operators}", self.operators.trim_end())
             .replace("{title}", &self.title)
@@ -374,8 +374,8 @@ fn iterations(given: Option<usize>, model: Option<&str>) -> String {
     given.unwrap_or(if model.is_some() { network } else { variation }).to_string()
 }
 
-/// `[prior]` and `[solver]`.
-fn prior(model: Option<&str>, tuning: &Tuning) -> String {
+/// `[prior]` and `[solver]`, for an image that this built-in network is for.
+fn prior(model: Option<&str>, tuning: &Tuning, network: Builtin) -> String {
     let template = match model {
         Some(_) => include_str!("templates/network.toml"),
         None => include_str!("templates/total-variation.toml"),
@@ -393,6 +393,7 @@ fn prior(model: Option<&str>, tuning: &Tuning) -> String {
         .trim_end()
         .replace("{range}", range)
         .replace("{model}", &model)
+        .replace("{network}", &ModelName::Builtin(network).to_string())
         .replace("{first}", &short(tuning.levels.0))
         .replace("{last}", &short(tuning.levels.1))
         .replace("{noise}", &noise)

@@ -299,7 +299,8 @@ impl DistributedDenoiser {
             return Ok(made);
         }
         let (tiles, batch): (Arc<dyn Tiles>, usize) = match &self.options.cutting {
-            Cutting::Tiling(tiling) => {
+            Cutting::Tiling(given) => {
+                let tiling = choice.as_ref().map_or(given, |choice| &choice.tiling);
                 let plan = tiling.plan_for(image, &*self.denoiser, self.ctx.size())?;
                 for note in plan.notes() {
                     self.ctx.log_once(log::Level::Warn, note);

@@ -15,7 +15,7 @@ use crate::error::Result;
 /// ranks share it.
 pub const MOST_WAVE_BYTES: u64 = 12_000_000_000;
 
-/// Slabs are multiples of so many planes, which convolutions take together at the most.
+/// Slabs are multiples of this many planes: the most that a convolution takes together.
 const SLAB: usize = 8;
 
 /// What a [`Tiling`] comes to for one image and denoiser.
@@ -71,8 +71,10 @@ impl Tiling {
             (strategy, self.given(), network.and_then(NetworkDenoiser::fixed_sides))
         {
             tiling = tiling.in_windows(image, fixed);
-        } else if let (Strategy::Standard, Strategy::Overlap, None, Some(_), Some(network)) =
+        } else if let (Strategy::Standard, Strategy::Overlap, None, Some(held), Some(network)) =
             (self.strategy, strategy, self.given(), pass_bytes, network)
+            && held > MOST_PASS_BYTES
+            && network.grains(image).is_ok()
             && let Some([planes, seen]) = slabs(image, network)
         {
             let axes = Some(vec![0]);
@@ -163,7 +165,7 @@ impl Tiling {
 }
 
 /// How many planes of a volume a tile contributes and sees on either side, if the network sees few of them. Such tiles are as thick as they
-/// may be to run at once, or else as waves may be large, and compute no plane more than twice.
+/// may be to run at once on a rank, and compute no plane more than twice.
 fn slabs(image: &[usize], network: &NetworkDenoiser) -> Option<[usize; 2]> {
     let footprint = Footprint::of(network.model().network()).ok()?;
     let (&[radius, _, _], &[grain, _, _]) = (&footprint.radius[..], &footprint.alignment[..])
@@ -179,11 +181,9 @@ fn slabs(image: &[usize], network: &NetworkDenoiser) -> Option<[usize; 2]> {
     let mut some = image.to_vec();
     some[2] = 4 * block;
     let of_plane = network.pass_bytes(&some).ok()? / some[2] as u64;
-    [MOST_PASS_BYTES, MOST_WAVE_BYTES].into_iter().find_map(|most| {
-        let planes = (most / of_plane.max(1)) as usize;
-        let patch = planes.saturating_sub(2 * seen) / block * block;
-        (patch >= 2 * seen).then_some([patch, seen])
-    })
+    let planes = (MOST_PASS_BYTES / of_plane.max(1)) as usize;
+    let patch = planes.saturating_sub(2 * seen) / block * block;
+    (patch >= 2 * seen).then_some([patch, seen])
 }
 
 fn gigabytes(bytes: u64) -> String {

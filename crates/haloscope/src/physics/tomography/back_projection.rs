@@ -210,7 +210,8 @@ impl BackProjection {
                     return;
                 }
                 self.places(*view, stack.y, places);
-                let between_columns = places.iter().all(|place| place.column + 1 < columns);
+                let between_columns =
+                    places.iter().all(|place| place.column.saturating_add(1) < columns);
                 let [least, most] = range(places.iter().map(|place| place.rise));
                 for (z, to) in &mut stack.lines {
                     let pixels = places.iter().zip(to.iter_mut());
