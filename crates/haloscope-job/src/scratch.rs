@@ -283,7 +283,7 @@ fn saved_bytes(job: &Job, layout: &Layout, folder: &Path) -> u64 {
     let is_there = |path: &Path| disk_of(path) == Some(disk);
     let image = 4 * layout.image.iter().product::<usize>() as u64;
     let results = job.output.images().filter(|path| is_there(path)).count() as u64 * image;
-    let Some((folder, count)) = job.checkpoint.kept().filter(|(folder, _)| is_there(folder)) else {
+    let Some((_, count)) = job.checkpoint.kept().filter(|(folder, _)| is_there(folder)) else {
         return results;
     };
     // Between its parts a method holds what it remembers, and nothing else.
