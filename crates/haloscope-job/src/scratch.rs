@@ -69,12 +69,9 @@ pub struct ScratchPlan {
     plan: MemoryPlan,
     #[serde(skip)]
     is_direct: bool,
-    /// Whether the network has no tiles, so that a budget helps.
+    /// What can be done about the memory of the network, and about that of a measurement.
     #[serde(skip)]
-    is_exact: bool,
-    /// Whether the operators are groups of the views of a scan.
-    #[serde(skip)]
-    has_groups: bool,
+    remedies: [&'static str; 2],
 }
 
 /// What a process has in memory beside its files, in bytes.
@@ -164,8 +161,19 @@ impl ScratchPlan {
             needs,
             plan: job.memory.clone(),
             is_direct: job.solver.method.is_direct(),
-            is_exact: share.is_exact,
-            has_groups: layout.recipes[0].scan().is_some(),
+            remedies: [
+                if share.is_exact {
+                    "most of it for its network; a `memory_budget` or smaller tiles (`patch`) in [prior] can change that"
+                } else {
+                    "most of it for its network; smaller tiles (`patch`) in [prior] can change that"
+                },
+                match layout.recipes[0].scan() {
+                    Some(_) => {
+                        "most of it for the measurement of an operator, which more `groups` make smaller"
+                    }
+                    None => "most of it for the measurement of an operator",
+                },
+            ],
         }))
     }
 
@@ -176,17 +184,9 @@ impl ScratchPlan {
             let Needs { network, largest, together, .. } = self.needs;
             let half = self.memory_bytes / 2;
             let remedy = if network * together > half {
-                if self.is_exact {
-                    "most of it for its network; a `memory_budget` or smaller tiles (`patch`) in [prior] can change that"
-                } else {
-                    "most of it for its network; smaller tiles (`patch`) in [prior] can change that"
-                }
+                self.remedies[0]
             } else if 2 * largest * together > half {
-                if self.has_groups {
-                    "most of it for the measurement of an operator, which more `groups` make smaller"
-                } else {
-                    "most of it for the measurement of an operator"
-                }
+                self.remedies[1]
             } else {
                 "for the program and pieces of its arrays"
             };
