@@ -175,8 +175,9 @@ class Journey:
                 return False
             time.sleep(0.005)
         # A launcher starts its ranks a moment after itself.
+        end = time.time() + PATIENCE
         while backend == "mpi" and not children(process.pid):
-            if process.poll() is not None:
+            if process.poll() is not None or time.time() > end:
                 return False
             time.sleep(0.005)
         ranks = children(process.pid) or [process.pid]

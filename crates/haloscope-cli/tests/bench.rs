@@ -496,7 +496,7 @@ fn predictions_are_marked_and_their_error_is_stated() {
     let other = command(&["predict", &out, "--out", &out, "--cluster", &cluster]).output();
     let other = other.expect("it runs");
     assert_eq!(other.status.code(), Some(2));
-    assert!(text(&other.stderr).contains("there are measurements"), "{}", text(&other.stderr));
+    assert!(text(&other.stderr).contains("it has measurements"), "{}", text(&other.stderr));
 }
 
 #[test]

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use haloscope::denoise::{Axes, NetworkDenoiser};
-use haloscope::solve::Analysis;
+use haloscope::solve::{Analysis, DataUse};
 use haloscope::{Error, Result};
 use haloscope_scratch::{Folder, Options, Scratch};
 use serde::Serialize;
@@ -286,13 +286,19 @@ fn saved_bytes(job: &Job, layout: &Layout, folder: &Path) -> u64 {
     let Some((_, count)) = job.checkpoint.kept().filter(|(folder, _)| is_there(folder)) else {
         return results;
     };
-    // Between its parts a method holds what it remembers, and nothing else.
     let map = match &job.prior.kind {
         PriorKind::Wavelets { denoiser, .. } => Analysis::Wavelets(*denoiser),
         _ => Analysis::Differences,
     };
-    let state = job.solver.method.holds.data.count_with(&map, &layout.image) * image as f64;
-    results + (count * state as u64).saturating_sub(job.checkpoint.left_bytes())
+    let method = job.solver.method;
+    let mut state = (method.holds.state.count_with(&map, &layout.image) * image as f64) as u64;
+    if method.data_term == DataUse::Dual {
+        // A dual for each measurement.
+        let measured: usize = layout.recipes.iter().map(Recipe::measured_values).sum();
+        state += 4 * (layout.image[0] * measured) as u64;
+    }
+    // Old ones are removed when the new one is complete.
+    results + (count * state).saturating_sub(job.checkpoint.left_bytes()).max(state)
 }
 
 /// The disk on which a file is or will be: that of the nearest folder that is there.

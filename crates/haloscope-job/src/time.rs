@@ -4,6 +4,7 @@
 //! a large image it takes some rows or planes in the middle. The rest is proportion. So it says "about": inner iterations count at their
 //! most, and reading, writing and messages do not count.
 
+use std::num::NonZero;
 use std::ops::Range;
 use std::time::Instant;
 
@@ -22,10 +23,19 @@ use crate::sections::prior::PriorKind;
 /// Pixels along each side of what is tried, of images and of volumes.
 const TRIAL: [usize; 2] = [256, 48];
 
-/// Pixels times views of a projector that is tried: some milliseconds.
+/// Pixels times views of a projector that is tried, at least: some milliseconds.
 const RAYS: usize = 1 << 25;
 
-/// A scan of an image above this many pixels is tried on a part.
+/// The same at most: less than a second for each thread.
+const MOST_RAYS: usize = 1 << 27;
+
+/// Views of a trial for each thread, at least. What is done once for all views would count too much with fewer, or threads have nothing to do.
+const VIEWS_OF_THREAD: usize = 4;
+
+/// Views of a trial, at most.
+const MOST_VIEWS: usize = 64;
+
+/// No larger image is tried.
 const MOST_PIXELS: usize = 1 << 26;
 
 /// The arrays of a trial in memory, in images.
@@ -62,7 +72,7 @@ fn estimate(
     most_pixels: usize,
 ) -> Result<f64> {
     let shards = forecast.shards.as_ref().filter(|_| job.is_sharded());
-    let part = Part::of(layout, shards, most_pixels);
+    let part = Part::of(layout, shards, most_pixels.min(MOST_RAYS / least_views()));
     let ranks = forecast.ranks.len() as f64;
     let operators = layout.recipes.len() as f64;
     let most = forecast.ranks.iter().map(|share| share.operators).max().unwrap_or(1) as f64;
@@ -229,6 +239,12 @@ fn wavelet_rate(layout: &Layout, wavelets: &Wavelets) -> Result<f64> {
     Ok(time / (steps * image.len().max(1)) as f64)
 }
 
+/// The fewest views of a trial.
+fn least_views() -> usize {
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    (VIEWS_OF_THREAD * threads).min(MOST_VIEWS)
+}
+
 /// What of an image a scan is tried on.
 struct Part {
     /// Along the spatial axes.
@@ -262,7 +278,7 @@ impl Part {
 
     /// The number of views for a trial of some milliseconds.
     fn views(&self) -> usize {
-        (RAYS / self.pixels.max(1)).clamp(1, 64)
+        (RAYS / self.pixels.max(1)).clamp(least_views(), MOST_VIEWS)
     }
 
     /// Seconds of an operator on the whole image, from those on the part.

@@ -317,6 +317,11 @@ fn results_and_checkpoints_on_the_same_disk_are_planned() {
     let old = folder.path().join("kept/iteration-0000007.checkpoint");
     std::fs::write(old, vec![0; 1000]).expect("a file");
     assert_eq!(plan(true).saved_bytes, found.saved_bytes - 1000);
+    // They are removed when a new one is complete, however many they are.
+    let many = folder.path().join("kept/iteration-0000008.checkpoint");
+    std::fs::write(&many, vec![0; 3 * image as usize]).expect("a file");
+    assert_eq!(plan(true).saved_bytes, image + image);
+    std::fs::remove_file(many).expect("a file");
     // Other files stay, and a result of an earlier run until the new one is complete.
     std::fs::write(folder.path().join("kept/notes"), vec![0; 500]).expect("a file");
     std::fs::write(folder.path().join("found.npy"), vec![0; 500]).expect("a file");

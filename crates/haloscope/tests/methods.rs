@@ -5,6 +5,7 @@ use std::sync::Arc;
 use haloscope::denoise::denoiser_fn;
 use haloscope::distribute::distribute;
 use haloscope::fidelity::{Fidelities, L1, L2, Poisson};
+use haloscope::image::Image;
 use haloscope::physics::{Identity, Physics, Stack};
 use haloscope::solve::{
     Backtracking, ConjugateGradient, DataUse, HalfQuadratic, Ingredients, Key, KeyKind, KeyValue,
@@ -96,6 +97,17 @@ fn every_method_is_made_of_its_keys_and_runs() {
             let outcome = solve(&problem, &*built, start, &stopping, None).expect("it runs");
             let knows = outcome.records.iter().all(|record| record.data_term.is_some());
             assert_eq!(knows, algorithm.knows_data_term, "{method} for {name}");
+            let State { image, arrays, .. } = outcome.state;
+            let values = |image: &Image| image.shape().iter().product::<usize>() as f64;
+            let of_measurements = |name: &str| name.starts_with("dual of operator");
+            let kept = arrays.iter().filter(|(name, _)| !of_measurements(name));
+            let kept = kept.map(|(_, array)| values(array)).sum::<f64>() + values(&image);
+            let planned = algorithm.holds.state.count(image.shape()) * values(&image);
+            // Momentum begins after a few iterations of backtracking.
+            let is_late = algorithm == Backtracking::FISTA_METHOD;
+            assert!(kept == planned || is_late && kept < planned, "{method}: {kept}, {planned}");
+            let duals = arrays.keys().filter(|name| of_measurements(name)).count();
+            assert_eq!(duals, usize::from(algorithm.data_term == DataUse::Dual), "{method}");
         }
     }
 }

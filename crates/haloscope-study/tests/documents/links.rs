@@ -5,7 +5,7 @@
 //! belongs beside the link. Only how many times as long as haloscope the fastest other program takes is calculated here, for each case.
 //!
 //! Numbers of a file have the unit that follows them in words, or that the name of their column or key has (`total_seconds`, `peak_bytes`).
-//! Those without one stand for themselves, or for a share of 1.
+//! Those without one may be shares of 1, percentages or ratios, but no times, sizes or decibels.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ impl Number {
 fn factors(from: Option<&str>, to: &str) -> &'static [f64] {
     match (from, to) {
         (None, "%") => &[1.0, 100.0],
-        (None, _) | (Some("times"), "×") | (Some("×"), "times") => &[1.0],
+        (None, "times" | "×") | (Some("times"), "×") | (Some("×"), "times") => &[1.0],
         (Some(from), to) if from == to => &[1.0],
         (Some("s"), "ms") | (Some("GB"), "MB") => &[1e3],
         (Some("ms"), "s") | (Some("MB"), "GB") => &[1e-3],
@@ -108,7 +108,9 @@ fn unit_of(after: &str) -> Option<&'static str> {
         text.strip_prefix(*unit).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
     };
     UNITS.into_iter().find(is_next).or_else(|| {
-        let next = [", ", " and ", " to "].into_iter().find_map(|word| after.strip_prefix(word))?;
+        let words = [",", " and", " to"];
+        let next = words.into_iter().find_map(|word| after.strip_prefix(word))?;
+        let next = next.strip_prefix([' ', '\n'])?;
         let (number, after) = number_of(next);
         if number.is_empty() { None } else { unit_of(after) }
     })

@@ -83,7 +83,7 @@ static FISTA: Traits = Traits {
     keys: &[STEP],
     data_term: DataUse::Gradient { values: 2 },
     // With the point ahead.
-    holds: Held::images(2, 4, 4),
+    holds: Held::images(2, 4, 4).with_state(2),
     make: |from| make(from, FISTA.name, true),
     ..STEPS
 };

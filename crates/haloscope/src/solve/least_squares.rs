@@ -69,7 +69,7 @@ static CG: Traits = Traits {
     fidelities: SQUARES,
     data_term: DataUse::Normal,
     // The image, the residual and the direction; then also the next image.
-    holds: Held::images(3, 0, 4),
+    holds: Held::images(3, 0, 4).with_state(3),
     make: |_| Ok(Box::new(ConjugateGradient)),
     ..LANDWEBER
 };

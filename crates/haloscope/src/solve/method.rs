@@ -151,6 +151,8 @@ pub struct Held {
     pub prior: Arrays,
     /// At any other time.
     pub other: Arrays,
+    /// What its [state](super::State) has after an iteration, and a checkpoint keeps, besides the duals of measurements.
+    pub state: Arrays,
     /// Whether a prior that clamps or scales its input has to copy it, because the method needs it once more.
     pub prior_copies: bool,
 }
@@ -195,8 +197,14 @@ impl Held {
             data: Arrays::images(data),
             prior: Arrays::images(prior),
             other: Arrays::images(other),
+            state: Arrays::images(1),
             prior_copies: false,
         }
+    }
+
+    /// The same with so many images in its state.
+    pub(super) const fn with_state(self, images: usize) -> Self {
+        Self { state: Arrays::images(images), ..self }
     }
 }
 

@@ -46,6 +46,7 @@ static PRIMAL_DUAL: Traits = Traits {
         data: Arrays { images: 1, duals: 1, channels: 0 },
         prior: Arrays { images: 3, duals: 1, channels: 1 },
         other: Arrays { images: 3, duals: 1, channels: 1 },
+        state: Arrays { images: 1, duals: 1, channels: 0 },
         prior_copies: false,
     },
     variants: &[],

@@ -54,6 +54,7 @@ static PROX_PRIMAL_DUAL: Traits = Traits {
         data: Arrays { images: 1, duals: 1, channels: 0 },
         prior: Arrays { images: 2, duals: 1, channels: 1 },
         other: Arrays { images: 3, duals: 1, channels: 0 },
+        state: Arrays { images: 2, duals: 1, channels: 0 },
         prior_copies: false,
     },
     variants: &[],

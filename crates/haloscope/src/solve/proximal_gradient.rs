@@ -99,7 +99,7 @@ static FISTA: Traits = Traits {
         ("poisson", Taken::By(Backtracking::FISTA_METHOD)),
     ],
     // The point ahead is given up before the prior, and made anew after it.
-    holds: Held::images(2, 2, 3),
+    holds: Held::images(2, 2, 3).with_state(2),
     make: |from| Ok(Box::new(Fista { step: from.step()?, prior: from.prior.prox.clone() })),
     ..GRADIENT_STEPS
 };

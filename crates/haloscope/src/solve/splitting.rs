@@ -30,7 +30,7 @@ static ADMM: Traits = Traits {
     data_term: DataUse::Prox,
     knows_data_term: false,
     // The image, the dual, and the place of the one prox or the other.
-    holds: Held::images(3, 3, 3),
+    holds: Held::images(3, 3, 3).with_state(2),
     variants: &[],
     check: any_keys,
     make: |from| Ok(Box::new(Admm { step: from.step()?, prior: from.prior.prox.clone() })),
@@ -84,7 +84,7 @@ static DRS: Traits = Traits {
         INNER_TOLERANCE,
     ],
     // The image and the point; then what the prox of the data makes of it, and its mirror image.
-    holds: Held::images(2, 4, 4),
+    holds: Held::images(2, 4, 4).with_state(2),
     make: |from| {
         let relaxation = from.keys.number("relaxation").unwrap_or(1.0);
         let (step, prior) = (from.step()?, from.prior.prox.clone());

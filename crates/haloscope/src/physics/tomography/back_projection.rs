@@ -203,6 +203,8 @@ impl BackProjection {
             stacks[at].y = self.image.y[row];
             stacks[at].lines.push((self.image.z[plane], to));
         }
+        // Rows of the first plane that somebody else has.
+        stacks.retain(|stack| !stack.lines.is_empty());
         let stop = Stop::current();
         stacks.par_iter_mut().for_each_init(Vec::new, |places, stack| {
             for (view, values) in views {

@@ -165,17 +165,20 @@ impl Tomography2d {
         let columns = self
             .lines(1, width, height, |line| image[line..].iter().step_by(width).copied().collect());
         let stop = Stop::current();
-        sinogram.par_chunks_mut(VIEWS * bins).enumerate().for_each(|(task, sinogram)| {
+        // Few views leave no thread without a task.
+        let views = self.measurement[1];
+        let together = views.div_ceil(rayon::current_num_threads()).clamp(1, VIEWS);
+        sinogram.par_chunks_mut(together * bins).enumerate().for_each(|(task, sinogram)| {
             if stop.is_requested() {
                 return;
             }
-            let first = task * VIEWS;
+            let first = task * together;
             let mut crossings = Crossings::default();
             for (strips, (lines, length)) in
                 self.strips.iter().zip([(&rows, width), (&columns, height)])
             {
                 let begin = strips.partition_point(|strip| strip.view < first);
-                let end = strips.partition_point(|strip| strip.view < first + VIEWS);
+                let end = strips.partition_point(|strip| strip.view < first + together);
                 let mut readers: Vec<Reader> =
                     strips[begin..end].iter().map(Strip::reader).collect();
                 let stride = length + 2 * MARGIN;

@@ -12,6 +12,11 @@ use super::space::layout;
 /// The sides of a block: 16 kB, which the innermost cache holds.
 const BLOCK: usize = 64;
 
+/// How many of so many planes are turned in one task: few planes leave no thread without one.
+fn together(planes: usize) -> usize {
+    planes.div_ceil(rayon::current_num_threads()).clamp(8, BLOCK)
+}
+
 /// The volume as planes of an axis: rows of z for planes of y and x.
 pub(super) fn planes(volume: &[f32], size: [usize; 3], axis: usize) -> Vec<f32> {
     planes_of(volume, size, axis, 0..layout(size, axis)[0].0)
@@ -32,7 +37,7 @@ pub(super) fn planes_of(
     let [depth, height, width] = size;
     let mut planes = vec![0.0; numbers.len() * area];
     // Planes of y hold all x of a row, and planes of x all y, of which those of a block are turned together.
-    let together = if axis == 1 { 1 } else { BLOCK };
+    let together = if axis == 1 { 1 } else { together(numbers.len()) };
     planes.par_chunks_mut(together * area).enumerate().for_each(|(task, planes)| {
         let first = numbers.start + task * together;
         let count = planes.len() / area;
@@ -68,8 +73,9 @@ pub(super) fn add_from_planes(planes: &[f32], size: [usize; 3], axis: usize, vol
         return rows.for_each(|(to, from)| add(to, from));
     }
     let (y_step, x_step) = if axis == 1 { (width * depth, depth) } else { (depth, height * depth) };
-    volume.par_chunks_mut(BLOCK * height * width).enumerate().for_each(|(task, volume)| {
-        let (z, deep) = (task * BLOCK, volume.len() / (height * width));
+    let together = together(depth);
+    volume.par_chunks_mut(together * height * width).enumerate().for_each(|(task, volume)| {
+        let (z, deep) = (task * together, volume.len() / (height * width));
         for y in 0..height {
             for x in (0..width).step_by(BLOCK) {
                 let wide = BLOCK.min(width - x);
