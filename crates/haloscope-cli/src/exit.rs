@@ -13,6 +13,7 @@ Exit codes:
   1    the command failed: a file cannot be written, a rank is gone, a method diverged, or no plan fits
   2    the command line, the job file or a file that it names is wrong; nothing was run
   130  Ctrl-C ended the run; a checkpoint or the rows so far are saved if it has any; a second Ctrl-C ends it at once
+  134  the disk of a scratch folder filled up or failed during an iteration
   143  the same for SIGTERM, which queues send when the time is up";
 
 /// How the command ended, if not by an error.
