@@ -384,6 +384,7 @@ __all__ = [
     "add_noise",
     "address",
     "birdcage_map",
+    "builtin_for",
     "cartesian",
     "command",
     "density",
