@@ -19,7 +19,8 @@ mod contention;
 mod traffic;
 mod validation;
 
-use std::sync::{Arc, OnceLock};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::error::{Error, Result};
 use crate::figures::{Summary, summarise};
@@ -67,6 +68,8 @@ pub struct Workload {
     /// What the jobs in both layouts take, opened where it matters.
     replicated: Arc<OnceLock<Outlook>>,
     sharded: Arc<OnceLock<Outlook>>,
+    /// What they say of numbers of ranks that were asked for; a plan of many ranks takes a second.
+    expected: Arc<Mutex<HashMap<(Layout, usize), Arc<Expected>>>>,
 }
 
 /// The seconds of one iteration on the rank with the most to do.
@@ -124,6 +127,7 @@ impl Workload {
             tiles,
             replicated: Arc::default(),
             sharded: Arc::default(),
+            expected: Arc::default(),
         })
     }
 
@@ -132,13 +136,24 @@ impl Workload {
     }
 
     /// What the plan of the job says of so many ranks.
-    pub fn expect(&self, layout: Layout, ranks: usize) -> Result<Expected> {
+    pub fn expect(&self, layout: Layout, ranks: usize) -> Result<Arc<Expected>> {
+        let mut known = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(expected) = known.get(&(layout, ranks)) {
+            return Ok(Arc::clone(expected));
+        }
+        let expected = Arc::new(self.outlook(layout)?.expect(ranks)?);
+        known.insert((layout, ranks), Arc::clone(&expected));
+        Ok(expected)
+    }
+
+    /// The job in a layout, opened once.
+    fn outlook(&self, layout: Layout) -> Result<&Outlook> {
         let known = match layout {
             Layout::Replicated => &self.replicated,
             Layout::Sharded => &self.sharded,
         };
         if let Some(outlook) = known.get() {
-            return Ok(outlook.expect(ranks)?);
+            return Ok(outlook);
         }
         let mut configuration =
             Configuration { layout: Some(layout), ..self.configuration.clone() };
@@ -147,7 +162,7 @@ impl Workload {
         }
         let job = configuration.job(&Settings::default(), None)?.without("output").build()?;
         let outlook = job.outlook(configuration.threads)?;
-        Ok(known.get_or_init(|| outlook).expect(ranks)?)
+        Ok(known.get_or_init(|| outlook))
     }
 
     /// What the rank with the most to do computes.
@@ -181,7 +196,8 @@ impl Workload {
 
     /// The largest part of the image on so many ranks, with the exchanges of the busiest.
     fn shard(&self, layout: Layout, ranks: usize) -> Result<Shard> {
-        let forecast = self.expect(layout, ranks)?.forecast;
+        let expected = self.expect(layout, ranks)?;
+        let forecast = &expected.forecast;
         let Some(plan) = &forecast.shards else {
             return Err(Error::argument("network", "it is not exact, and the image has no parts"));
         };
@@ -201,8 +217,9 @@ impl Workload {
         }
         if layout == Layout::Sharded {
             let exchanges = self.shard(layout, ranks)?.exchanges();
-            let forecast = self.expect(layout, ranks)?.forecast;
-            let of_data = forecast
+            let expected = self.expect(layout, ranks)?;
+            let of_data = expected
+                .forecast
                 .ranks
                 .iter()
                 .map(|rank| rank.bytes_sent.saturating_sub(rank.exchanges.bytes_sent));
@@ -312,7 +329,7 @@ pub fn predict(
         data: data + sum.seconds,
         prior: prior + join.seconds,
         transfer,
-        bytes_sent: expected.as_ref().map_or(sum.bytes + join.bytes, busiest),
+        bytes_sent: expected.as_deref().map_or(sum.bytes + join.bytes, busiest),
         memory_bytes: expected.map(|expected| expected.rank_bytes),
         has_own_contention: found.is_own || given.is_some(),
     })
