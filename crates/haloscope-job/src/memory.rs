@@ -227,9 +227,13 @@ impl Expected {
     ) -> Result<Self> {
         let of_network = |share: &forecast::Share| share.memory.weights + share.memory.activations;
         let of_network = self.forecast.ranks.iter().map(of_network).max().unwrap_or(0) as u64;
-        let is_exact = self.forecast.choice.as_ref().is_some_and(Choice::is_exact);
-        let network_bytes = of_network.min(self.rank_bytes);
-        let share = Share { all: self.rank_bytes, network: network_bytes, is_exact };
+        let choice = self.forecast.choice.as_ref();
+        let share = Share {
+            all: self.rank_bytes,
+            network: of_network.min(self.rank_bytes),
+            is_exact: choice.is_some_and(Choice::is_exact),
+            can_have_tiles: choice.is_some_and(|choice| choice.pass_bytes.is_some()),
+        };
         let ranks = (here, here.div_ceil(processes.max(1)));
         self.scratch = ScratchPlan::of(job, layout, network, &share, ranks)?;
         Ok(self)

@@ -118,6 +118,8 @@ pub(crate) struct Share {
     pub network: u64,
     /// Whether its network is exact.
     pub is_exact: bool,
+    /// Whether it could have tiles, too: an image in shards has none.
+    pub can_have_tiles: bool,
 }
 
 impl ScratchPlan {
@@ -162,10 +164,17 @@ impl ScratchPlan {
             plan: job.memory.clone(),
             is_direct: job.solver.method.is_direct(),
             remedies: [
-                if share.is_exact {
-                    "most of it for its network; a `memory_budget` or smaller tiles (`patch`) in [prior] can change that"
-                } else {
-                    "most of it for its network; smaller tiles (`patch`) in [prior] can change that"
+                match (share.is_exact, share.can_have_tiles) {
+                    (true, true) => {
+                        "most of it for its network; a `memory_budget` in [prior], or a smaller one, or small tiles (`patch`) instead \
+                         can change that"
+                    }
+                    (true, false) => {
+                        "most of it for its network; a `memory_budget` in [prior], or a smaller one, can change that"
+                    }
+                    _ => {
+                        "most of it for its network; smaller tiles (`patch`) in [prior] can change that"
+                    }
                 },
                 match layout.recipes[0].scan() {
                     Some(_) => {

@@ -258,22 +258,24 @@ struct Part {
 impl Part {
     /// All of an image, or as many rows or planes in its middle as have so many pixels. In shards, a scan computes grain by grain.
     fn of(layout: &Layout, shards: Option<&ShardPlan>, most_pixels: usize) -> Self {
-        let all: usize = layout.image.iter().product::<usize>().max(1);
         let grains = shards.map(ShardPlan::grains).unwrap_or_default();
-        if let Some(grain) = grains.get(grains.len() / 2).filter(|_| grains.len() > 1) {
-            let pixels = layout.image[..2].iter().copied().chain(grain.iter().map(Range::len));
-            let pixels = pixels.product::<usize>();
-            return Self { ranges: grain.clone(), share: pixels as f64 / all as f64, pixels };
+        let mut ranges = match grains.get(grains.len() / 2).filter(|_| grains.len() > 1) {
+            Some(grain) => grain.clone(),
+            None => layout.image[2..].iter().map(|side| 0..*side).collect(),
+        };
+        let images: usize = layout.image[..2].iter().product();
+        let pixels_of =
+            |ranges: &[Range<usize>]| images * ranges.iter().map(Range::len).product::<usize>();
+        let pixels = pixels_of(&ranges);
+        if let Some(first) = ranges.first_mut().filter(|_| pixels > most_pixels) {
+            let side = first.len();
+            let kept = (most_pixels / (pixels / side)).clamp(1, side);
+            let start = first.start + (side - kept) / 2;
+            *first = start..start + kept;
         }
-        let mut ranges: Vec<Range<usize>> = layout.image[2..].iter().map(|side| 0..*side).collect();
-        let mut share = 1.0;
-        if let Some(first) = ranges.first_mut().filter(|_| all > most_pixels) {
-            let side = first.end;
-            let kept = (most_pixels / (all / side)).clamp(1, side);
-            *first = (side - kept) / 2..(side - kept) / 2 + kept;
-            share = kept as f64 / side as f64;
-        }
-        Self { ranges, share, pixels: (all as f64 * share) as usize }
+        let pixels = pixels_of(&ranges);
+        let all = layout.image.iter().product::<usize>().max(1);
+        Self { ranges, share: pixels as f64 / all as f64, pixels }
     }
 
     /// The number of views for a trial of some milliseconds.

@@ -52,20 +52,23 @@ mod files {
 
 #[cfg(target_os = "linux")]
 mod pages {
-    /// From this size on, glibc always maps memory for an allocation alone, and gives it back at the end: all of its pages are new.
+    /// From this size on, glibc usually maps memory for an allocation alone, and gives it back at the end: all of its pages are new.
     const LARGE: usize = 32 << 20;
-    const HUGE_PAGE: usize = 2 << 20;
+    /// The smallest page there is.
+    const PAGE: usize = 4 << 10;
 
-    /// Asks for huge pages, of which new ones take hundreds of times fewer faults. Only those that lie within the array: it takes no more
-    /// memory. The system is free to ignore it.
+    /// Asks for huge pages, of which new ones take hundreds of times fewer faults, and no more memory once the array is filled. The system
+    /// is free to ignore it.
+    ///
+    /// The range has all pages of the array, so that memory that was mapped for it alone stays one mapping, which can grow where it is.
     pub(super) fn advise(data: *mut u8, bytes: usize) {
         if bytes < LARGE || data.is_null() {
             return;
         }
-        let skipped = data.align_offset(HUGE_PAGE);
-        let length = (bytes - skipped) / HUGE_PAGE * HUGE_PAGE;
-        // SAFETY: the range is within what was just allocated, and an advice changes none of its values.
-        unsafe { libc::madvise(data.add(skipped).cast(), length, libc::MADV_HUGEPAGE) };
+        let before = data.addr() % PAGE;
+        let length = (before + bytes).next_multiple_of(PAGE);
+        // SAFETY: these pages hold the array, and an advice changes none of their values.
+        unsafe { libc::madvise(data.sub(before).cast(), length, libc::MADV_HUGEPAGE) };
     }
 }
 
@@ -109,7 +112,9 @@ unsafe impl GlobalAlloc for Allocator {
         let is_large = next.as_ref().is_ok_and(|next| files::takes(*next));
         if !is_large && !crate::registry::has(data, layout.size()) {
             // SAFETY: the pointer is the system's, and stays there.
-            return unsafe { System.realloc(data, layout, size) };
+            let data = unsafe { System.realloc(data, layout, size) };
+            pages::advise(data, size);
+            return data;
         }
         if is_large && let Some(moved) = crate::registry::resize(data, layout.size(), size) {
             return moved;

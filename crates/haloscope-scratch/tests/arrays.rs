@@ -39,6 +39,46 @@ fn resident(values: &[f32]) -> usize {
     seen.iter().filter(|page| **page & 1 == 1).count()
 }
 
+/// Whether the system was asked for huge pages for the mapping that has this value in it.
+fn asks_for_huge_pages(value: &f32) -> bool {
+    let place = std::ptr::from_ref(value) as usize;
+    let maps = std::fs::read_to_string("/proc/self/smaps").expect("the mappings of this process");
+    let mut is_here = false;
+    for line in maps.lines() {
+        let range = line.split_once(' ').and_then(|(range, _)| range.split_once('-'));
+        if let Some((from, to)) = range {
+            let number = |text| usize::from_str_radix(text, 16).unwrap_or(0);
+            is_here = (number(from)..number(to)).contains(&place);
+        } else if is_here && let Some(flags) = line.strip_prefix("VmFlags:") {
+            return flags.split_whitespace().any(|flag| flag == "hg");
+        }
+    }
+    false
+}
+
+#[test]
+fn large_arrays_in_memory_ask_for_huge_pages() {
+    if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
+        println!("skipped: huge pages, which this system does not have");
+        return;
+    }
+    let _turn = alone();
+    let (zeros, ones) = (vec![0.0_f32; 16 << 20], vec![1.0_f32; 16 << 20]);
+    let small = vec![1.0_f32; 1 << 10];
+    assert!(asks_for_huge_pages(&zeros[8 << 20]) && asks_for_huge_pages(&ones[8 << 20]));
+    assert!(!asks_for_huge_pages(&small[512]));
+    assert_eq!((zeros.iter().sum::<f32>(), small.iter().sum::<f32>()), (0.0, 1024.0));
+    assert!(ones.iter().all(|one| *one == 1.0));
+    // From below the size and from above it.
+    for start in [1 << 20, 16 << 20] {
+        let mut growing = vec![1.0_f32; start];
+        growing.reserve_exact(16 << 20);
+        growing.resize(start + (16 << 20), 2.0);
+        assert!(asks_for_huge_pages(&growing[start + (8 << 20)]), "from {start}");
+        assert_eq!((growing[start - 1], growing[start]), (1.0, 2.0));
+    }
+}
+
 #[test]
 fn large_arrays_are_files_while_a_scratch_is_open() {
     let _turn = alone();

@@ -7,7 +7,7 @@ use haloscope_job::{
     Event, Expected, Job, LayoutChoice, Observer, Outcome, Quality, Summary, details, size,
 };
 use log::Level;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Printing;
 use super::progress::Progress;
@@ -20,8 +20,6 @@ pub(super) struct Watch<'a> {
     job: &'a Job,
     printing: Printing,
     progress: Progress,
-    /// What the run will take, for programs, until it begins.
-    expected: Option<Value>,
     latest: Option<Quality>,
     qualities: Vec<(usize, Quality)>,
     summary: Option<Box<Summary>>,
@@ -34,7 +32,6 @@ impl<'a> Watch<'a> {
             job,
             printing,
             progress: Progress::Silent,
-            expected: None,
             latest: None,
             qualities: Vec::new(),
             summary: None,
@@ -72,9 +69,6 @@ impl<'a> Watch<'a> {
                 "resumed_from": resumed_from,
             })
         });
-        if let Some(details) = self.expected.take() {
-            output::event(self.ctx, "plan", || details);
-        }
         let done = resumed_from.unwrap_or(0);
         self.progress = Progress::new(self.ctx, self.printing.quiet, done, iterations);
     }
@@ -143,7 +137,7 @@ impl Observer for Watch<'_> {
                         self.say(&words);
                     }
                 }
-                self.expected = Some(expected.details());
+                output::event(self.ctx, "plan", || expected.details());
             }
             Event::Started { shape, operators, iterations, resumed_from } => {
                 self.begin(shape, operators, iterations, resumed_from);

@@ -2,7 +2,7 @@
 //!
 //! A number with a unit in the text of a link to a file under `bench/runs` is right if a number of the file, in that unit, rounds to it.
 //! A unit may follow the last number of a list or a range: `92.3 and 93.7 %`, `7 to 34 ms`. What is calculated from several numbers of a file
-//! belongs beside the link. Only how many times as long as haloscope the fastest other program takes is calculated here, for each case.
+//! belongs beside the link. A wrong figure passes if another number of the file happens to round to it: large files have many. Only how many times as long as haloscope the fastest other program takes is calculated here, for each case.
 //!
 //! Numbers of a file have the unit that follows them in words, or that the name of their column or key has (`total_seconds`, `peak_bytes`).
 //! Those without one may be shares of 1, percentages or ratios, but no times, sizes or decibels.

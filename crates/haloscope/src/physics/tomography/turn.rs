@@ -12,7 +12,7 @@ use super::space::layout;
 /// The sides of a block: 16 kB, which the innermost cache holds.
 const BLOCK: usize = 64;
 
-/// How many of so many planes are turned in one task: few planes leave no thread without one.
+/// How many of so many planes are turned in one task: 8 or more, and no more than leave every thread a task.
 fn together(planes: usize) -> usize {
     planes.div_ceil(rayon::current_num_threads()).clamp(8, BLOCK)
 }
@@ -112,9 +112,17 @@ impl Block {
 
     /// Calls with every place in the lines, and with what the lines have there.
     fn each_column(&self, mut visit: impl FnMut(usize, &[f32])) {
-        for place in 0..self.sides[1] {
-            let column: [f32; BLOCK] = std::array::from_fn(|line| self.values[line][place]);
-            visit(place, &column[..self.sides[0]]);
+        let [lines, places] = self.sides;
+        let mut column = [0.0; BLOCK];
+        for place in 0..places {
+            match lines {
+                BLOCK => column = std::array::from_fn(|line| self.values[line][place]),
+                _ => column
+                    .iter_mut()
+                    .zip(&self.values[..lines])
+                    .for_each(|(to, line)| *to = line[place]),
+            }
+            visit(place, &column[..lines]);
         }
     }
 }
