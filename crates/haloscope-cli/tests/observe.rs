@@ -120,8 +120,6 @@ fn events_for_programs_are_a_json_object_a_line() {
     assert_eq!(last["iteration"], 4);
     assert!(last["seconds"]["data"].as_f64() > Some(0.0));
     assert!(last["psnr_db"].is_f64() && last["ssim"].is_f64(), "{last}");
-    let place = |name: &str| events.iter().position(|event| event["event"] == name);
-    assert!(place("plan") < place("started"), "a plan is known before anything large is made");
     let plan = events.iter().find(|event| event["event"] == "plan").expect("a plan");
     let ranks = plan["ranks"].as_array().expect("two ranks");
     let most = ranks.iter().filter_map(|rank| rank["memory_bytes"].as_u64()).max();

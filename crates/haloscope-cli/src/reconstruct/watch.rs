@@ -7,7 +7,7 @@ use haloscope_job::{
     Event, Expected, Job, LayoutChoice, Observer, Outcome, Quality, Summary, details, size,
 };
 use log::Level;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Printing;
 use super::progress::Progress;
@@ -20,6 +20,8 @@ pub(super) struct Watch<'a> {
     job: &'a Job,
     printing: Printing,
     progress: Progress,
+    /// What the run will take, for people and for programs, until it begins.
+    expected: Option<(Vec<String>, Value)>,
     latest: Option<Quality>,
     qualities: Vec<(usize, Quality)>,
     summary: Option<Box<Summary>>,
@@ -32,6 +34,7 @@ impl<'a> Watch<'a> {
             job,
             printing,
             progress: Progress::Silent,
+            expected: None,
             latest: None,
             qualities: Vec::new(),
             summary: None,
@@ -69,6 +72,14 @@ impl<'a> Watch<'a> {
                 "resumed_from": resumed_from,
             })
         });
+        if let Some((words, details)) = self.expected.take() {
+            output::event(self.ctx, "plan", || details);
+            if !output::is_json() {
+                for words in &words {
+                    self.say(words);
+                }
+            }
+        }
         let done = resumed_from.unwrap_or(0);
         self.progress = Progress::new(self.ctx, self.printing.quiet, done, iterations);
     }
@@ -131,13 +142,8 @@ impl Observer for Watch<'_> {
                 let memory = expected.announce(ranks, self.ctx.process_size());
                 // One rank has the whole image and no choice.
                 let layout = expected.layout.as_ref().filter(|_| ranks > 1);
-                // Before anything large is made, which may take all of the memory or a while.
-                if !output::is_json() {
-                    for words in layout.map(LayoutChoice::announce).into_iter().chain([memory]) {
-                        self.say(&words);
-                    }
-                }
-                output::event(self.ctx, "plan", || expected.details());
+                let words = layout.map(LayoutChoice::announce).into_iter().chain([memory]);
+                self.expected = Some((words.collect(), expected.details()));
             }
             Event::Started { shape, operators, iterations, resumed_from } => {
                 self.begin(shape, operators, iterations, resumed_from);
