@@ -54,6 +54,9 @@ pub struct Costs {
 /// The most that messages may take, in parts of what latency and bandwidth say.
 const MOST_TRANSFER: f64 = 2.0;
 
+/// What plans say of numbers of ranks.
+type Known = HashMap<(Layout, usize), Arc<Expected>>;
+
 /// What there is to do in an iteration.
 #[derive(Clone, Debug)]
 pub struct Workload {
@@ -69,7 +72,7 @@ pub struct Workload {
     replicated: Arc<OnceLock<Outlook>>,
     sharded: Arc<OnceLock<Outlook>>,
     /// What they say of numbers of ranks that were asked for; a plan of many ranks takes a second.
-    expected: Arc<Mutex<HashMap<(Layout, usize), Arc<Expected>>>>,
+    expected: Arc<Mutex<Known>>,
 }
 
 /// The seconds of one iteration on the rank with the most to do.
