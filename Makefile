@@ -353,7 +353,8 @@ fuzz: ## fuzz the readers of weights, each target for FUZZ_SECONDS
 		done; \
 	else echo "skipped: fuzzing, which needs cargo-fuzz"; fi
 
-# Builds are those of `make unit` and `make mpi`.
+# Builds are those of `make test`, which makes them without increments.
+soak soak-%: export CARGO_INCREMENTAL = 0
 UNIT_SOAK = cargo nextest run --workspace $(FEATURES) -E
 soak: tools ## the long tests: every fault and kill 50 times, new random cases, all sizes, messages of more than 2^31 bytes
 	HALOSCOPE_HUGE=1 cargo nextest run --release -p haloscope-comm --no-capture -E 'binary(huge)'
