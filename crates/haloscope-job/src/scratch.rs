@@ -166,11 +166,11 @@ impl ScratchPlan {
             remedies: [
                 match (share.is_exact, share.can_have_tiles) {
                     (true, true) => {
-                        "most of it for its network; a `memory_budget` in [prior], or a smaller one, or small tiles (`patch`) instead \
-                         can change that"
+                        "most of it for its network; in [prior], a `memory_budget` or a smaller one can change that, or \
+                         small tiles (`patch`) instead of it"
                     }
                     (true, false) => {
-                        "most of it for its network; a `memory_budget` in [prior], or a smaller one, can change that"
+                        "most of it for its network; in [prior], a `memory_budget` or a smaller one can change that"
                     }
                     _ => {
                         "most of it for its network; smaller tiles (`patch`) in [prior] can change that"

@@ -68,7 +68,7 @@ mod pages {
         let before = data.addr() % PAGE;
         let length = (before + bytes).next_multiple_of(PAGE);
         // SAFETY: these pages hold the array, and an advice changes none of their values.
-        unsafe { libc::madvise(data.sub(before).cast(), length, libc::MADV_HUGEPAGE) };
+        unsafe { libc::madvise(data.wrapping_sub(before).cast(), length, libc::MADV_HUGEPAGE) };
     }
 }
 
